@@ -99,7 +99,7 @@ class Driver:
                 self.send(b"worker", result, b"done" * count)
             self.settle()
 
-    def _measure(self, call: Callable[[], None]) -> None:
+    def _measure(self, call: Callable[[], object]) -> None:
         begin = time.thread_time()
         call()
         self.seconds.append(time.thread_time() - begin)

@@ -10,6 +10,7 @@ from scheduler_harness import Cancelled, Client, Harness, Peer, Status, hello, t
 from status_model import StatusModel
 
 from scaler_appliance.core.effects import Stop
+from scaler_appliance.core.pending_work import NO_LATE_WORK
 from scaler_appliance.core.tasks import function_durations
 from scaler_appliance.core.tasks.task_states import TaskState
 from scaler_protocol import messages as m
@@ -337,6 +338,57 @@ def test_a_malformed_graph_is_found_late_and_changes_nothing(harness: Harness, c
     harness.tick()
     client.take_refusal(m.RefusalReason.MALFORMED)
     assert not harness.state.clients and not len(harness.state.objects)
+
+
+def test_later_work_is_reported_with_the_peer_that_it_was_for(harness: Harness, client: Client) -> None:
+    other = harness.client()
+    begin_large_graph(harness, client)
+    done = 0
+    while harness.core.has_work:
+        harness.core.tick(harness.now)
+        late_work = harness.core.late_work
+        assert set(late_work) <= {client.name} and late_work.get(client.name, 0) <= 3 * WORK
+        done += late_work.get(client.name, 0)
+    assert not harness.state.useless
+    assert SIZE / 4 < done < 10 * SIZE
+    other.send(m.InfoRequest(request_id=1))
+    harness.core.tick(harness.now)
+    assert harness.core.late_work == NO_LATE_WORK
+
+
+def test_work_for_a_message_that_is_refused_late_is_reported_as_such(harness: Harness, client: Client) -> None:
+    message, payload = graph(client, SHAPES["chain"])
+    message.predecessors[-1] = SIZE - 1  # itself
+    client.post(message, payload)
+    done = 0
+    useless = harness.state.useless
+    while not useless:
+        harness.core.tick(harness.now)
+        done += harness.core.late_work.get(client.name, 0)
+    assert list(useless) == [client.name] and done <= useless[client.name] <= done + 3 * WORK
+
+
+def test_work_for_what_does_not_exist_is_reported_as_useless(harness: Harness, client: Client) -> None:
+    worker = harness.worker()
+    known = client.create(2, b"known")
+    harness.state.useless.clear()
+    client.cancel(5)
+    client.take(m.TaskCancelConfirm)
+    client.delete(known)
+    assert harness.state.useless.pop(client.name) == 2
+    client.delete(known)
+    assert harness.state.useless.pop(client.name) == 1
+    client.send(m.ObjectRequest(id=known, length=1))
+    client.take(m.ObjectResponse)
+    assert harness.state.useless.pop(client.name) == 60
+    client.send(*task([6, 7]))
+    instances = worker.take_all_tasks()
+    worker.finish(instances)
+    assert not harness.state.useless
+    worker.finish(instances)
+    assert harness.state.useless.pop(worker.name) >= 8
+    worker.confirm(instances, Cancelled.CANCELLED)
+    assert harness.state.useless == {worker.name: 4 * len(instances)}
 
 
 def test_a_session_whose_message_is_worked_on_is_not_silent(client: Client) -> None:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from scaler_appliance.shell.allowances import BURST_SECONDS, SHARE, TOTAL_BURST_SECONDS, TOTAL_SHARE, Allowances
+from scaler_appliance.shell.allowances import (
+    BURST_SECONDS,
+    LITTLE_SECONDS,
+    LITTLE_SHARE,
+    NEWCOMERS_BURST_SECONDS,
+    NEWCOMERS_SHARE,
+    SHARE,
+    TOTAL_BURST_SECONDS,
+    TOTAL_SHARE,
+    Allowances,
+)
 
 
 def used_in(seconds: float, flooders: int) -> float:
@@ -25,6 +35,18 @@ def test_many_flooding_peers_get_no_more_than_the_share_of_all() -> None:
     assert used_in(60.0, 100) <= TOTAL_BURST_SECONDS + 60 * TOTAL_SHARE + 100 * 0.006
 
 
+def test_many_peers_that_stay_below_their_own_share_get_the_share_of_all() -> None:
+    """And a little each."""
+    allowances, used, peers = Allowances(), 0.0, 200
+    next_at = {number: number * 0.0001 for number in range(peers)}
+    for step in range(60 * 20):
+        now = step * 0.05
+        for number in [each for each, at in next_at.items() if at <= now]:
+            next_at[number] = now + 0.05 + allowances.charge(b"%d" % number, now, 0.0009)
+            used += 0.0009
+    assert used <= TOTAL_BURST_SECONDS + 60 * (TOTAL_SHARE + peers * LITTLE_SHARE) + peers * (LITTLE_SECONDS + 0.001)
+
+
 def test_a_peer_that_uses_little_is_never_delayed() -> None:
     allowances = Allowances()
     for number in range(1000):
@@ -36,5 +58,18 @@ def test_a_peer_that_uses_little_is_never_delayed() -> None:
 def test_nothing_is_kept_of_who_is_gone() -> None:
     allowances = Allowances()
     allowances.charge(b"a", 0.0, 1.0)
-    allowances.forget(b"a")
-    assert not allowances._used
+    assert allowances.forget(b"a", 10.0) == 1.0 - 10.0 * SHARE
+    assert not allowances._used and allowances.forget(b"a", 10.0) == 0.0
+
+
+def test_callers_together_get_their_share() -> None:
+    allowances, now, used = Allowances(), 0.0, 0.0
+    while now < 60.0:
+        used += 0.001
+        now += 0.001 + allowances.charge_newcomers(now, 0.001)
+    assert 0.9 * 60 * NEWCOMERS_SHARE <= used <= NEWCOMERS_BURST_SECONDS + 60 * NEWCOMERS_SHARE + 0.01
+
+
+def test_few_callers_are_never_kept_waiting() -> None:
+    allowances = Allowances()
+    assert not any(allowances.charge_newcomers(number * 0.01, 0.001) for number in range(1000))

@@ -12,6 +12,7 @@ from typing import Iterator, List, Tuple
 
 import pytest
 
+from scaler_appliance.shell import connections
 from scaler_appliance.shell.connections import (
     CONGESTED_BYTES,
     HELLO_TIMEOUT_SECONDS,
@@ -207,6 +208,161 @@ def test_an_unregistered_peer_sends_small_messages_only(bench: Bench, caplog: py
         assert f"a message of more than {MAXIMUM_HELLO_BYTES} bytes" in caplog.text
     greeted.send([b"I am still served"])
     assert bench.wait_for(1) == [(name, [b"I am still served"])]
+
+
+def test_so_does_a_peer_that_has_lost_its_session(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caller = bench.caller()
+    caller.send([b"hello"])
+    [(name, _)] = bench.wait_for(1)
+    bench.peers.greet(name)
+    bench.peers.forget(name, time.monotonic())
+    small = bytes(MAXIMUM_HELLO_BYTES - 1)
+    caller.send([b"h", small])
+    assert bench.wait_for(1) == [(name, [b"h", small])]
+    with caplog.at_level(logging.INFO, "scaler"):
+        caller.send([b"more", bytes(MAXIMUM_HELLO_BYTES)])
+        caller.flush()
+        assert bench.wait_for_loss() == name
+    assert f"a message of more than {MAXIMUM_HELLO_BYTES} bytes" in caplog.text
+
+
+@pytest.mark.parametrize("arrived_bytes", [1000, 2 * MAXIMUM_HELLO_BYTES])
+def test_a_large_message_that_arrives_when_its_peer_loses_its_session_is_not_read_to_its_end(
+    bench: Bench, arrived_bytes: int
+) -> None:
+    """And what has arrived of it is not kept."""
+    caller = bench.caller()
+    caller.send([b"hello"])
+    [(name, _)] = bench.wait_for(1)
+    bench.peers.greet(name)
+    peer = bench.peers._peers[name]
+    caller.send_encoded(b"\2" + (1 << 20).to_bytes(8, "big") + bytes(arrived_bytes))
+    while peer.connection.protocol.held_bytes < arrived_bytes:
+        caller.flush()
+        assert bench.receive(0.01) == []
+    bench.peers.forget(name, time.monotonic())
+    assert bench.gone == ([name] if arrived_bytes > MAXIMUM_HELLO_BYTES else [])
+    if not bench.gone:
+        caller.send_encoded(b"more")
+        assert bench.wait_for_loss() == name
+    assert not bench.peers._waiting_bytes and not bench.peers._unregistered
+
+
+# Costs ---------------------------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """In place of the module `time`: reading takes as long as a test says."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, seconds_per_byte: float) -> None:
+        self.now = 0.0
+        self.read: List[Connection] = []
+        receive = Connection.receive
+
+        def timed(connection: Connection) -> List[List[bytes]]:
+            before = connection.protocol.held_bytes
+            messages = receive(connection)
+            arrived = sum(len(frame) for frames in messages for frame in frames)
+            self.now += seconds_per_byte * (arrived + connection.protocol.held_bytes - before)
+            self.read.append(connection)
+            return messages
+
+        patch.setattr(Connection, "receive", timed)
+        patch.setattr(connections, "time", self)
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    monotonic = perf_counter
+
+
+def registered(bench: Bench, count: int) -> List[Tuple[bytes, Connection]]:
+    """Callers with sessions."""
+    callers = []
+    for _ in range(count):
+        caller = bench.caller()
+        caller.send([b"hello"])
+        [(name, _)] = bench.wait_for(1)
+        bench.peers.greet(name)
+        callers.append((name, caller))
+    return callers
+
+
+def test_reading_a_large_message_costs_its_peer_turns(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    (large_name, large), (small_name, small) = registered(bench, 2)
+    Clock(monkeypatch, 1e-6)
+    large.send([bytes(1 << 20)])
+    while large_name not in bench.peers.turns:
+        large.flush()
+        bench.peers.receive(0.0, 0.01)
+    small.send([b"small"])
+    while small_name not in bench.peers.turns:
+        bench.peers.receive(0.0, 0.01)
+    turns = bench.peers.turns
+    assert turns.next()[0] == small_name, "although it came later"
+    assert 1.0 <= turns.time_of(large_name) - turns.time_of(small_name) <= 1.1
+
+
+def test_a_round_of_reading_ends_and_then_those_who_have_cost_least_are_read_first(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flooders, [(honest_name, honest)] = registered(bench, 6), registered(bench, 1)
+    clock = Clock(monkeypatch, connections.READING_SECONDS / 100_000)
+    flood = [b"x", bytes(60_000)]
+    for _, flooder in flooders:
+        flooder.send(flood)
+    wait_until_readable(bench, 6)
+    for count in (2, 4, 6):
+        bench.peers.receive(0.0, 1.0)
+        assert len(set(map(id, clock.read))) == len(clock.read) == count, "the others wait for the next round"
+
+    turns = bench.peers.turns
+    while turns:
+        turns.next()[1].clear()
+        turns.end_turn(0.0)
+    for name, flooder in flooders:
+        turns.charge(name, 1.0)
+        flooder.send(flood)
+    wait_until_readable(bench, 6)
+    bench.peers.receive(0.0, 1.0)
+    honest.send([b"honest"])
+    wait_until_readable(bench, 5)
+    clock.read.clear()
+    bench.peers.receive(0.0, 1.0)
+    assert clock.read[0] is bench.peers._peers[honest_name].connection
+
+
+def wait_until_readable(bench: Bench, count: int) -> None:
+    """What callers have sent has arrived at so many sockets."""
+    deadline = time.monotonic() + 30.0
+    while len(bench.peers._epoll.poll(0.01)) < count:
+        assert time.monotonic() < deadline, "nothing arrives"
+
+
+def test_what_callers_cost_is_added_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    [(name, caller)] = registered(bench, 1)
+    Clock(monkeypatch, 1e-6)
+    bench.peers.newcomer_seconds = 0.0
+    caller.send([bytes(10_000)])
+    bench.wait_for(1)
+    assert bench.peers.newcomer_seconds == 0.0
+    bench.peers.forget(name, 0.0)
+    caller.send([bytes(10_000)])
+    bench.wait_for(1)
+    assert bench.peers.newcomer_seconds == pytest.approx(0.01)
+
+
+def test_callers_wait_while_none_is_accepted(bench: Bench) -> None:
+    bench.peers.stop_accepting()
+    with bench.stream() as stream:
+        assert bench.receive(0.05) == [] and not bench.peers._peers
+        bench.peers.sweep(0.0)
+        assert bench.receive(0.05) == [] and not bench.peers._peers
+        bench.peers.go_on_accepting()
+        while not bench.peers._peers:
+            bench.receive(0.01)
+        stream.settimeout(30.0)
+        assert stream.recv(1) == b"\xff"
 
 
 def test_a_header_beyond_the_limit_ends_the_connection(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

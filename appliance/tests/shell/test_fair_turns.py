@@ -70,6 +70,17 @@ def test_debts_are_not_lost_with_the_last_message() -> None:
     assert waiting <= 100 - 45, "who says one dear message at a time pays for each"
 
 
+def test_costs_besides_turns_count() -> None:
+    """Such as those of reading, also while messages wait already."""
+    turns = FairTurns()
+    turns.charge(b"dear", 50.0)
+    for peer in (b"dear", b"cheap"):
+        turns.add(peer, [[b""]] * 100)
+    assert take(turns, {b"dear": 1.0, b"cheap": 1.0}, 50) == [b"cheap"] * 50
+    turns.charge(b"cheap", 20.0)
+    assert Counter(take(turns, {b"dear": 1.0, b"cheap": 1.0}, 20))[b"dear"] >= 18
+
+
 def test_after_a_pause_there_are_no_debts_and_the_first_to_come_goes_first() -> None:
     turns = FairTurns()
     turns.add(b"dear", [[b""]])

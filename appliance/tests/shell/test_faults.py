@@ -137,7 +137,8 @@ class Played:
         patch.setattr(connections, "remove_socket_file", lambda address: None)
         patch.setattr(connections, "os", system.as_os())
         patch.setattr(connections, "select", system.as_select())
-        patch.setattr(server, "time", system.as_time())
+        for module in (connections, server):
+            patch.setattr(module, "time", system.as_time())
         patch.setattr(server, "asyncio", system.as_asyncio(self.loop))
         patch.setattr(server.Server, "_report_status", lambda self: None)
         self.core = SchedulerCore(Settings())

@@ -10,6 +10,7 @@ Rules:
   don't.
 - Sessions with work take turns of equal amounts. Consequences of what has ended (nodes and tasks that become ready, or
   fail with others) alternate with the session's messages.
+- What was done in later calls is reported by peer (`LateWork`), so that the shell can charge the peer for it.
 - Between two steps all invariants hold. What is left of a session's messages is dropped with the session; then the
   steps that release what it held are its only work.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from itertools import chain
-from typing import Callable, Deque, Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Deque, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from scaler_appliance.core.effects import PeerError
 from scaler_appliance.core.peers.sessions import ClientSession, Session
@@ -37,14 +38,21 @@ class ConnectionLost(NamedTuple):
     is_fault: bool
 
 
+LateWork = Mapping[bytes, int]
+"""What one call has done for messages of earlier calls, in units, by the peers that sent them."""
+
+NO_LATE_WORK: LateWork = {}
+
+
 class _Line:
     """What one session waits for."""
 
-    __slots__ = ("session", "steps", "consequences", "has_consequences", "messages")
+    __slots__ = ("session", "steps", "units", "consequences", "has_consequences", "messages")
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.steps: Optional[Steps] = None  # of the message that is being worked on, or of the session's end
+        self.units = 0  # that these steps have taken
         self.consequences: Optional[Steps] = None  # of what has ended
         self.has_consequences = False
         self.messages: Deque[Tuple[object, bytes]] = deque()
@@ -61,7 +69,7 @@ class PendingWork:
         amount: of work in one call of the core, in units.
         react: begins to work on a message.
         consequences: processes what has ended for a client.
-        on_error: a session has broken the protocol.
+        on_error: a session has broken the protocol, with a message on which so much work was done.
     """
 
     def __init__(
@@ -69,11 +77,12 @@ class PendingWork:
         amount: int,
         react: Reaction,
         consequences: Callable[[ClientSession], Steps],
-        on_error: Callable[[Session, PeerError], None],
+        on_error: Callable[[Session, PeerError, int], None],
     ) -> None:
         self._amount = amount
         self._share = max(1, amount // PARTS_PER_CALL)
         self._left = amount
+        self.units_left = amount  # by the last call of `run`
         self._react = react
         self._consequences = consequences
         self._on_error = on_error
@@ -93,12 +102,15 @@ class PendingWork:
 
     def begin(self, session: Session, steps: Steps) -> None:
         """Do as much as this call may, and the rest later. A PeerError of the first steps is raised to the caller."""
+        units = 0
         while self._left > 0:
             amount = next(steps, None)
             if amount is None:
                 return
             self._left -= amount
-        self._line_of(session).steps = steps
+            units += amount
+        line = self._line_of(session)
+        line.steps, line.units = steps, units
 
     def end(self, session: Session, steps: Steps) -> Sequence[object]:
         """The session has ended: drop its messages, and do this instead; returns the messages that were waiting."""
@@ -111,13 +123,14 @@ class PendingWork:
         line = self._line_of(client)
         line.consequences = steps if line.consequences is None else chain(line.consequences, steps)
 
-    def run(self, advancing: Dict[int, ClientSession]) -> int:
-        """Work for one call, by turns; returns how many units are left of it.
+    def run(self, advancing: Dict[int, ClientSession]) -> LateWork:
+        """Work for one call, by turns; returns for whom.
 
         Parameters:
             advancing: clients whose tasks have ended; those whose consequences are about to be processed are removed.
         """
         self._left = self._amount
+        done: Dict[bytes, int] = {}
         while (self._lines or advancing) and self._left > 0:
             while advancing:
                 _, client = advancing.popitem()
@@ -126,11 +139,13 @@ class PendingWork:
                 break
             number, line = next(iter(self._lines.items()))
             self._lines.move_to_end(number)
-            self._left -= self._turn(line, min(self._left, self._share))
+            peer, units = line.session.peer, self._turn(line, min(self._left, self._share))
+            self._left -= units
+            done[peer] = done.get(peer, 0) + units
             if line.is_idle and self._lines.get(number) is line:
                 del self._lines[number]
-        left, self._left = self._left, self._amount  # for the messages of the next burst
-        return left
+        self.units_left, self._left = self._left, self._amount  # for the messages of the next burst
+        return done
 
     def _add_consequences(self, client: ClientSession) -> None:
         line = self._line_of(client)
@@ -161,8 +176,10 @@ class PendingWork:
                 amount = next(line.steps, None)
                 if amount is None:
                     line.steps = None
+                line.units += amount or 1
                 return amount or 1
             message, payload = line.messages.popleft()
+            line.units = UNITS_OF_A_MESSAGE
             line.steps = self._react(line.session, message, payload)
             return UNITS_OF_A_MESSAGE
         except (PeerError, MalformedMessageError) as error:
@@ -170,7 +187,7 @@ class PendingWork:
             is_malformed = isinstance(error, MalformedMessageError)
             fault = PeerError(m.RefusalReason.MALFORMED, str(error)) if is_malformed else error
             assert isinstance(fault, PeerError)
-            self._on_error(line.session, fault)
+            self._on_error(line.session, fault, line.units)
             return UNITS_OF_A_MESSAGE
 
     def _line_of(self, session: Session) -> _Line:

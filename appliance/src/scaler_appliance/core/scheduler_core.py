@@ -30,7 +30,7 @@ from scaler_appliance.core.peers.flow_control import FlowControl
 from scaler_appliance.core.peers.handshake import check_hello, refusal, welcome
 from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
 from scaler_appliance.core.peers.worker_shutdown_reactions import WorkerShutdownReactions
-from scaler_appliance.core.pending_work import ConnectionLost, PendingWork
+from scaler_appliance.core.pending_work import NO_LATE_WORK, ConnectionLost, PendingWork
 from scaler_appliance.core.placement.rebalance import Rebalance
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState, Settings
@@ -63,8 +63,7 @@ class SchedulerCore:
     """All decisions of one scheduler.
 
     Parameters:
-        settings: options; all other input comes as arguments of the methods. `now` is always seconds on a clock that
-            never goes back.
+        settings: options; other input comes as arguments. `now` is seconds, on a clock that never goes back.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -83,13 +82,13 @@ class SchedulerCore:
         self._objects = ObjectReactions(self.state, outcomes, self._flow)
         self._worker_shutdowns = WorkerShutdownReactions(self.state, self._placement)
         self.status = StatusColumns(self.state)
-        self._next_watch = self._next_balance = 0.0
+        self._next_watch = self._next_balance = self._now = 0.0
         self._stopping_at: Optional[float] = None
-        self._now = 0.0
         self._has_news = False  # since the last tick
         self._started: Optional[float] = None  # when it was first called
         self._cluster_info = InfoRequests(self.state)
         self._work = PendingWork(settings.work_per_call, self._react, self._consequences, self._on_late_error)
+        self.late_work = NO_LATE_WORK  # of the last tick
         client_reactions: Dict[Type[object], Callable[..., Optional[Steps]]] = {
             m.Task: acceptance.on_task,
             m.GraphTask: self._graphs.on_graph_task,
@@ -121,30 +120,32 @@ class SchedulerCore:
 
     # Input ----------------------------------------------------------------------------------------------------------
 
-    def on_message(self, now: float, peer: bytes, message: object, payload: bytes = b"") -> None:
-        """A well-formed message arrived from a peer."""
+    def on_message(self, now: float, peer: bytes, message: object, payload: bytes = b"") -> bool:
+        """A well-formed message arrived from a peer; returns whether it has a session, and may send that message."""
         self._now = self.state.now = now
         self._has_news = True
         try:
             if isinstance(message, m.Hello):
                 self._on_hello(peer, message)
-                return
+                return True
             session = self.state.sessions.get(peer)
             if session is None:
                 self._on_message_of_unregistered_peer(peer, message)
-                return
+                return False
             session.last_heard = now
             if self._work and type(message) not in _AT_ONCE and self._work.is_awaited(session):
                 self._work.add_message(session, message, payload)
-                return
-            steps = self._react(session, message, payload)
-            if steps is not None:
-                self._work.begin(session, steps)
+            else:
+                steps = self._react(session, message, payload)
+                if steps is not None:
+                    self._work.begin(session, steps)
+            return True
         except PeerError as error:
             self.on_peer_error(now, peer, error)
         # SCL-SCH-002
         except MalformedMessageError as error:  # its columns do not agree: found before anything has changed
             self.on_peer_error(now, peer, PeerError(m.RefusalReason.MALFORMED, str(error)))
+        return False
 
     def _react(self, session: Session, message: object, payload: bytes) -> Optional[Steps]:
         """React to a message; returns what is left to do."""
@@ -159,8 +160,9 @@ class SchedulerCore:
             raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, f"{session.kind}s do not send {type(message).__name__}")
         return None
 
-    def _on_late_error(self, session: Session, error: PeerError) -> None:
+    def _on_late_error(self, session: Session, error: PeerError, units: int) -> None:
         """A message of a session was wrong that had to wait, or was found to be wrong late."""
+        self.state.count_useless(session, units)
         if not session.is_gone:
             self.on_peer_error(self._now, session.peer, error)
 
@@ -252,8 +254,7 @@ class SchedulerCore:
         self._now = now
         client = self._flow.on_memory_used(now, heap_bytes)
         if client is not None:
-            text = f"it holds most, and {self.state.budget.text_of_full()}"
-            self._remove(client, text, is_fault=True)
+            self._remove(client, text := f"it holds most, and {self.state.budget.text_of_full()}", is_fault=True)
             self._refuse(client.peer, m.RefusalReason.LIMIT_EXCEEDED, text)
 
     def on_stood_still(self, now: float) -> None:
@@ -266,8 +267,7 @@ class SchedulerCore:
         self._now = self.state.now = now
         is_watching = now >= self._next_watch
         if is_watching:
-            if self._started is None:
-                self._started = now
+            self._started = now if self._started is None else self._started
             self._next_watch = now + WATCH_INTERVAL_SECONDS
             self._watch()
             for client in self._flow.short_of_credit():
@@ -296,9 +296,11 @@ class SchedulerCore:
     def _do_work(self) -> int:
         """Do a part of what is left to do; returns how many units of work this call may do besides."""
         state = self.state
+        self.late_work = NO_LATE_WORK
         left = state.settings.work_per_call
         if self._work or state.advancing:
-            left = max(self._work.run(state.advancing), state.part)
+            self.late_work = self._work.run(state.advancing)
+            left = max(self._work.units_left, state.part)
             for session in state.touched.values():
                 if isinstance(session, ClientSession) and session.dependants.endings:
                     self._dependants.hold_objects(session)
@@ -373,14 +375,13 @@ class SchedulerCore:
         session: Session
         if hello.role == m.Role.CLIENT:
             flow = ClientFlow(self.state.settings.client_tasks_in_flight, self.state.settings.client_bytes_in_flight)
-            state = self.state
-            client = ClientSession(number, peer, hello, self._now, state.touched, flow, state.advancing)
+            client = ClientSession(number, peer, hello, self._now, self.state.touched, flow, self.state.advancing)
             session = self.state.clients[number] = client
             self.state.changes.clients.add(number, client)
             self._flow.grant(client)
         else:
-            queue_limit = self.state.settings.per_worker_queue_size
-            worker = WorkerSession(number, peer, hello, self._now, self.state.touched, queue_limit)
+            limit = self.state.settings.per_worker_queue_size
+            worker = WorkerSession(number, peer, hello, self._now, self.state.touched, limit)
             session = self.state.workers[number] = worker
             self.state.changes.workers.add(number, worker)
             self.state.total_slots += worker.slots
@@ -462,9 +463,8 @@ class SchedulerCore:
         state.changes.workers.remove(worker.number, worker)
 
     def _stop_if_alone(self) -> None:
-        if self._stopping_at is None:
-            return
-        if not any(isinstance(session, WorkerSession) for session in self.state.sessions.values()):
+        sessions = self.state.sessions.values()
+        if self._stopping_at is not None and not any(isinstance(each, WorkerSession) for each in sessions):
             self._stop("all peers have left")
 
     def _stop(self, reason: str) -> None:
@@ -502,8 +502,8 @@ class SchedulerCore:
             if self._work and self._work.is_awaited(session):
                 session.last_heard = self._now  # its heartbeats may wait behind its messages
             silence_seconds = self._now - session.last_heard
-            own_interval_seconds = session.hello.heartbeat_interval_milliseconds / 1000
-            interval_seconds = own_interval_seconds or settings.heartbeat_interval_seconds
+            own_interval_milliseconds = session.hello.heartbeat_interval_milliseconds
+            interval_seconds = own_interval_milliseconds / 1000 or settings.heartbeat_interval_seconds
             # SCL-SES-015
             if silence_seconds > timeout_seconds:
                 text = f"no heartbeat for {silence_seconds:.0f} s"

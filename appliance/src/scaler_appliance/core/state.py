@@ -88,6 +88,7 @@ class SchedulerState:
         self.durations = FunctionDurations()
         self.finished = [0] * len(TaskState)  # how many tasks ended in each state
         self.stale_results = 0
+        self.useless: Dict[bytes, int] = {}  # work that has led to nothing, in units, by peer; until the shell takes it
         self.running = 0  # tasks at workers
 
     def log(self, level: str, text: str) -> None:
@@ -95,6 +96,10 @@ class SchedulerState:
 
     def send(self, peer: bytes, message: m.Member, payload: Sequence[Buffer] = ()) -> None:
         self.effects.append(Send(peer, message, payload))
+
+    def count_useless(self, session: Session, units: int) -> None:
+        """A peer has caused work that leads to nothing."""
+        self.useless[session.peer] = self.useless.get(session.peer, 0) + units
 
     def waiting(self) -> int:
         """How many tasks have not been sent to a worker: they wait for one, or for other tasks."""

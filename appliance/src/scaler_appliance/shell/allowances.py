@@ -4,7 +4,11 @@ Rules:
 - Work (tasks, results, objects) is bounded by credit; whatever else a peer sends is bounded here. A peer gets SHARE of
   the time, all peers together get TOTAL_SHARE, and each may use BURST_SECONDS and TOTAL_BURST_SECONDS at once. So a
   flood leaves most of the time, and of a processor that others use too, to those who work.
-- A peer that has used little is never delayed because of others.
+- A peer that has used little is never delayed because of others: LITTLE_SHARE, some forty times what heartbeats take.
+- Time is that of a clock, not of the processor: on a busy machine, these are shares of what the scheduler gets of it.
+- Callers until they have a session, and the ends of connections, share one allowance, NEWCOMERS_SHARE: a connection
+  that has ended cannot be charged any more, so what its peer had used is charged here. Beyond it, no caller is
+  accepted for a moment.
 - No clock: times are arguments.
 """
 
@@ -14,15 +18,19 @@ from typing import Dict, Tuple
 
 SHARE, BURST_SECONDS = 0.02, 0.1
 TOTAL_SHARE, TOTAL_BURST_SECONDS = 0.1, 0.3
-LITTLE_SECONDS = 0.005
+LITTLE_SHARE, LITTLE_SECONDS = 0.002, 0.005
+NEWCOMERS_SHARE, NEWCOMERS_BURST_SECONDS = 0.2, 1.0
+NEWCOMERS_AT_ONCE_SECONDS = 0.01
 
 
 class Allowances:
     """What peers have used, as leaky buckets."""
 
     def __init__(self) -> None:
-        self._used: Dict[bytes, Tuple[float, float]] = {}  # by peer: seconds used, and when that was so
+        # By peer: seconds used, of which some are forgotten in the course of time; more of them; and when that was so.
+        self._used: Dict[bytes, Tuple[float, float, float]] = {}
         self._total = 0.0, 0.0
+        self._newcomers = 0.0, 0.0
 
     def charge(self, peer: bytes, now: float, seconds: float) -> float:
         """A peer has taken time; returns for how many seconds it should not be served.
@@ -31,18 +39,29 @@ class Allowances:
             now: the time, by any clock.
             seconds: what its messages took.
         """
-        used = _leaked(self._used.get(peer, (0.0, now)), now, SHARE) + seconds
+        before, before_slowly, when = self._used.get(peer, (0.0, 0.0, now))
+        used = _leaked((before, when), now, SHARE) + seconds
+        used_slowly = _leaked((before_slowly, when), now, LITTLE_SHARE) + seconds
         total = _leaked(self._total, now, TOTAL_SHARE) + seconds
-        self._used[peer] = used, now
+        self._used[peer] = used, used_slowly, now
         self._total = total, now
         pause_seconds = (used - BURST_SECONDS / 2) / SHARE if used > BURST_SECONDS else 0.0
-        if total > TOTAL_BURST_SECONDS and used > LITTLE_SECONDS:
+        if total > TOTAL_BURST_SECONDS and used_slowly > LITTLE_SECONDS:
             pause_seconds = max(pause_seconds, (total - TOTAL_BURST_SECONDS / 2) / TOTAL_SHARE)
         return pause_seconds
 
-    def forget(self, peer: bytes) -> None:
-        """A peer is gone."""
-        self._used.pop(peer, None)
+    def charge_newcomers(self, now: float, seconds: float) -> float:
+        """Callers have taken time; returns for how many seconds no others should be accepted."""
+        used = _leaked(self._newcomers, now, NEWCOMERS_SHARE) + seconds
+        self._newcomers = used, now
+        if used <= NEWCOMERS_BURST_SECONDS:
+            return 0.0
+        return (used - NEWCOMERS_BURST_SECONDS + NEWCOMERS_AT_ONCE_SECONDS) / NEWCOMERS_SHARE
+
+    def forget(self, peer: bytes, now: float) -> float:
+        """A peer is gone; returns the seconds that it has used and that are not forgotten yet."""
+        used, _, when = self._used.pop(peer, (0.0, 0.0, now))
+        return _leaked((used, when), now, SHARE)
 
 
 def _leaked(before: Tuple[float, float], now: float, share: float) -> float:

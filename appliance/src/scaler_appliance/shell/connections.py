@@ -7,6 +7,10 @@
 Rules:
 - One descriptor, that of an epoll object, tells the event loop that any connection is ready; `receive` then handles all
   ready ones, so that bursts make batches. A peer is read again when its messages have had their turn.
+- What reading costs is charged to the peer's turns. A round of reading takes READING_SECONDS and one read more: then
+  those who have cost least go first in the next one.
+- What callers cost before they have a session, and by the end of their connection, is added up in `newcomer_seconds`:
+  with the connection ends what could be charged.
 - Whatever fails for one peer, out of memory included, costs that peer its connection, and no other peer anything.
 - Sending never blocks and never raises to the caller. Messages that a peer does not read wait here, in order, and do
   not delay those of other peers.
@@ -15,7 +19,8 @@ Rules:
   STOP_READING_BYTES on its messages wait, and it is not read: if that lasts, its session times out. Beyond
   `maximum_waiting_bytes` of all peers together, messages that have arrived in part included, those peers that hold most
   are disconnected.
-- A peer without a session may send MAXIMUM_HELLO_BYTES, and has HELLO_TIMEOUT_SECONDS for its Hello.
+- A peer without a session, which has had none or has one no more, may send MAXIMUM_HELLO_BYTES, and has
+  HELLO_TIMEOUT_SECONDS for its Hello.
 - The end of a connection is detected at once, and reported with the peer's name after its last messages. Names are
   never reused.
 - Data that is not ZeroMQ's protocol closes the connection, and is logged.
@@ -30,7 +35,7 @@ import select
 import socket
 import time
 from contextlib import suppress
-from typing import Callable, Dict, List, Optional, Set
+from typing import Callable, Dict, List, Optional, Set, Tuple
 
 from scaler_appliance.shell.fair_turns import FairTurns
 from scaler_appliance.shell.listening import listen, listen_locally, remove_socket_file
@@ -38,9 +43,11 @@ from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.connection import Connection
 from scaler_protocol.session.ids import MAXIMUM_HELLO_BYTES
-from scaler_protocol.wire.zmtp import Buffer, PeerGoneError, RefusedError, Zmtp, ZmtpError
+from scaler_protocol.wire.zmtp import Buffer, LimitExceededError, PeerGoneError, RefusedError, Zmtp, ZmtpError
 
-ACCEPTED_AT_ONCE = 64
+READING_SECONDS = 0.002
+CHARGED_SECONDS = 50e-6  # a lone small message, which most reads bring, takes some microseconds
+ACCEPTED_AT_ONCE = 16
 LINGER_SECONDS = 1.0  # to send the last messages
 
 HELLO_TIMEOUT_SECONDS = 5.0
@@ -107,7 +114,9 @@ class Connections:
         maximum_connections: int = 0,
     ) -> None:
         self.turns = FairTurns()
+        self.newcomer_seconds = 0.0  # the owner charges them, and sets them to zero
         self._maximum_message_bytes = maximum_message_bytes
+        self._maximum_hello_bytes = min(MAXIMUM_HELLO_BYTES, maximum_message_bytes)
         self._maximum_waiting_bytes = maximum_waiting_bytes
         self._maximum_connections = maximum_connections
         self._waiting_bytes = 0
@@ -117,6 +126,8 @@ class Connections:
         self._by_descriptor: Dict[int, PeerConnection] = {}
         self._unregistered: Dict[bytes, PeerConnection] = {}  # without a session, oldest first
         self._not_read: Dict[bytes, PeerConnection] = {}  # until they have read
+        self._put_off: Set[int] = set()  # descriptors that were ready when the last round of reading was over
+        self.is_accepting = True
         self._last_number = 0
         self._last_sweep: Optional[float] = None
         self._rejected = 0  # callers, since the log said so
@@ -132,6 +143,7 @@ class Connections:
         self._epoll = select.epoll()
         for descriptor in self._listeners:
             self._epoll.register(descriptor, select.EPOLLIN)
+        self._listener_events = dict.fromkeys(self._listeners, select.EPOLLIN)
 
     def fileno(self) -> int:
         """Readable whenever `receive` has something to do."""
@@ -153,12 +165,24 @@ class Connections:
         except (OSError, MemoryError) as error:  # those who are ready stay so
             logger.error("Scheduler: no connection was served for a moment: %s", str(error) or type(error).__name__)
             return True
-        turns = self.turns
+        if self._put_off:
+            ready.sort(key=self._urgency)
+            self._put_off.clear()
+        turns, clock = self.turns, time.perf_counter
+        end = begin = clock()
         for descriptor, events in ready:
             peer = self._by_descriptor.get(descriptor)
+            if peer is not None and events & ~select.EPOLLOUT and end - begin > READING_SECONDS:
+                self._put_off.add(descriptor)
+                if not events & select.EPOLLOUT:
+                    continue
+                events = select.EPOLLOUT
+            before = end
             if peer is None:
                 if descriptor in self._listeners:
                     self._accept(self._listeners[descriptor], now)
+                    end = clock()
+                    self.newcomer_seconds += end - before
                 continue
             try:
                 if events & ~select.EPOLLOUT and peer.name not in turns:
@@ -170,7 +194,17 @@ class Connections:
                 self._account(peer)
             except Exception as error:  # MemoryError, for one: it is this peer whose bytes find no room
                 self._lose(peer, error)
+            end = clock()
+            if peer.hello_deadline is not None:
+                self.newcomer_seconds += end - before
+            elif end - before > CHARGED_SECONDS:
+                turns.charge(peer.name, end - before)
         return bool(ready)
+
+    def _urgency(self, each: Tuple[int, int]) -> Tuple[float, bool]:
+        """Sorts what is ready: those who have cost least first, and of these who could not be read before."""
+        peer = self._by_descriptor.get(each[0])
+        return 0.0 if peer is None else self.turns.time_of(peer.name), each[0] not in self._put_off
 
     def _accept(self, listener: socket.socket, now: float) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
@@ -199,7 +233,7 @@ class Connections:
 
     def _add(self, stream: socket.socket, label: str, now: float) -> None:
         # SCL-TRN-001, SCL-SEC-006, SCL-SEC-012
-        small = min(MAXIMUM_HELLO_BYTES, self._maximum_message_bytes)
+        small = self._maximum_hello_bytes
         connection = Connection(stream, Zmtp("ROUTER", small, small))
         connection.start()
         self._last_number += 1
@@ -208,6 +242,23 @@ class Connections:
         peer = PeerConnection(name, label, connection, now + HELLO_TIMEOUT_SECONDS)
         self._epoll.register(connection.fileno(), select.EPOLLIN)
         self._peers[name] = self._unregistered[name] = self._by_descriptor[connection.fileno()] = peer
+
+    def stop_accepting(self) -> None:
+        """Leave further callers in the queue of the kernel until `go_on_accepting`."""
+        self._set_accepting(False)
+
+    def go_on_accepting(self) -> None:
+        """Accept callers again."""
+        self._set_accepting(True)
+
+    def _set_accepting(self, is_accepting: bool) -> None:
+        self.is_accepting = is_accepting
+        events = select.EPOLLIN if is_accepting else 0
+        for descriptor, before in self._listener_events.items():
+            if events != before:
+                with suppress(OSError, MemoryError):  # `sweep` tries again
+                    self._epoll.modify(descriptor, events)
+                    self._listener_events[descriptor] = events
 
     def _turn_away(self, listener: socket.socket, error: Exception, now: float) -> None:
         """No descriptor is left for a caller: reject it, because otherwise it would wait and our loop would spin."""
@@ -247,16 +298,21 @@ class Connections:
             self._unregistered.pop(name, None)
             peer.connection.protocol.allow(self._maximum_message_bytes, MAXIMUM_HEADER_BYTES)
 
+    # SCL-SEC-012
     def forget(self, name: bytes, now: float) -> None:
-        """A peer has lost its session: drop its waiting messages; it has to say Hello again."""
+        """A peer has lost its session: drop its waiting messages; it has to say Hello again, as at the beginning."""
         peer = self._peers.get(name)
         if peer is not None:
             peer.connection.drop_unsent()
             peer.hello_deadline = now + HELLO_TIMEOUT_SECONDS
             self._unregistered[name] = peer
+            protocol, small = peer.connection.protocol, self._maximum_hello_bytes
+            protocol.allow(small, small)
             try:
                 self._account(peer)
-            except OSError as error:
+                if protocol.held_bytes > small:
+                    raise LimitExceededError(f"{protocol.held_bytes} bytes of a message from a peer without a session")
+            except (OSError, ZmtpError) as error:
                 self._lose(peer, error)
 
     def sweep(self, now: float) -> None:
@@ -270,6 +326,7 @@ class Connections:
                 peer.hello_deadline = now + HELLO_TIMEOUT_SECONDS
         self._sweep_unregistered(now)
         self._restore_spares()
+        self._set_accepting(self.is_accepting)
 
     # SCL-SEC-009
     def _sweep_unregistered(self, now: float) -> None:
@@ -374,6 +431,11 @@ class Connections:
                 logger.error("Scheduler: what ended it is a bug of the scheduler", exc_info=error)
         self._remove(peer)
         self._on_peer_gone(peer.name)
+
+    def charge(self, name: bytes, seconds: float) -> None:
+        """A peer has cost time otherwise than by its turns."""
+        if name in self._peers:
+            self.turns.charge(name, seconds)
 
     def _remove(self, peer: PeerConnection) -> None:
         del self._peers[peer.name]

@@ -15,6 +15,7 @@ from enum import IntEnum
 from typing import Any, Callable, Counter, Dict, List, Optional, Protocol, Sequence
 
 from scaler_appliance.core.effects import Effect, PeerError
+from scaler_appliance.core.pending_work import LateWork
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_protocol import MalformedMessageError, decode
 from scaler_protocol import messages as m
@@ -47,6 +48,12 @@ WORK = frozenset(
 
 MAXIMUM_ELEMENTS = 16_384
 """In the lists of structs and of texts of one message (SCL-SEC-014): decoding them takes CPython 3.11 some 6 ms."""
+
+ANSWERS = frozenset(
+    {m.Refusal, m.Welcome, m.HeartbeatEcho, m.DisconnectResponse, m.Info, m.Explanation}
+    | {m.ClientShutdownResponse, m.WorkerShutdownResponse}
+)
+"""What the scheduler sends because of messages that are no work."""
 
 EXIT_BROKEN_INVARIANT = 70  # EX_SOFTWARE of sysexits.h
 
@@ -97,12 +104,23 @@ class CoreInputs:
         """Whether the next tick has something to do at once."""
         return self._core.has_work
 
+    @property
+    def late_work(self) -> LateWork:
+        """What the last tick has done for earlier messages."""
+        return self._core.late_work
+
+    def take_useless(self) -> Dict[bytes, int]:
+        """Work that has led to nothing since the last call, in units, by the peers that caused it."""
+        state = self._core.state
+        useless, state.useless = state.useless, {}
+        return useless
+
     def is_working_for(self, peer: bytes) -> bool:
         """Whether the next message of a peer would have to wait for the one before."""
         return self._core.is_working_for(peer)
 
     def frames(self, now: float, peer: bytes, frames: Sequence[bytes]) -> bool:
-        """A peer sent a message of these frames, which may be malformed; returns whether it was work."""
+        """A peer sent a message of these frames, which may be wrong; returns whether it was work, and was accepted."""
         if self._recorder is not None:
             self._recorder.on_frames(now, peer, frames)
         try:
@@ -121,8 +139,8 @@ class CoreInputs:
                 return False
             self._received[type(message).__name__] += 1
             # SCL-TRN-004
-            self._core.on_message(now, peer, message, frames[1] if len(frames) == 2 else b"")
-            return type(message) in WORK
+            is_accepted = self._core.on_message(now, peer, message, frames[1] if len(frames) == 2 else b"")
+            return is_accepted and type(message) in WORK
         except Exception as error:
             raise _broken(InputKind.FRAMES, (peer,), error) from error
 

@@ -7,6 +7,7 @@
 Rules:
 - Start-time fair queueing (Goyal, Vin and Cheng, 1996): what a peer's messages cost is added to its virtual time, and
   the peer whose virtual time is least goes next. So peers share the time, however many or dear their messages are.
+- What a peer costs otherwise, such as reading a large message or work on it in later rounds, is added as well.
 - A peer that had nothing to say gets no credit for that: its virtual time is at least that of the last turn.
 - Once no messages wait, all debts are forgiven: no peer was waiting for that time. Among equals, the first to come goes
   first.
@@ -28,7 +29,9 @@ class FairTurns:
 
     def __init__(self) -> None:
         self._messages: Dict[bytes, Deque[Frames]] = {}  # by peer that has any
-        self._costs: Dict[bytes, float] = {}  # virtual times, of peers that had a turn since no messages waited
+        self._costs: Dict[
+            bytes, float
+        ] = {}  # virtual times, of peers that have cost something since no messages waited
         self._turns: List[Tuple[float, int, bytes]] = []  # a heap, with each peer that has messages
         self._paused: Dict[bytes, Deque[Frames]] = {}
         self._count = 0
@@ -50,7 +53,7 @@ class FairTurns:
             waiting.extend(messages)
         elif messages:
             self._messages[peer] = deque(messages)
-            self._push(max(self._time, self._costs.get(peer, 0.0)), peer)
+            self._push(self.time_of(peer), peer)
 
     def next(self) -> Tuple[bytes, Deque[Frames]]:
         """The peer whose turn it is, and its messages: take some of them, then call `end_turn`."""
@@ -64,8 +67,7 @@ class FairTurns:
             cost: of the messages that were taken, for example in seconds.
         """
         peer = heappop(self._turns)[2]
-        time = self._costs[peer] = self._time + cost
-        self._latest = max(self._latest, time)
+        time = self.charge(peer, cost)
         if self._messages[peer]:
             self._push(time, peer)
             return
@@ -73,6 +75,16 @@ class FairTurns:
         if not self._messages:
             self._time = self._latest
             self._costs.clear()
+
+    def charge(self, peer: bytes, cost: float) -> float:
+        """A peer has cost something, in its turn or at another time; returns its virtual time."""
+        time = self._costs[peer] = self.time_of(peer) + cost
+        self._latest = max(self._latest, time)
+        return time
+
+    def time_of(self, peer: bytes) -> float:
+        """The virtual time of a peer: the less, the sooner it should be served."""
+        return max(self._time, self._costs.get(peer, 0.0))
 
     def _push(self, time: float, peer: bytes) -> None:
         self._count += 1

@@ -7,6 +7,8 @@
 Rules:
 - All connections are read before anything is placed: bursts make batches. But a peer's turn takes TURN_SECONDS, and a
   round ROUND_SECONDS: messages beyond that wait, while others' arrive and tasks are placed.
+- Who causes a cost is charged for it, in its turns: reading, work that the core does later, bytes of objects. What is
+  no work, answers included, also counts against its allowance, and what callers cost against that of all callers.
 - Inputs have the time before they were read. If this process was stopped, what its peers sent in time is not late.
 - All inputs reach the core through `CoreInputs`. A peer's fault ends only that peer's session.
 - An exception from the core, or one in performing its effects that the environment does not explain, is a bug of ours:
@@ -41,7 +43,7 @@ from scaler_appliance.core.effects import Stop as StopEffect
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.shell.allowances import Allowances
 from scaler_appliance.shell.connections import Connections
-from scaler_appliance.shell.core_inputs import BrokenInvariantError, CoreInputs, InputKind, Recorder
+from scaler_appliance.shell.core_inputs import ANSWERS, BrokenInvariantError, CoreInputs, InputKind, Recorder
 from scaler_appliance.shell.memory_use import STEP_INTERVAL_SECONDS, MemoryUse
 from scaler_appliance.shell.object_files import ObjectFiles
 from scaler_appliance.shell.service_manager import ServiceManager
@@ -58,6 +60,8 @@ STOOD_STILL_SECONDS = 2.0  # between two rounds, of which there is one a second 
 TURN_SECONDS = 0.0005
 ROUND_SECONDS = 0.004
 IDLE_WAIT_SECONDS = 0.001
+READING_SECONDS_PER_BYTE = 0.5e-9  # copied by the kernel, and twice by us
+SECONDS_PER_UNIT = 1e-6  # of the core's work
 MAXIMUM_DRAIN_SECONDS = 0.1
 SWEEPS = 2  # for directories, after a session's end
 
@@ -88,6 +92,7 @@ class Server:
         self._ended_sessions: Set[int] = set()
         self._sweeps_left = 0
         self._allowances = Allowances()
+        self._idle_seconds: Dict[bytes, float] = {}  # besides turns, to be charged with the next one
         self._service_manager = ServiceManager(os.environ)
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
@@ -146,6 +151,8 @@ class Server:
         begin = now = self._loop.time()
         self._peers.receive(now, 0.0)
         while True:
+            if self._peers.newcomer_seconds:
+                self._charge_newcomers(now)
             if now > self._awake + STOOD_STILL_SECONDS:
                 self._inputs.call(InputKind.STOOD_STILL, now)
             self._awake = now
@@ -199,17 +206,32 @@ class Server:
             idle_seconds = 0.0  # spent on messages that are no work
             while messages and end - begin_turn < TURN_SECONDS and not is_busy(peer):
                 before = end
-                is_work = take_in(now, peer, messages.popleft())
+                frames = messages.popleft()
+                is_work = take_in(now, peer, frames)
                 end = clock()
                 if not is_work:
-                    idle_seconds += end - before
-            pause_seconds = self._allowances.charge(peer, now, idle_seconds) if idle_seconds else 0.0
+                    idle_seconds += end - before + READING_SECONDS_PER_BYTE * sum(map(len, frames))
+            pause_seconds = 0.0
+            if idle_seconds or peer in self._idle_seconds:
+                idle_seconds += self._idle_seconds.pop(peer, 0.0)
+                pause_seconds = self._allowances.charge(peer, now, idle_seconds)
             if pause_seconds:
                 turns.pause(peer)
                 self._peers.stop_reading(peer)
                 self._loop.call_later(pause_seconds, self._resume, peer)
             else:
                 turns.end_turn(end - begin_turn)
+
+    def _charge_newcomers(self, now: float) -> None:
+        seconds, self._peers.newcomer_seconds = self._peers.newcomer_seconds, 0.0
+        pause_seconds = self._allowances.charge_newcomers(now, seconds)
+        if pause_seconds and self._peers.is_accepting:
+            self._peers.stop_accepting()
+            self._loop.call_later(pause_seconds, self._peers.go_on_accepting)
+
+    def _charge_idle(self, peer: bytes, seconds: float) -> None:
+        """What a peer has caused that is no work has taken time outside its turn."""
+        self._idle_seconds[peer] = self._idle_seconds.get(peer, 0.0) + seconds
 
     def _resume(self, peer: bytes) -> None:
         """A peer that took more than its share is served again."""
@@ -264,19 +286,39 @@ class Server:
         """Let the core decide, and perform its effects, until there are no more."""
         if self._congestion:
             self._report_congestion(now)
-        effects = self._inputs.tick(now)
+        effects = self._tick(now)
         while effects or self._gone:
             for effect in effects:
                 self._perform(effect)
             gone = [peer for peer in self._gone if peer not in self._peers.turns]
-            for peer in gone:
-                del self._gone[peer]
-                self._peers.turns.forget(peer)
-                self._allowances.forget(peer)
-                self._inputs.call(InputKind.PEER_GONE, now, peer)
-            if not (gone or effects):
+            if gone:
+                effects = self._end_sessions(now, gone)
+            elif effects:
+                effects = self._inputs.effects(now)
+            else:
                 return  # the others have messages that were not handled yet
-            effects = self._inputs.tick(now) if gone else self._inputs.effects(now)
+
+    def _tick(self, now: float) -> List[Effect]:
+        """Let the core decide, and charge peers for what it did for their earlier messages."""
+        effects = self._inputs.tick(now)
+        for peer, units in self._inputs.late_work.items():
+            self._peers.charge(peer, units * SECONDS_PER_UNIT)
+        for peer, units in self._inputs.take_useless().items():
+            self._charge_idle(peer, units * SECONDS_PER_UNIT)
+        return effects
+
+    def _end_sessions(self, now: float, gone: List[bytes]) -> List[Effect]:
+        """Connections have ended: let the core decide what follows."""
+        begin = time.perf_counter()
+        unpaid_seconds = 0.0
+        for peer in gone:
+            del self._gone[peer]
+            self._peers.turns.forget(peer)
+            unpaid_seconds += self._allowances.forget(peer, now) + self._idle_seconds.pop(peer, 0.0)
+            self._inputs.call(InputKind.PEER_GONE, now, peer)
+        effects = self._tick(now)
+        self._peers.newcomer_seconds += unpaid_seconds + time.perf_counter() - begin
+        return effects
 
     def _report_congestion(self, now: float) -> None:
         congestion, self._congestion = self._congestion, {}
@@ -297,6 +339,8 @@ class Server:
     def _send(self, effect: Send) -> None:
         message = effect.message
         self.sent[type(message).__name__] += 1
+        is_answer = type(message) in ANSWERS
+        begin = time.perf_counter() if is_answer else 0.0
         try:
             # SCL-TRN-003
             frames: List[Buffer] = [encode(message)]
@@ -308,6 +352,8 @@ class Server:
         if type(message) is m.Welcome:
             self._peers.greet(effect.peer)
         self._peers.send(effect.peer, frames)
+        if is_answer:
+            self._charge_idle(effect.peer, time.perf_counter() - begin)
 
     def _forget(self, effect: Forget) -> None:
         self._peers.forget(effect.peer, self._loop.time())
@@ -376,10 +422,12 @@ class Server:
             self._loop.call_soon(self._drain)
 
     def _send_chunk(self, effect: SendChunk) -> None:
+        begin = time.perf_counter()
         chunk = self._files.read_chunk(effect.object_id, effect.offset, effect.length)
         status = m.ObjectResponseStatus.MISSING if chunk is None else m.ObjectResponseStatus.OK
         response = m.ObjectResponse(id=effect.object_id, offset=effect.offset, status=status, size=effect.size)
         self._send(Send(effect.peer, response, (chunk or b"",)))
+        self._peers.charge(effect.peer, time.perf_counter() - begin)
 
     # The end --------------------------------------------------------------------------------------------------------
 

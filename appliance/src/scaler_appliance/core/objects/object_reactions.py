@@ -20,6 +20,7 @@ from scaler_protocol import messages as m
 from scaler_protocol.session.ids import FIRST_SCHEDULER_NUMBER, object_id_of, session_of
 
 UNITS_OF_AN_OBJECT = 3
+UNITS_OF_A_REFUSAL = 60
 
 
 class ObjectReactions:
@@ -102,6 +103,8 @@ class ObjectReactions:
             self._outcomes.forget_object(record, self._state.objects.let_go(record))
             if isinstance(session, ClientSession) and session.large_results.discard(object_id):
                 self._flow.hold_or_resume(session)
+        else:
+            self._state.count_useless(session, 1)
 
     def drop_all(self, session: Session) -> Steps:
         """The session clears its objects, or is gone."""
@@ -167,6 +170,7 @@ class ObjectReactions:
         """A peer requests bytes of an object."""
         record = self._state.objects.find(message.id)
         if record is None:
+            self._state.count_useless(session, UNITS_OF_A_REFUSAL)
             self._state.objects.refuse(session.peer, message.id, message.offset)
         else:
             request = ChunkRequest(session.peer, message.offset, message.length)

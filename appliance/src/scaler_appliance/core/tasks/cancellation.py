@@ -26,6 +26,7 @@ from scaler_appliance.core.tasks.task_states import FINAL_STATES, IS_FINAL, Task
 from scaler_protocol import messages as m
 
 UNITS_OF_A_CANCEL = 4
+UNITS_OF_AN_UNKNOWN_ID = 2
 BATCHES_AT_ONCE = 10_000  # whose tasks are cancelled: to look for the first ones takes time if many were removed
 
 
@@ -77,7 +78,8 @@ class Cancellation:
             return self._cancel_nodes(client, ids, position, node[0], node[1], force)
         # SCL-SCH-020
         client.confirm_cancel(task_id, m.CancelOutcome.NOT_FOUND)
-        return position + 1, 1
+        self._state.count_useless(client, UNITS_OF_AN_UNKNOWN_ID)
+        return position + 1, UNITS_OF_AN_UNKNOWN_ID
 
     def _cancel_nodes(
         self, client: ClientSession, ids: array[int], position: int, graph: Graph, node: int, force: bool
@@ -112,6 +114,8 @@ class Cancellation:
                 dispatch, index, _ = self._outcomes.find_run(worker, message.ids[position : position + 1], 0)
                 if dispatch is not None and dispatch.is_open(index):  # else its result crossed the cancel, and won
                     self._on_outcome(worker, dispatch, index, message.outcomes[position])
+                else:
+                    self._state.count_useless(worker, UNITS_OF_A_CANCEL)
             self._placement.on_load_changed(worker)
             yield (stop - start) * UNITS_OF_A_CANCEL
 

@@ -20,7 +20,7 @@ from scaler_appliance.core.peers.flow_control import FlowControl
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.steps import Steps
+from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps
 from scaler_appliance.core.tasks.batches import Dispatch
 from scaler_appliance.core.tasks.client_results import OPTIONAL_COLUMNS, ResultSpan
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
@@ -108,6 +108,7 @@ class WorkerReports:
                 self._report(worker, dispatch, start, stop, span)
             else:
                 self._state.stale_results += end - position
+                self._state.count_useless(worker, UNITS_OF_A_RUN + (end - position) // COLUMN_ENTRIES_PER_UNIT)
                 self._drop_result_objects(worker, message.objects[position:end])
             offset += size
             position = end

@@ -112,7 +112,7 @@ class Zmtp:
         return len(self._held) + arrived_bytes + sum(map(len, self._frames))
 
     def allow(self, maximum_message_bytes: int, maximum_first_frame_bytes: int) -> None:
-        """From now on the peer may send messages of these sizes."""
+        """From now on the peer may send messages of these sizes; one that is arriving may be too large from now on."""
         is_first = not self._frames
         before = self._maximum_first_frame_bytes if is_first else self._maximum_message_bytes
         self._maximum_message_bytes = maximum_message_bytes
@@ -230,6 +230,8 @@ class Zmtp:
 
     def _continue_frame(self, data: bytes, messages: List[List[bytes]]) -> bytes:
         """Read more of an unfinished frame; returns the bytes that follow it."""
+        if self._size > self._room:  # since `allow`
+            self._check_header(self._flags, self._size)
         piece = data if len(data) <= self.missing_bytes else data[: self.missing_bytes]
         if len(piece) < _GATHER_BELOW_BYTES and isinstance(self._pieces[-1], bytearray):
             self._pieces[-1] += piece

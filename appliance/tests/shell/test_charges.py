@@ -1,0 +1,119 @@
+"""Whatever a peer causes is charged: to its turns, to its allowance, or to that of all callers."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from typing import Any, Callable, List, Tuple
+
+import pytest
+from scheduler_harness import hello, task
+from shell.faulty_system import SimulatedLoop, SimulatedSystem
+from shell.test_faults import Played, SimulatedPeer
+
+from scaler_appliance.core.scheduler_core import SchedulerCore
+from scaler_appliance.core.state import Settings
+from scaler_appliance.shell import allowances
+from scaler_appliance.shell.core_inputs import CoreInputs
+from scaler_protocol import encode
+from scaler_protocol import messages as m
+
+
+@pytest.mark.parametrize(
+    "role, message, is_work",
+    [
+        (m.Role.CLIENT, task([1])[0], True),
+        (m.Role.CLIENT, m.Heartbeat(), False),
+        (m.Role.CLIENT, m.TaskResult(ids=array("Q", [1]), payload_sizes=array("I", [0])), False),
+        (m.Role.CLIENT, m.Task(ids=array("Q", [1])), False),
+        (None, task([1])[0], False),
+    ],
+    ids=["work", "a heartbeat", "of another role", "malformed", "without a session"],
+)
+def test_what_is_refused_is_no_work(role: Any, message: m.Message, is_work: bool) -> None:
+    inputs = CoreInputs(SchedulerCore(Settings()), Counter())
+    if role is not None:
+        inputs.frames(1.0, b"peer", [encode(hello(role))])
+    assert inputs.frames(1.0, b"peer", [encode(message), b"x"]) is is_work
+
+
+class TimedLoop(SimulatedLoop):
+    """Keeps what is to be done later."""
+
+    def __init__(self, system: SimulatedSystem) -> None:
+        super().__init__(system)
+        self.later: List[Tuple[float, Callable[..., None], Tuple[Any, ...]]] = []
+
+    def call_later(self, seconds: float, callback: Callable[..., None], *arguments: Any) -> None:
+        self.later.append((seconds, callback, arguments))
+
+
+@pytest.fixture
+def scenario(monkeypatch: pytest.MonkeyPatch) -> Played:
+    """A scheduler over a simulated system, with a client and a worker, who have begun."""
+    played = Played(SimulatedSystem(1 << 16, 1 << 20), monkeypatch)
+    loop: Any = TimedLoop(played.system)
+    played.loop = played.server._loop = loop
+    for _ in range(8):
+        played.step()
+    return played
+
+
+def name_of(scenario: Played, peer: SimulatedPeer) -> bytes:
+    port = peer.stream.port
+    return next(each.name for each in scenario.connections._peers.values() if each.label.endswith(f":{port}"))
+
+
+def test_later_work_is_charged_to_its_peer(scenario: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    charged: List[Tuple[bytes, float]] = []
+    monkeypatch.setattr(scenario.connections, "charge", lambda *charge: charged.append(charge))
+    count = 20_000
+    ids, sizes = array("Q", range(100, 100 + count)), array("I", bytes(4 * count))
+    functions, offsets = array("Q", [7]) * count, array("I", bytes(4 * (count + 1)))
+    scenario.client.send(
+        m.GraphTask(
+            ids=ids, payload_sizes=sizes, functions=functions, predecessor_offsets=offsets, targets=array("I", [0])
+        )
+    )
+    name = name_of(scenario, scenario.client)
+    before = len(scenario.core.state.clients)
+    while not charged or scenario.core.has_work:
+        scenario.step(0.0)
+    assert {peer for peer, _ in charged} == {name} and len(charged) > 3
+    assert 0.5e-6 * count < sum(seconds for _, seconds in charged) < 10e-6 * count
+    assert len(scenario.core.state.clients) == before
+
+
+def test_answers_count_against_the_allowance_of_who_asked(scenario: Played) -> None:
+    name = name_of(scenario, scenario.client)
+    scenario.client.send(m.InfoRequest(request_id=1))
+    scenario.step(0.0)
+    assert scenario.server._idle_seconds[name] > 0.0
+    before = scenario.server._allowances._used[name][0]
+    owed = scenario.server._idle_seconds[name]
+    scenario.client.send(m.Heartbeat())
+    scenario.step(0.0)
+    assert scenario.server._allowances._used[name][0] > before + owed
+
+
+def test_no_caller_is_accepted_for_a_moment_when_callers_have_used_their_share(
+    scenario: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(allowances, "NEWCOMERS_BURST_SECONDS", 0.1)
+    loop: Any = scenario.loop
+    loop.later.clear()
+    callers = 0
+    while scenario.connections.is_accepting:
+        scenario.system.connect().is_left = True
+        scenario.step(0.0)
+        callers += 1
+    assert callers > 50
+    late = SimulatedPeer(scenario.system, m.Role.CLIENT, {})
+    scenario.peers.append(late)
+    scenario.step(0.0)
+    assert late.stream.descriptor < 0, "it waits"
+    [(seconds, go_on, arguments)] = [each for each in loop.later if each[1] == scenario.connections.go_on_accepting]
+    assert 0.0 < seconds < 0.1
+    go_on(*arguments)
+    scenario.step(0.0)
+    assert late.stream.descriptor >= 0
