@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from typing import List, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 import pytest
 from scheduler_harness import Client, Harness, task
@@ -56,22 +56,23 @@ def take_stored(harness: Harness) -> List[StoreChunk]:
 # Levels ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_level_is_left_when_clearly_less_is_in_use() -> None:
+@pytest.mark.parametrize(
+    ("measured", "levels"),
+    [
+        (((699, 0), (700, 0), (690, 0), (679, 0)), "FREE SHORT SHORT FREE"),  # left when clearly less is in use
+        (((960, 0), (700, 0)), "EXHAUSTED SHORT"),
+        (((400, 1000), (1000, 0)), "SHORTEST EXHAUSTED"),  # files that are about to go slow clients, and no more
+    ],
+)
+def test_the_level_follows_what_is_in_use(measured: Sequence[Tuple[int, int]], levels: str) -> None:
     budget = MemoryBudget(1000)
-    assert not budget.measure(699, 0, 0)
-    assert budget.measure(700, 0, 0) and budget.level == MemoryLevel.SHORT
-    assert not budget.measure(690, 0, 0)
-    assert budget.measure(679, 0, 0) and budget.level == MemoryLevel.FREE
-    assert budget.measure(960, 0, 0) and budget.level == MemoryLevel.EXHAUSTED
-    assert budget.measure(700, 0, 0) and budget.level == MemoryLevel.SHORT
-
-
-def test_files_that_go_to_disk_slow_clients_and_do_not_make_memory_full() -> None:
-    budget = MemoryBudget(1000)
-    budget.measure(400, 0, 1000)
-    assert budget.level == MemoryLevel.SHORTEST
-    budget.measure(400, 600, 0)
-    assert budget.level == MemoryLevel.EXHAUSTED
+    before, found = budget.level, []
+    for staying, leaving in measured:
+        is_new = budget.measure(staying, 0, leaving)
+        assert is_new == (budget.level != before)
+        before = budget.level
+        found.append(before.name)
+    assert found == levels.split()
 
 
 def test_without_a_limit_memory_is_never_short() -> None:
@@ -149,7 +150,7 @@ def test_contents_become_files_on_disk_while_memory_is_short(harness: Harness) -
     [stored] = take_stored(harness)
     assert stored == StoreChunk(late, 0, CONTENT, True, len(CONTENT), True)
     client.submit([1], dependency_counts=[3], dependencies=[early, late, small])
-    announced = {}
+    announced: Dict[int, int] = {}
     while isinstance(worker.inbox[0][0], m.ObjectInstruction):
         message = worker.take(m.ObjectInstruction)
         announced.update(zip(message.ids, message.storages))

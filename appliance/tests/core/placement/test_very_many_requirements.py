@@ -87,7 +87,7 @@ def test_requirements_that_no_worker_meets_are_looked_at_some_at_a_time_and_once
     client.submit([COUNT])
     assert not comparisons, "they are not looked at again"
     assert sum(len(worker.take_all_tasks()) for worker in workers) == 1
-    last = harness.worker(**{"capability 7": 1.0})
+    last = harness.worker(1, 1000, **{"capability 7": 1.0})
     assert last.take_tasks() and last.payloads == [b"7"], "they are, when a worker comes"
 
 
