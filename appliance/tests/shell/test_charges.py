@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any, Callable, List, Tuple
 
 import pytest
@@ -13,7 +14,7 @@ from shell.test_faults import Played, SimulatedPeer
 
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
-from scaler_appliance.shell import allowances
+from scaler_appliance.shell import allowances, server
 from scaler_appliance.shell.core_inputs import CoreInputs
 from scaler_protocol import encode
 from scaler_protocol import messages as m
@@ -94,6 +95,26 @@ def test_answers_count_against_the_allowance_of_who_asked(scenario: Played) -> N
     scenario.client.send(m.Heartbeat())
     scenario.step(0.0)
     assert scenario.server._allowances._used[name][0] > before + owed
+
+
+def test_a_stop_of_the_scheduler_is_charged_to_nobody_as_time_it_has_used(
+    scenario: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process may be stopped, or wait for its processor, in the middle of a message."""
+    take_in = scenario.server._inputs.frames
+
+    def take_in_slowly(*arguments: Any) -> bool:
+        scenario.system.now += 60.0
+        return take_in(*arguments)
+
+    name = name_of(scenario, scenario.client)
+    with monkeypatch.context() as patch:
+        patch.setattr(scenario.server._inputs, "frames", take_in_slowly)
+        patch.setattr(server, "time", SimpleNamespace(perf_counter=lambda: scenario.system.now))
+        scenario.client.send(m.Heartbeat())
+        scenario.step(0.0)
+    assert scenario.server._allowances._used[name][0] < allowances.BURST_SECONDS
+    assert name not in scenario.connections.turns._paused
 
 
 def test_no_caller_is_accepted_for_a_moment_when_callers_have_used_their_share(

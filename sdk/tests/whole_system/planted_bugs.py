@@ -268,9 +268,9 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
     ),
     "the failure of a node is not passed on": PlantedBug(
         "scheduler",
-        f"{_SCHEDULER}.graphs.graph_reactions:GraphReactions._pass_some_on",
-        "done += self._pass_failure_on(client, graph, node, graph.successors[start:end])",
-        "pass",
+        f"{_SCHEDULER}.graphs.graph_reactions:GraphReactions._pass_on",
+        "return self._pass_failure_on(client, graph, node, successors)",
+        "return 1",
     ),
     "an answer without tasks leaves the request to rebalance open": PlantedBug(
         "scheduler",

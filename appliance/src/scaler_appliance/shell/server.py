@@ -58,6 +58,7 @@ from scaler_protocol.programs.repeated_lines import report_repetitions
 TICK_INTERVAL_SECONDS = 1.0
 STOOD_STILL_SECONDS = 2.0  # between two rounds, of which there is one a second at least
 TURN_SECONDS = 0.0005
+MOST_OF_A_TURN_SECONDS = 0.02  # three times what the dearest message takes: what is more is a stop of this process
 ROUND_SECONDS = 0.004
 IDLE_WAIT_SECONDS = 0.001
 READING_SECONDS_PER_BYTE = 0.5e-9  # copied by the kernel, and twice by us
@@ -213,7 +214,7 @@ class Server:
                     idle_seconds += end - before + READING_SECONDS_PER_BYTE * sum(map(len, frames))
             pause_seconds = 0.0
             if idle_seconds or peer in self._idle_seconds:
-                idle_seconds += self._idle_seconds.pop(peer, 0.0)
+                idle_seconds = min(idle_seconds, MOST_OF_A_TURN_SECONDS) + self._idle_seconds.pop(peer, 0.0)
                 pause_seconds = self._allowances.charge(peer, now, idle_seconds)
             if pause_seconds:
                 turns.pause(peer)
@@ -224,7 +225,7 @@ class Server:
 
     def _charge_newcomers(self, now: float) -> None:
         seconds, self._peers.newcomer_seconds = self._peers.newcomer_seconds, 0.0
-        pause_seconds = self._allowances.charge_newcomers(now, seconds)
+        pause_seconds = self._allowances.charge_newcomers(now, min(seconds, MOST_OF_A_TURN_SECONDS))
         if pause_seconds and self._peers.is_accepting:
             self._peers.stop_accepting()
             self._loop.call_later(pause_seconds, self._peers.go_on_accepting)

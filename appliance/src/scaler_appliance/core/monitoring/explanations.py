@@ -22,7 +22,7 @@ from scaler_appliance.core.placement.ready_queues import ReadyClass
 from scaler_appliance.core.placement.task_placement import LOSSES_OF_A_SUSPECT, Placement
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import Steps
-from scaler_appliance.core.tasks.batches import Needs, TaskBatch
+from scaler_appliance.core.tasks.batches import Needs, Requirement, TaskBatch
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState
 from scaler_protocol import messages as m
 
@@ -81,6 +81,9 @@ class Explanations:
         elif node is not None and node[0].states[node[1]] == TaskState.WAITING:
             missing = node[0].missing[node[1]]
             text = f"the task waits for the results of {_count(missing, 'other task')} of its graph"
+            if not missing:  # it is about to be queued
+                needs = Requirement.of(node[0].options, node[0].codec).needs
+                text = f"the task waits because {self._clause(self._cause(client, needs), needs)}"
         elif node is not None and node[0].states[node[1]] == TaskState.QUEUED:
             found = node[0].place_of(node[1])
         elif found is None and message.task_id > client.last_task_id:
