@@ -97,7 +97,7 @@ def test_answers_count_against_the_allowance_of_who_asked(scenario: Played) -> N
     assert scenario.server._allowances._used[name][0] > before + owed
 
 
-def test_a_stop_of_the_scheduler_is_charged_to_nobody_as_time_it_has_used(
+def test_a_stop_of_the_scheduler_costs_its_peers_nothing(
     scenario: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process may be stopped, or wait for its processor, in the middle of a message."""

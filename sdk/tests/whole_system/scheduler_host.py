@@ -218,6 +218,8 @@ class SchedulerHost(Process):
             self._monitor.look(self.core, self.now)
 
     def _on_timer(self) -> None:
+        if not self.is_up:
+            return  # it was killed while it stood still
         if self._settings.memory_limit_bytes:
             used = 0.0 if self.world.is_calm else self._memory.choice(MEMORY_USED)
             self.core.on_memory_used(self.now, int(used * MEMORY_LIMIT_BYTES))

@@ -353,6 +353,21 @@ def test_a_chunk_that_is_written_after_its_object_was_forgotten_is_removed(objec
     assert objects_bench.effects == [RemoveFiles(("/own/9",))]
 
 
+def test_a_chunk_of_an_earlier_fetch_does_not_remove_what_the_present_one_has_written(
+    objects_bench: ObjectsBench,
+) -> None:
+    objects_bench.create(9, REMOTE, size=5)
+    objects_bench.objects.fetch(9)
+    objects_bench.objects.forget(9)
+    objects_bench.create(9, REMOTE, size=5)
+    objects_bench.objects.fetch(9)
+    objects_bench.effects.clear()
+    objects_bench.objects.on_chunk_written(9, 999, 5, "/own/9")
+    assert objects_bench.effects == []
+    objects_bench.objects.forget(9)
+    assert objects_bench.effects == [RemoveFiles(("/own/9",))]
+
+
 def test_an_object_that_is_forgotten_while_it_is_fetched_is_not_kept(objects_bench: ObjectsBench) -> None:
     objects_bench.create(9, REMOTE, size=5)
     objects_bench.objects.fetch(9)

@@ -289,9 +289,12 @@ class WorkerObjects(ObjectSource):
     def on_chunk_written(self, object_id: int, number: int, length: int, path: str) -> None:
         """The file of a fetched object now has `size` bytes."""
         fetch = self._fetches.get(object_id)
-        if fetch is None or fetch.number != number:
+        if fetch is None:
             if object_id not in self._own_files:
                 self._remove([path])  # forgotten in the meantime
+            return
+        if fetch.number != number:  # to remove it now would remove what this fetch has written there before
+            fetch.path = path
             return
         fetch.path = path
         fetch.written_bytes += length
