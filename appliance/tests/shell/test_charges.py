@@ -97,24 +97,29 @@ def test_answers_count_against_the_allowance_of_who_asked(scenario: Played) -> N
     assert scenario.server._allowances._used[name][0] > before + owed
 
 
+@pytest.mark.parametrize("where", ["handling a message", "sending its answer"])
 def test_a_stop_of_the_scheduler_costs_its_peers_nothing(
-    scenario: Played, monkeypatch: pytest.MonkeyPatch
+    scenario: Played, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """A process may be stopped, or wait for its processor, in the middle of a message."""
-    take_in = scenario.server._inputs.frames
+    inputs, peers = scenario.server._inputs, scenario.connections
+    owner, call = (inputs, "frames") if where == "handling a message" else (peers, "send")
+    original = getattr(owner, call)
 
-    def take_in_slowly(*arguments: Any) -> bool:
+    def stop(*arguments: Any) -> Any:
         scenario.system.now += 60.0
-        return take_in(*arguments)
+        return original(*arguments)
 
     name = name_of(scenario, scenario.client)
     with monkeypatch.context() as patch:
-        patch.setattr(scenario.server._inputs, "frames", take_in_slowly)
+        patch.setattr(owner, call, stop)
         patch.setattr(server, "time", SimpleNamespace(perf_counter=lambda: scenario.system.now))
+        scenario.client.send(m.InfoRequest(request_id=1))
+        scenario.step(0.0)
         scenario.client.send(m.Heartbeat())
         scenario.step(0.0)
     assert scenario.server._allowances._used[name][0] < allowances.BURST_SECONDS
-    assert name not in scenario.connections.turns._paused
+    assert name not in peers.turns._paused and peers.turns.time_of(name) < 1.0
 
 
 def test_no_caller_is_accepted_for_a_moment_when_callers_have_used_their_share(

@@ -37,7 +37,7 @@ import time
 from contextlib import suppress
 from typing import Callable, Dict, List, Optional, Set, Tuple
 
-from scaler_appliance.shell.fair_turns import FairTurns
+from scaler_appliance.shell.fair_turns import FairTurns, at_work
 from scaler_appliance.shell.listening import listen, listen_locally, remove_socket_file
 from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol.host.addresses import parse_address
@@ -182,7 +182,7 @@ class Connections:
                 if descriptor in self._listeners:
                     self._accept(self._listeners[descriptor], now)
                     end = clock()
-                    self.newcomer_seconds += end - before
+                    self.newcomer_seconds += at_work(end - before)
                 continue
             try:
                 if events & ~select.EPOLLOUT and peer.name not in turns:
@@ -196,9 +196,9 @@ class Connections:
                 self._lose(peer, error)
             end = clock()
             if peer.hello_deadline is not None:
-                self.newcomer_seconds += end - before
+                self.newcomer_seconds += at_work(end - before)
             elif end - before > CHARGED_SECONDS:
-                turns.charge(peer.name, end - before)
+                turns.charge(peer.name, at_work(end - before))
         return bool(ready)
 
     def _urgency(self, each: Tuple[int, int]) -> Tuple[float, bool]:

@@ -24,6 +24,17 @@ from typing import Deque, Dict, List, Sequence, Tuple
 Frames = List[bytes]
 
 
+MOST_AT_ONCE_SECONDS = 0.02  # three times what the dearest message takes
+
+
+def at_work(seconds: float) -> float:
+    """How much of the time that something took is charged: what is more than anything takes is a stop of this process.
+
+    It may have been stopped, or have waited for its processor, in the middle of a peer's message.
+    """
+    return seconds if seconds < MOST_AT_ONCE_SECONDS else MOST_AT_ONCE_SECONDS
+
+
 class FairTurns:
     """Messages that have arrived and were not handled, by peer."""
 

@@ -44,6 +44,7 @@ from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.shell.allowances import Allowances
 from scaler_appliance.shell.connections import Connections
 from scaler_appliance.shell.core_inputs import ANSWERS, BrokenInvariantError, CoreInputs, InputKind, Recorder
+from scaler_appliance.shell.fair_turns import at_work
 from scaler_appliance.shell.memory_use import STEP_INTERVAL_SECONDS, MemoryUse
 from scaler_appliance.shell.object_files import ObjectFiles
 from scaler_appliance.shell.service_manager import ServiceManager
@@ -58,7 +59,6 @@ from scaler_protocol.programs.repeated_lines import report_repetitions
 TICK_INTERVAL_SECONDS = 1.0
 STOOD_STILL_SECONDS = 2.0  # between two rounds, of which there is one a second at least
 TURN_SECONDS = 0.0005
-MOST_OF_A_TURN_SECONDS = 0.02  # three times what the dearest message takes: what is more is a stop of this process
 ROUND_SECONDS = 0.004
 IDLE_WAIT_SECONDS = 0.001
 READING_SECONDS_PER_BYTE = 0.5e-9  # copied by the kernel, and twice by us
@@ -214,18 +214,18 @@ class Server:
                     idle_seconds += end - before + READING_SECONDS_PER_BYTE * sum(map(len, frames))
             pause_seconds = 0.0
             if idle_seconds or peer in self._idle_seconds:
-                idle_seconds = min(idle_seconds, MOST_OF_A_TURN_SECONDS) + self._idle_seconds.pop(peer, 0.0)
+                idle_seconds = at_work(idle_seconds) + self._idle_seconds.pop(peer, 0.0)
                 pause_seconds = self._allowances.charge(peer, now, idle_seconds)
             if pause_seconds:
                 turns.pause(peer)
                 self._peers.stop_reading(peer)
                 self._loop.call_later(pause_seconds, self._resume, peer)
             else:
-                turns.end_turn(end - begin_turn)
+                turns.end_turn(at_work(end - begin_turn))
 
     def _charge_newcomers(self, now: float) -> None:
         seconds, self._peers.newcomer_seconds = self._peers.newcomer_seconds, 0.0
-        pause_seconds = self._allowances.charge_newcomers(now, min(seconds, MOST_OF_A_TURN_SECONDS))
+        pause_seconds = self._allowances.charge_newcomers(now, seconds)
         if pause_seconds and self._peers.is_accepting:
             self._peers.stop_accepting()
             self._loop.call_later(pause_seconds, self._peers.go_on_accepting)
@@ -318,7 +318,7 @@ class Server:
             unpaid_seconds += self._allowances.forget(peer, now) + self._idle_seconds.pop(peer, 0.0)
             self._inputs.call(InputKind.PEER_GONE, now, peer)
         effects = self._tick(now)
-        self._peers.newcomer_seconds += unpaid_seconds + time.perf_counter() - begin
+        self._peers.newcomer_seconds += unpaid_seconds + at_work(time.perf_counter() - begin)
         return effects
 
     def _report_congestion(self, now: float) -> None:
@@ -354,7 +354,7 @@ class Server:
             self._peers.greet(effect.peer)
         self._peers.send(effect.peer, frames)
         if is_answer:
-            self._charge_idle(effect.peer, time.perf_counter() - begin)
+            self._charge_idle(effect.peer, at_work(time.perf_counter() - begin))
 
     def _forget(self, effect: Forget) -> None:
         self._peers.forget(effect.peer, self._loop.time())
@@ -428,7 +428,7 @@ class Server:
         status = m.ObjectResponseStatus.MISSING if chunk is None else m.ObjectResponseStatus.OK
         response = m.ObjectResponse(id=effect.object_id, offset=effect.offset, status=status, size=effect.size)
         self._send(Send(effect.peer, response, (chunk or b"",)))
-        self._peers.charge(effect.peer, time.perf_counter() - begin)
+        self._peers.charge(effect.peer, at_work(time.perf_counter() - begin))
 
     # The end --------------------------------------------------------------------------------------------------------
 
