@@ -36,6 +36,7 @@ class FakeScheduler:
         self.session = 0
         self.kept: List[Received] = []
         self.heartbeats: List[m.Heartbeat] = []
+        self.is_watched = False  # by monitors, as it tells its worker
         self.next_object = 1
 
     def close(self) -> None:
@@ -79,7 +80,8 @@ class FakeScheduler:
             self.peer = peer
         if isinstance(message, m.Heartbeat):
             self.heartbeats.append(message)
-            self._socket.send_multipart([peer, encode(m.HeartbeatEcho(sequence=message.sequence))])
+            echo = m.HeartbeatEcho(sequence=message.sequence, is_watched=self.is_watched)
+            self._socket.send_multipart([peer, encode(echo)])
         return Received(message, rest[0] if rest else b"")
 
     def assert_nothing_more(self) -> None:

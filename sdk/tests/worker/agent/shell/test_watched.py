@@ -4,7 +4,7 @@ drains."""
 from __future__ import annotations
 
 from array import array
-from typing import Callable, List, Tuple
+from typing import List, Tuple
 
 from fake_scheduler import FakeScheduler, StartWorker
 from task_flow_bench import SHORT_MICROSECONDS, Bench
@@ -12,8 +12,6 @@ from worker_gates import Gate, wait_at, wait_for_heartbeat
 
 from scaler.worker.agent.core.result_messages import ResultMessages
 from scaler_protocol import messages as m
-
-WATCHED = m.HeartbeatEcho(is_watched=True)
 
 
 def results(bench: Bench) -> list[m.TaskResult]:
@@ -142,28 +140,19 @@ def test_heartbeats_tell_which_task_has_run_for_long(
     scheduler.send_calls(scheduler.create_function(wait_at), {9: (gate.path,)})
     wait_for_heartbeat(scheduler, lambda h: h.processors[0].has_task)
     assert not scheduler.heartbeats[-1].processors[0].instance, "there are no monitors"
-    scheduler.send(WATCHED)
+    scheduler.is_watched = True
     scheduler.heartbeats.clear()
-    heartbeat = wait_for_heartbeat_of_watched(scheduler, lambda h: h.processors[0].instance)
+    heartbeat = wait_for_heartbeat(scheduler, lambda h: h.processors[0].instance)
     assert heartbeat.processors[0].instance == 9
     first = heartbeat.processors[0].task_microseconds
     scheduler.heartbeats.clear()
-    wait_for_heartbeat_of_watched(scheduler, lambda h: h.processors[0].task_microseconds > first)
+    wait_for_heartbeat(scheduler, lambda h: h.processors[0].task_microseconds > first)
     gate.open()
     message = scheduler.receive(m.TaskResult).message
     assert list(message.runs[:2]) == [1, heartbeat.processors[0].process_id]
+    scheduler.is_watched = False
     scheduler.heartbeats.clear()
-    wait_for_heartbeat_of_watched(scheduler, lambda h: not h.processors[0].instance)
-
-
-def wait_for_heartbeat_of_watched(scheduler: FakeScheduler, condition: Callable[[m.Heartbeat], object]) -> m.Heartbeat:
-    """Wait for such a heartbeat; each is answered with the information that there are monitors."""
-
-    def is_right(heartbeat: m.Heartbeat) -> bool:
-        scheduler.send(WATCHED)
-        return bool(condition(heartbeat))
-
-    return wait_for_heartbeat(scheduler, is_right)
+    wait_for_heartbeat(scheduler, lambda h: not h.processors[0].instance)
 
 
 # Draining -------------------------------------------------------------------------------------------------------------
