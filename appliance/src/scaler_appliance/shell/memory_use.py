@@ -103,7 +103,9 @@ class MemoryUse:
         heap_bytes = self.read().heap
         if heap_bytes >= alarming_bytes and now >= self._next_collection:
             begin = time.thread_time()
-            gc.collect() if IS_PYPY else self._trim()
+            if IS_PYPY:
+                gc.collect()
+            self._trim()
             self._next_collection = now + 2 * (time.thread_time() - begin)
             heap_bytes = self.read().heap
         if abs(heap_bytes - self._reported_bytes) < self.limit_bytes * NOTICED_SHARE and now < self._next_report:
@@ -127,19 +129,18 @@ class MemoryUse:
         if now < self._next_return:
             return False
         begin = time.thread_time()
-        is_done = self._trim()
+        is_done = not IS_PYPY or bool(gc.collect_step().major_is_done)  # type: ignore[attr-defined]  # PyPy has it
+        if is_done:
+            self._trim()
         share = min(MOST_OF_THE_TIME, SHARE_OF_TIME * 2**level)
         self._next_return = now + (time.thread_time() - begin) / share + (STEP_INTERVAL_SECONDS if is_done else 0.0)
         return not is_done
 
 
-def _trimmer() -> Callable[[], bool]:
-    """What gives free memory back, and returns whether that is all: a step of PyPy's collector, or `malloc_trim`."""
-    if IS_PYPY:
-        collect_step = gc.collect_step  # type: ignore[attr-defined]  # PyPy has it
-        return lambda: bool(collect_step().major_is_done)
+def _trimmer() -> Callable[[], object]:
+    """What gives free memory of the C library back: glibc's `malloc_trim`. PyPy, too, keeps long strings there."""
     with suppress(OSError, AttributeError):
         malloc_trim = ctypes.CDLL(None).malloc_trim
         malloc_trim.argtypes, malloc_trim.restype = (ctypes.c_size_t,), ctypes.c_int
-        return lambda: malloc_trim(0) >= 0
-    return lambda: True
+        return lambda: malloc_trim(0)
+    return lambda: None
