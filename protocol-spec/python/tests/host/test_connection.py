@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import sys
+import threading
 from typing import Any, Iterator, List, Tuple
 
 import pytest
@@ -16,6 +17,7 @@ from scaler_protocol.host.connection import (
     SMALLEST_READ_BYTES,
     Connection,
     connect_to_local_socket,
+    first_words,
 )
 from scaler_protocol.wire.zmtp import PeerGoneError, Zmtp
 
@@ -246,3 +248,24 @@ def test_messages_that_were_read_are_delivered_although_the_answer_cannot_be_sen
     assert dealer.receive() == [[b"one"], [b"two"]]
     with pytest.raises(PeerGoneError):
         dealer.receive()
+
+
+@pytest.mark.parametrize(
+    ("spoken", "found"),
+    [(b"\xff\0\0\0\0\0\0\0\1\x7f\3\1NULL", b""), (b"\xff", b""), (b"HTTP/1.0 400\r\n", b"HTTP/1.0 400\r\n")],
+    ids=["a greeting of ZMTP", "its beginning", "another protocol"],
+)
+def test_the_first_words_of_a_server_that_speaks_zmtp_are_not_foreign(spoken: bytes, found: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            stream, _ = listener.accept()
+            with stream:
+                stream.sendall(spoken)
+                stream.recv(64)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        address = parse_address(f"tcp://127.0.0.1:{listener.getsockname()[1]}")
+        assert first_words(address, 10.0) == found
+        thread.join()

@@ -22,7 +22,7 @@ from typing import Deque, List, Optional, Sequence
 
 from scaler_protocol.host.addresses import Address, local_socket_name, resolve
 from scaler_protocol.wire.buffers import flat_view
-from scaler_protocol.wire.zmtp import Buffer, Zmtp, encode, end_of_message
+from scaler_protocol.wire.zmtp import Buffer, Zmtp, begins_like_zmtp, encode, end_of_message
 
 SMALLEST_READ_BYTES = 64 * 1024  # CPython allocates this much without a system call
 LARGEST_READ_BYTES = 1024 * 1024
@@ -62,7 +62,7 @@ def connect_to_local_socket(address: Address) -> Optional[socket.socket]:
 
 
 def first_words(address: Address, timeout_seconds: float) -> bytes:
-    """A server's answer to an HTTP request line; empty if it sends nothing, like a busy scheduler.
+    """A server's answer to an HTTP request line; empty if it sends nothing, like a busy scheduler, or speaks ZMTP.
 
     Servers of most protocols either speak first, or answer a line that they cannot parse.
     """
@@ -72,7 +72,8 @@ def first_words(address: Address, timeout_seconds: float) -> bytes:
             stream.settimeout(timeout_seconds)
             stream.connect(target)
             stream.sendall(b"GET / HTTP/1.0\r\n\r\n")
-            return stream.recv(64)
+            words = stream.recv(64)
+            return b"" if begins_like_zmtp(words) else words
     except OSError:
         return b""
 

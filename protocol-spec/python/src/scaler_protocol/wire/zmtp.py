@@ -35,6 +35,14 @@ class ZmtpError(ProtocolError):
     """The peer broke the transport's rules: close its connection."""
 
 
+def begins_like_zmtp(data: bytes) -> bool:
+    """Whether a peer that has sent this speaks ZMTP, as far as it has come.
+
+    The eight bytes between carry no meaning: libzmq puts there what ZMTP 1 would read as a length.
+    """
+    return data[:1] == b"\xff" and (len(data) <= 9 or bool(data[9] & 1))
+
+
 class ForeignPeerError(ZmtpError):
     """The peer is not a compatible ZeroMQ socket: another program, another mechanism, or another socket type."""
 
@@ -168,8 +176,7 @@ class Zmtp:
 
     def _read_greeting(self, data: bytes) -> bytes:
         """Check the greeting as it arrives; returns the bytes that follow it."""
-        # The eight bytes between carry no meaning: libzmq puts there what ZMTP 1 would read as a length.
-        if data[:1] not in (b"", b"\xff") or (len(data) > 9 and not data[9] & 1):
+        if data and not begins_like_zmtp(data):
             raise ForeignPeerError(f"the peer does not speak ZMTP; it began with {data[:10]!r}")
         if len(data) > 10 and data[10] < 3:
             raise ForeignPeerError("the peer speaks ZMTP before 3.0; it needs ZeroMQ 4.0 or later")
