@@ -162,13 +162,15 @@ def test_the_images_health_check_is_answered_and_not_logged(scheduler: Tuple[str
     question = json.loads(dict(read_recipe("scheduler"))["HEALTHCHECK"].partition("CMD ")[2])
     with socket.create_server(("127.0.0.1", 0)) as free:
         unused_port = str(free.getsockname()[1])
+
+    from scaler import Client
+
+    with Client(address=address):  # the scheduler has said by now that it has started
+        pass
     before = log.read_text()
 
     assert subprocess.run([word.replace("2345", port) for word in question], capture_output=True).returncode == 0
     assert subprocess.run([word.replace("2345", unused_port) for word in question], capture_output=True).returncode != 0
-
-    from scaler import Client
-
     with Client(address=address):  # the scheduler has seen the question by now
         pass
     lines = log.read_text()[len(before) :].splitlines()
