@@ -8,8 +8,8 @@ Rules:
 - One limit holds for everything: tasks, results, messages, objects, figures for monitors. The heap is measured, not
   estimated, so that nothing is left out.
 - Below the first level nothing changes. At each level, clients may have a quarter as much in flight as at the one
-  before: they are slowed, and never stopped. At `FULL` no new task, graph or object is taken in. At `EXHAUSTED` the
-  client that holds most is disconnected.
+  before: they are slowed, and never stopped. At `FULL` new tasks and graphs are rejected. At `EXHAUSTED` the client
+  that holds most is disconnected: that bounds what is not rejected and cannot go to disk, such as very small objects.
 - A level is left when there is clearly less in use, so that it does not change all the time.
 - Files of objects that can go to disk do so first, and files that are on their way there slow clients, but do not make
   the memory full.
@@ -62,7 +62,7 @@ class MemoryBudget:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing new is taken in."""
+        """Whether new tasks and graphs are rejected."""
         return self.level >= MemoryLevel.FULL
 
     @property
