@@ -12,6 +12,8 @@ from typing import Counter, Dict, List, NamedTuple, Tuple
 
 LOG_LINE = re.compile(r"^\[(?P<level>[A-Z]+)\]\S+ \S+: (?P<text>.*)$")
 REPETITIONS = re.compile(r"^\.\.\. and \d+ more like it in (?P<seconds>\d+) seconds: (?P<text>.*)$")
+IN_THE_LAST = re.compile(r" in the last (?P<seconds>\d+) seconds: ")
+"""A line that stands for several says since when."""
 BAD_LEVELS = {"ERROR", "CRITICAL"}
 MOST_REPEATS_A_MINUTE = 6
 FAULTS_PER_REPEAT = 10
@@ -22,7 +24,7 @@ SHOWN_TEMPLATES = 8
 EXPLAINED: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     (r"^Worker: the fork server, which forks and watches processors, has ended", ("kill fork server", "squeeze")),
     (r"^Scheduler: objects stay in memory, .* No space left on device", ("disk",)),
-    (r"^Scheduler: (an object|\d+ objects) of \d+ bytes could not be stored: .*(no room|No space left)", ("disk",)),
+    (r"^Scheduler: (an object|\d+ objects) of \d+ bytes could not be stored.*: .*(no room|No space left)", ("disk",)),
     (r"(?i)^Scheduler: .*\bmemory\b", ("starve",)),
 )
 """Patterns of error lines, and words of the names of faults that explain them."""
@@ -84,8 +86,8 @@ class LogWatch:
             self._templates_in_minute[program, template_of(text)] += 1
         if level in BAD_LEVELS or line.startswith("Traceback (most recent call last)"):
             repetitions = REPETITIONS.match(text)
-            seconds = float(repetitions["seconds"]) if repetitions else 0.0
             text = repetitions["text"] if repetitions else text
+            seconds = sum(float(match["seconds"]) for match in (repetitions, IN_THE_LAST.search(text)) if match)
             words = tuple(word for pattern, names in EXPLAINED if re.search(pattern, text) for word in names)
             if program == "worker-tight":
                 words += ("squeeze",)  # without memory, anything may fail

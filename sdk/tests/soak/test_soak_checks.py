@@ -191,9 +191,15 @@ def test_an_error_line_is_explained_by_the_fault_that_causes_it() -> None:
     assert len(verdict.violations) == 1
 
 
-def test_an_error_line_that_stands_for_others_is_explained_by_what_was_up_to_then(tmp_path: Path) -> None:
-    text = "Scheduler: 2 objects of 70 bytes could not be stored: no room for it"
-    (tmp_path / "scheduler.log").write_text(line(f"... and 2 more like it in 60 seconds: {text}", "ERROR"))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "... and 2 more like it in 60 seconds: Scheduler: 2 objects of 70 bytes could not be stored: no room for it",
+        "Scheduler: 2 objects of 70 bytes could not be stored in the last 60 seconds: no room for it",
+    ],
+)
+def test_an_error_line_that_stands_for_others_is_explained_by_what_was_up_to_then(tmp_path: Path, text: str) -> None:
+    (tmp_path / "scheduler.log").write_text(line(text, "ERROR"))
     [found] = LogWatch(tmp_path).read(0.0)
     assert found.explained_by == ("disk",) and found.seconds == 60.0
     verdict = verdict_when("fill disk")

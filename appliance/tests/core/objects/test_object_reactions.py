@@ -250,7 +250,7 @@ def test_objects_without_room_have_one_line_of_log_a_minute(harness: Harness) ->
     harness.tick()
     assert harness.logs == ["Scheduler: an object of 10 bytes could not be stored: no room"]
     harness.wait(COMPLAINT_INTERVAL_SECONDS)
-    assert harness.logs[1:] == ["Scheduler: 4 objects of 40 bytes could not be stored: no room"]
+    assert harness.logs[1:] == ["Scheduler: 4 objects of 40 bytes could not be stored in the last 60 seconds: no room"]
 
 
 def test_a_result_that_cannot_be_kept_is_fetched_to_its_end_for_its_outcome_to_come(harness: Harness) -> None:

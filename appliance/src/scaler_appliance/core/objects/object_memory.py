@@ -17,6 +17,7 @@ Rules:
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from typing import Dict, Iterable, List
 
@@ -51,6 +52,7 @@ class ObjectMemory:
         self._unlogged_objects = self._unlogged_bytes = 0
         self._unstored_objects = self._unstored_bytes = 0  # that are not in the log yet
         self._unstored_why = ""
+        self._unstored_since = 0.0
         self._next_unstored_log_at = 0.0
 
     @property
@@ -173,6 +175,8 @@ class ObjectMemory:
 
     def on_not_stored(self, now: float, record: ObjectRecord, why: str) -> None:
         """Received bytes of an object could not be stored."""
+        if not self._unstored_objects:
+            self._unstored_since = now
         self._unstored_objects += 1
         self._unstored_bytes += record.size
         self._unstored_why = why
@@ -183,7 +187,10 @@ class ObjectMemory:
         what = f"an object of {self._unstored_bytes} bytes"
         if self._unstored_objects > 1:
             what = f"{self._unstored_objects} objects of {self._unstored_bytes} bytes"
-        self._effects.append(Log("ERROR", f"Scheduler: {what} could not be stored: {self._unstored_why}"))
+        # Who reads the line should not look for a full disk at its time, when there may be room again.
+        seconds = math.ceil(now - self._unstored_since)
+        when = f" in the last {seconds} seconds" if seconds > 1 else ""
+        self._effects.append(Log("ERROR", f"Scheduler: {what} could not be stored{when}: {self._unstored_why}"))
         self._next_unstored_log_at = now + COMPLAINT_INTERVAL_SECONDS
         self._unstored_objects = self._unstored_bytes = 0
 
