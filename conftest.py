@@ -29,7 +29,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("scaler")
 
-LONG_FILES = {"test_pypy.py", "test_whole_system.py", "test_implementations.py"}
+LONG_FILES = {"test_pypy.py", "test_whole_system.py", "test_implementations.py", "test_soak.py", "test_mutants.py"}
 """They are handed out first: what is left to the end keeps only one processor busy."""
 
 

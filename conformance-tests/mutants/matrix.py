@@ -1,12 +1,14 @@
 """Mutants against cases: which cases catch which mutants.
 
-    python -m mutants.matrix worker            every mutant against the cases of the area of its own case
+    python -m mutants.matrix worker            every mutant against its own case
     python -m mutants.matrix worker 'cancel*'  mutants whose own case matches the pattern, against all cases
 
 Rules:
 - The reference peer passes each case, or the case does not apply to it.
 - A mutant is caught by its own case, for the requirement it breaks. One that the record says is caught by that case
   alone is caught by no other; whether others of many catch it may be a matter of timing.
+- The record has seen every mutant against every case. `make test` repeats each mutant's own case, `make test-all` also
+  the others of its area.
 - Deadlines are short, since references answer at once: a case that fails waits for its deadline once.
   Every unexpected result is confirmed with a long deadline, however many there are: the machine may be busy.
 """
@@ -95,12 +97,15 @@ def runner_for(peer: Callable[..., Any], settings: Settings) -> Runner:
     return Runner(ThreadLauncher(peer, getattr(peer, "__name__", "")), settings, Register.load(), KnownFailing())
 
 
-def run_matrix(role: str, recorded: Mapping[str, Sequence[str]], pattern: Optional[str] = None) -> Matrix:
-    """Run the reference against all cases, and mutants against those that matter most.
+def run_matrix(
+    role: str, recorded: Mapping[str, Sequence[str]], pattern: Optional[str] = None, whole_areas: bool = False
+) -> Matrix:
+    """Run the reference against all cases, and each mutant against its own.
 
     Parameters:
         recorded: by mutant, the cases that are known to catch it.
         pattern: run only mutants whose own case fits it, but against all cases.
+        whole_areas: run mutants also against the other cases of the areas of their own.
     """
     began = time.monotonic()
     reference = run_reference(role)
@@ -109,7 +114,7 @@ def run_matrix(role: str, recorded: Mapping[str, Sequence[str]], pattern: Option
     rows = []
     for each in chosen:
         known = recorded.get(each.name, ())
-        ids = applicable if pattern else _near(each, applicable, known)
+        ids = applicable if pattern else _near(each, applicable, known) if whole_areas else [each.caught_by]
         rows.append(Row(role, each.name, ids, known))
     results = dict(run_rows(rows))
     caught = {each.name: results[each.name] for each in chosen}
