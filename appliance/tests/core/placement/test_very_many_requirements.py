@@ -104,6 +104,19 @@ def test_requirements_whose_workers_are_busy_are_looked_at_some_at_a_time(
     assert sorted(run_all(busy)) == list(range(1, COUNT))
 
 
+def test_who_gets_room_while_requirements_are_looked_at_gets_a_task_that_was_passed_over(harness: Harness) -> None:
+    client, busy, _ = harness.client(), harness.worker(gpu=1), harness.worker()
+    client.submit([0], options=options(gpu=1))
+    instance = busy.take_tasks()
+    client.post(*task([1], options=options(priority=1, gpu=1)))
+    for number in range(COUNT):
+        client.post(*task([2 + number], options=options(**{f"capability {number}": 1.0})))
+    harness.step()
+    assert harness.core.has_work, "the others are looked at in later calls"
+    busy.finish(instance)
+    assert busy.take_tasks() and busy.payloads == [b"1"]
+
+
 def test_clients_learn_why_very_many_tasks_wait_some_at_a_time(harness: Harness) -> None:
     client = harness.client()
     for _ in range(5):
