@@ -6,7 +6,7 @@ before; then all of it ends. What the cores and modules hold is counted after ha
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
 import pytest
 from long_lives.reachable_sizes import grown, module_sizes, sizes_of
@@ -59,6 +59,7 @@ class LongLife(System):
         super().__init__(Plan(seed, frozenset(FAULTS), peers=1))
         self.world.rates.update(dict.fromkeys(self.world.rates, 0.0), **RATES)
         self._rounds = 0
+        self.on_step: Callable[[], None] = lambda: None
         self._add_user()
         self._add_worker()
 
@@ -76,6 +77,7 @@ class LongLife(System):
             for user in self.users:
                 user.act()
             world.run(world.now + 0.3)
+            self.on_step()
         self._run_until(lambda: all(user.is_done for user in self.users))
         for user in self.users:
             user.let_go_of_all()

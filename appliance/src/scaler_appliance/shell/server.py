@@ -231,8 +231,11 @@ class Server:
             self._loop.call_later(pause_seconds, self._peers.go_on_accepting)
 
     def _charge_idle(self, peer: bytes, seconds: float) -> None:
-        """What a peer has caused that is no work has taken time outside its turn."""
-        self._idle_seconds[peer] = self._idle_seconds.get(peer, 0.0) + seconds
+        """What a peer has caused that is no work has taken time outside its turn, maybe after its connection ended."""
+        if self._peers.is_connected(peer):
+            self._idle_seconds[peer] = self._idle_seconds.get(peer, 0.0) + seconds
+        else:
+            self._peers.newcomer_seconds += seconds
 
     def _resume(self, peer: bytes) -> None:
         """A peer that took more than its share is served again."""
