@@ -244,6 +244,7 @@ class SchedulerHost(Process):
             for effect in effects:
                 self._perform(effect)
             effects = self.core.take_effects()
+        self.core.state.useless.clear()  # peers are not charged here
         self._dialogues.on_tick()
         if self.core.has_work:
             self._is_in_parts = True

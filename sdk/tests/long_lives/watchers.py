@@ -1,18 +1,15 @@
-"""Monitors that watch for long keep nothing of what has gone, but what they keep on purpose, and that is bounded.
-
-The system of `test_long_lives` is watched by everything that reads the status of a scheduler: the feed, a user of
-scaler_top, a server of scaler_ui with browsers that come and go, and Prometheus.
+"""Everything that reads the status of a scheduler: the feed, a user of scaler_top, a server of scaler_ui with browsers
+that come and go, and Prometheus.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Dict, Iterator
+from typing import Dict
 
-import pytest
-from long_lives.reachable_sizes import grown, module_sizes, sizes_of
-from long_lives.test_long_lives import LIMIT, LIMITS, ROUNDS, LongLife
+from long_lives.reachable_sizes import sizes_of
 from ui.browsing import Browser, Stream
+from whole_system.system import System
 
 from scaler_appliance.feed import cluster_model, slots
 from scaler_appliance.feed.status_feed import STATUS_TOPIC, TASKS_TOPIC, Feed
@@ -20,21 +17,21 @@ from scaler_appliance.feed.task_history import TaskHistory
 from scaler_appliance.top.frame import Size
 from scaler_appliance.top.view import View
 from scaler_appliance.top.watch import Viewer
-from scaler_appliance.ui import metrics
 from scaler_appliance.ui.application import make_application
 from scaler_appliance.ui.pages.page_names import PAGES
 from scaler_appliance.ui.ui_state import UiState
 from scaler_appliance.ui.watching import Watch
 from scaler_protocol import encode
 
-KEPT_ON_PURPOSE = (
+LIMITS = (
     (cluster_model, "KEPT_WHEN_GONE"),
     (slots, "KEPT_WORKERS"),
     (slots, "KEPT_PROCESSORS"),
 )
+"""Of what is kept on purpose."""
+
 LOG_BYTES = 30_000
 KEYS = ("c", "/", "w", "KEY_ENTER", " ", " ", "KEY_ESCAPE", "KEY_DOWN", "r")
-LOOKS_OF_A_ROUND = 3
 
 
 class Watchers:
@@ -44,7 +41,7 @@ class Watchers:
         system: the scheduler's.
     """
 
-    def __init__(self, system: LongLife) -> None:
+    def __init__(self, system: System) -> None:
         self._system = system
         self._sequence = 0
         self.feed = Feed("ipc:///tmp/nobody-publishes-here", clock=lambda: system.world.now)
@@ -56,8 +53,8 @@ class Watchers:
         system.scheduler._has_monitor = False  # of its own, which takes increments, too
         system.scheduler.core.watch(True, True)
 
-    def look(self) -> None:
-        """A publication arrives, and everybody looks at it; one browser comes with it, and goes."""
+    def listen(self) -> None:
+        """A publication arrives."""
         core, now = self._system.scheduler.core, self._system.world.now
         status = core.take_status(now, is_snapshot=not self._sequence)
         self._sequence += 1
@@ -65,6 +62,9 @@ class Watchers:
         status.unix_microseconds = int(now * 1e6)
         for topic, message in ((STATUS_TOPIC, status), (TASKS_TOPIC, core.take_runs(now, int(now * 1e6)))):
             self.feed._on_frames([topic, encode(message)])
+
+    def look(self) -> None:
+        """Everybody looks at what there is; browsers come with it, and go."""
         asyncio.run(self._browse())
         for key in KEYS:
             self.viewer.press(key)
@@ -84,36 +84,4 @@ class Watchers:
             assert answer.status in (200, 404, 503), answer.text
 
     def sizes(self) -> Dict[str, int]:
-        return {**sizes_of(self.feed, self.state, self.watch, self.application, self.viewer), **module_sizes()}
-
-
-@pytest.fixture
-def system(monkeypatch: pytest.MonkeyPatch) -> LongLife:
-    for module, limit in (*LIMITS, *KEPT_ON_PURPOSE):
-        monkeypatch.setattr(module, limit, LIMIT)
-    monkeypatch.setattr(metrics.FunctionTotals.__init__, "__defaults__", (LIMIT,))
-    return LongLife(0)
-
-
-@pytest.fixture
-def watchers(system: LongLife) -> Iterator[Watchers]:
-    made = Watchers(system)
-    system.on_step = made.look
-    yield made
-    made.feed.close()
-
-
-def test_monitors_keep_a_bounded_part_of_what_has_gone(
-    system: LongLife, watchers: Watchers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def live(rounds: int) -> None:
-        for _ in range(rounds):
-            system.round(monkeypatch)
-            for _ in range(LOOKS_OF_A_ROUND):
-                watchers.look()
-
-    live(ROUNDS // 2)
-    before = watchers.sizes()
-    live(ROUNDS // 2)
-    assert watchers.feed.malformed == 0 and len(watchers.feed.cluster.functions) > LIMIT
-    assert grown(before, watchers.sizes(), LIMIT) == {}
+        return sizes_of(self.feed, self.state, self.watch, self.application, self.viewer)
