@@ -428,8 +428,11 @@ class Server:
     def _send_chunk(self, effect: SendChunk) -> None:
         begin = time.perf_counter()
         chunk = self._files.read_chunk(effect.object_id, effect.offset, effect.length)
-        status = m.ObjectResponseStatus.MISSING if chunk is None else m.ObjectResponseStatus.OK
-        response = m.ObjectResponse(id=effect.object_id, offset=effect.offset, status=status, size=effect.size)
+        response = m.ObjectResponse(id=effect.object_id, offset=effect.offset, size=effect.size)
+        if chunk is None:  # it may be that it could not be stored, just now
+            response.status = m.ObjectResponseStatus.MISSING
+            record = self._objects.find(effect.object_id)
+            response.missing_reason = m.MissingReason.UNKNOWN if record is None else record.missing_reason
         self._send(Send(effect.peer, response, (chunk or b"",)))
         self._peers.charge(effect.peer, at_work(time.perf_counter() - begin))
 
