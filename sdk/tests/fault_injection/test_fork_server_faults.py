@@ -24,7 +24,7 @@ def problems(run: ForkServerRun, fault: Fault) -> List[str]:
         return []  # the agent learns that it has no fork server, and ends: its supervisor starts another one
     if fault.kind == "EPIPE" and call in ("send", "recv", "recv_fds"):  # the agent is gone
         explained = ["it ended before the agent", "the fork server has closed its socket"]
-        explained += ["a file is left"] * ("fork" not in run.system.calls)  # it was not told of it
+        explained += ["a file is left"] * ("fork" not in run.system.calls)  # the order for it has not arrived
         found = [each for each in found if each not in explained]
         return [f"{fault.kind} at call {fault.position}, {call}: {each}" for each in found]
     for number, expected in EXPECTED.items():

@@ -61,8 +61,8 @@ class ManyCallers(Played):
         hasty = HastyPeer(system, m.Role.CLIENT, dict(tasks))  # does not wait for its results
         deaf = SimulatedPeer(system, m.Role.CLIENT, dict(tasks))  # does not read them
         silent = system.connect()
-        stranger = system.connect()
-        stranger.to_scheduler += b"GET / HTTP/1.1\r\n\r\n"
+        foreigner = system.connect()
+        foreigner.to_scheduler += b"GET / HTTP/1.1\r\n\r\n"
         self.peers = [*workers, *clients, hasty, deaf]
         for number in range(STEPS_OF_A_ROUND):
             self.step()
@@ -87,7 +87,7 @@ class ManyCallers(Played):
             self.step()
         for peer in (*self.peers, deaf):
             peer.leave()
-        silent.is_left = stranger.is_left = True
+        silent.is_left = foreigner.is_left = True
         self.peers = []
         for _ in range(40):
             self.step()

@@ -44,7 +44,7 @@ class Watchers:
     def __init__(self, system: System) -> None:
         self._system = system
         self._sequence = 0
-        self.feed = Feed("ipc:///tmp/nobody-publishes-here", clock=lambda: system.world.now)
+        self.feed = Feed("ipc:///tmp/no-scheduler-publishes-here", clock=lambda: system.world.now)
         self.feed.task_log = TaskHistory(LOG_BYTES)
         self.state = UiState(self.feed, unix_time=lambda: system.world.now)
         self.watch = Watch(self.feed, self.state)
@@ -64,7 +64,7 @@ class Watchers:
             self.feed._on_frames([topic, encode(message)])
 
     def look(self) -> None:
-        """Everybody looks at what there is; browsers come with it, and go."""
+        """All monitors look at what there is; browsers come with it, and go."""
         asyncio.run(self._browse())
         for key in KEYS:
             self.viewer.press(key)
