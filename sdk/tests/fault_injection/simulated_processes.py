@@ -2,8 +2,8 @@
 
 Rules:
 - Only the parent goes on after `fork`: a child does what the test lets it do.
-- A process that has ended is there until it is waited for; after that its id may be that of another process, and a signal to
-  it is a mistake of the product.
+- A process that has ended is there until it is waited for; after that its id may be that of another process, and a
+  signal to it is a mistake of the product.
 - An orphan belongs to the tested process, which is a subreaper.
 """
 
