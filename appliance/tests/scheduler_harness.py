@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from typing import Any, Deque, Dict, Iterable, List, Sequence, Tuple, Type, TypeVar, Union
+from typing import Any, Callable, Deque, Dict, Iterable, List, Sequence, Tuple, Type, TypeVar, Union
 
 from scaler_appliance.core.effects import Effect, Forget, Log, Send
 from scaler_appliance.core.scheduler_core import SchedulerCore
@@ -21,6 +21,9 @@ from scaler_protocol import messages as m
 MessageType = TypeVar("MessageType")
 Status = m.TaskStatus
 Cancelled = m.CancelOutcome
+
+SMALL_WORK = 40
+"""Units that a call may do, in tests of what is done in parts."""
 
 
 class Harness:
@@ -67,6 +70,15 @@ class Harness:
         self.step()
         while self.core.has_work:
             self.step()
+
+    def steps(self, progress: Callable[[], int]) -> List[int]:
+        """The scheduler decides, and goes on until no work is left; how much progress each call made."""
+        made: List[int] = []
+        while not made or self.core.has_work:
+            before = progress()
+            self.step()
+            made.append(progress() - before)
+        return made
 
     def step(self) -> None:
         """The scheduler decides, and does as much work as it may at once."""

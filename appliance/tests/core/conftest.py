@@ -5,5 +5,6 @@ from scheduler_harness import Harness
 
 
 @pytest.fixture
-def harness() -> Harness:
-    return Harness()
+def harness(request: pytest.FixtureRequest) -> Harness:
+    """With the settings that the module of the test names, if it has any."""
+    return Harness(**getattr(request.module, "SETTINGS", {}))

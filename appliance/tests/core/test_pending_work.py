@@ -6,6 +6,7 @@ from array import array
 from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
+from scheduler_harness import SMALL_WORK as WORK
 from scheduler_harness import Cancelled, Client, Harness, Peer, Status, hello, task
 from status_model import StatusModel
 
@@ -15,15 +16,8 @@ from scaler_appliance.core.tasks import function_durations
 from scaler_appliance.core.tasks.task_states import TaskState
 from scaler_protocol import messages as m
 
-WORK = 40
-"""Units that a call may do in these tests."""
-
+SETTINGS = {"work_per_call": WORK}
 SIZE = 400
-
-
-@pytest.fixture
-def harness() -> Harness:
-    return Harness(work_per_call=WORK)
 
 
 @pytest.fixture
@@ -60,16 +54,6 @@ SHAPES: Dict[str, List[List[int]]] = {
 }
 
 
-def steps_of(harness: Harness, progress: Callable[[], int]) -> List[int]:
-    """Let the scheduler finish its work; how much progress each call made."""
-    made = []
-    while harness.core.has_work:
-        before = progress()
-        harness.step()
-        made.append(progress() - before)
-    return made
-
-
 def ended(harness: Harness) -> int:
     return sum(harness.state.finished)
 
@@ -86,7 +70,7 @@ def drain(peer: Peer) -> List[Tuple[Any, bytes]]:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_nodes_of_a_missing_function_are_lost_some_at_a_time(harness: Harness, client: Client, shape: str) -> None:
     client.post(*graph(client, SHAPES[shape], function=client.object_id(2)))
-    made = steps_of(harness, lambda: ended(harness))
+    made = harness.steps(lambda: ended(harness))
     assert sum(made) == SIZE and max(made) <= 4 * WORK
     lost = [task_id for result, _ in drain(client) for task_id in result.ids]
     assert sorted(lost) == list(range(1, SIZE + 1))
@@ -98,13 +82,13 @@ def test_nodes_of_a_missing_function_are_lost_some_at_a_time(harness: Harness, c
 def test_a_graph_is_accepted_runs_and_ends_some_nodes_at_a_time(harness: Harness, client: Client, shape: str) -> None:
     worker = harness.worker(slots=SIZE)
     client.post(*graph(client, SHAPES[shape]))
-    made = steps_of(harness, lambda: harness.state.last_dispatch)
+    made = harness.steps(lambda: harness.state.last_dispatch)
     while harness.state.clients[client.session].graphs:
         for message, _ in drain(worker):
             if isinstance(message, m.Task):
                 worker.post(*worker.result(message.ids))
         harness.step()
-        made += steps_of(harness, lambda: harness.state.last_dispatch)
+        made += harness.steps(lambda: harness.state.last_dispatch)
     results = [task_id for result, _ in drain(client) for task_id in result.ids]
     assert sorted(results) == list(range(1, SIZE + 1)) and max(made) <= 4 * WORK
     assert not harness.state.clients[client.session].graphs
@@ -117,7 +101,7 @@ def test_a_failed_root_ends_its_dependants_some_at_a_time(harness: Harness, clie
     instances = [instance for message, _ in drain(worker) if isinstance(message, m.Task) for instance in message.ids]
     before = ended(harness)
     worker.post(*worker.result(instances, [b"bad"] * len(instances), statuses=[Status.FAILED] * len(instances)))
-    made = [ended(harness) - before, *steps_of(harness, lambda: ended(harness))]
+    made = [ended(harness) - before, *harness.steps(lambda: ended(harness))]
     assert sum(made) == SIZE and max(made) <= 4 * WORK
 
 
@@ -137,7 +121,7 @@ def test_a_graph_is_cancelled_or_dropped_some_nodes_at_a_time(
     client.send(*graph(client, SHAPES[shape]))
     before = ended(harness)
     end(client)
-    made = [ended(harness) - before, *steps_of(harness, lambda: ended(harness))]
+    made = [ended(harness) - before, *harness.steps(lambda: ended(harness))]
     assert sum(made) == SIZE and len(made) > 2 and max(made) <= 4 * WORK
     assert end is cancelled or not harness.state.clients
 
@@ -147,7 +131,7 @@ def test_tasks_are_cancelled_some_at_a_time(harness: Harness, client: Client, en
     for number in range(1, SIZE + 1):
         client.post(*task([number], function=client.object_id(1)))
     end(client)
-    made = [ended(harness), *steps_of(harness, lambda: ended(harness))]
+    made = [ended(harness), *harness.steps(lambda: ended(harness))]
     assert sum(made) == SIZE and max(made) <= WORK
     assert end is cancelled or not harness.state.clients
 
@@ -158,7 +142,7 @@ def test_the_tasks_of_a_lost_worker_go_back_some_at_a_time(harness: Harness, cli
         client.send(*task([number], function=client.object_id(1)))
     assert harness.state.running == SIZE
     harness.core.on_peer_gone(harness.now, worker.name)
-    made = [SIZE - harness.state.running, *(-each for each in steps_of(harness, lambda: harness.state.running))]
+    made = [SIZE - harness.state.running, *(-each for each in harness.steps(lambda: harness.state.running))]
     assert sum(made) == SIZE and max(made) <= WORK
     assert not harness.state.workers and len(harness.state.ready) == SIZE
 
@@ -168,7 +152,7 @@ def test_objects_come_and_go_some_at_a_time(harness: Harness, client: Client, en
     ids = array("Q", [client.object_id(number) for number in range(2, SIZE + 2)])
     instruction = m.ObjectInstruction(ids=ids, sizes=array("Q", [1]) * SIZE, storages=bytes(SIZE))
     client.post(instruction, b"o" * SIZE)
-    made = [len(harness.state.objects) - 1, *steps_of(harness, lambda: len(harness.state.objects))]
+    made = [len(harness.state.objects) - 1, *harness.steps(lambda: len(harness.state.objects))]
     assert sum(made) == SIZE and max(made) <= WORK
     if end == "vanished":
         vanished(client)
@@ -177,7 +161,7 @@ def test_objects_come_and_go_some_at_a_time(harness: Harness, client: Client, en
     else:
         client.post(m.ObjectInstruction(action=m.ObjectAction.CLEAR))
     left = len(harness.state.objects)
-    assert left > SIZE - WORK and min(steps_of(harness, lambda: len(harness.state.objects))) >= -WORK
+    assert left > SIZE - WORK and min(harness.steps(lambda: len(harness.state.objects))) >= -WORK
     assert len(harness.state.objects) == (end == "deleted")
 
 
@@ -188,10 +172,10 @@ def test_tasks_that_wait_for_one_are_accepted_and_released_some_at_a_time(harnes
     instance = worker.take_tasks()
     columns: Dict[str, Any] = {"predecessor_counts": [1] * SIZE, "predecessors": [0] * SIZE}
     client.post(*task(range(1, SIZE + 1), function=client.object_id(1), **columns))
-    made = steps_of(harness, lambda: harness.state.nodes_waiting)
+    made = harness.steps(lambda: harness.state.nodes_waiting)
     assert max(made) <= WORK and harness.state.nodes_waiting == SIZE
     worker.post(*worker.result(instance))
-    made = steps_of(harness, lambda: -harness.state.nodes_waiting)
+    made = harness.steps(lambda: -harness.state.nodes_waiting)
     assert sum(made) == SIZE and max(made) <= WORK and len(worker.take_all_tasks()) == SIZE
 
 

@@ -49,7 +49,13 @@ def test_what_is_kept_is_bounded() -> None:
     for process_id in range(1, 10 * KEPT_PROCESSORS, 2):
         places.set_present(8, [process_id, process_id + 1])
     assert len(places._workers[8].by_process) <= KEPT_PROCESSORS + 2 * 8 + 2
+    places.add_worker(9, 2)
+    places.set_present(9, [1])
+    for process_id in range(2, 3 * KEPT_PROCESSORS):  # its worker says which processors ran tasks, not which are there
+        assert 0 <= places.slot(9, process_id) < 2
+    others = places._workers[9]
+    assert 1 in others.by_process and len(others.present) <= len(others.by_process) <= KEPT_PROCESSORS + 2 * 8
     for session in range(100, 100 + 2 * KEPT_WORKERS):
         places.add_worker(session, 1)
         places.remove_worker(session)
-    assert len(places._workers) <= KEPT_WORKERS + 2
+    assert len(places._workers) <= KEPT_WORKERS + 3

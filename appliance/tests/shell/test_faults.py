@@ -11,7 +11,7 @@ import errno
 import os
 from array import array
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import pytest
 from scheduler_harness import hello, task
@@ -65,6 +65,10 @@ class SimulatedPeer:
     @property
     def is_finished(self) -> bool:
         return not self._unfinished
+
+    @property
+    def has_session(self) -> bool:
+        return self._beat_at < float("inf")
 
     def _connect(self) -> None:
         self.stream = self._system.connect()
@@ -129,7 +133,7 @@ class SimulatedPeer:
 class Played:
     """The scenario: a worker, a client with tasks, and another client that comes later."""
 
-    def __init__(self, system: SimulatedSystem, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, system: SimulatedSystem, patch: pytest.MonkeyPatch, settings: Optional[Settings] = None) -> None:
         self.system = system
         self.loop = SimulatedLoop(system)
         patch.setattr(connections, "listen", lambda address: (system.listener, "tcp://127.0.0.1:1"))
@@ -141,7 +145,7 @@ class Played:
             patch.setattr(module, "time", system.as_time())
         patch.setattr(server, "asyncio", system.as_asyncio(self.loop))
         patch.setattr(server.Server, "_report_status", lambda self: None)
-        self.core = SchedulerCore(Settings())
+        self.core = SchedulerCore(settings or Settings())
         self.connections = connections.Connections(
             "tcp://127.0.0.1:1", 1 << 20, lambda peer: self.server.peer_gone(peer), self.on_congestion
         )

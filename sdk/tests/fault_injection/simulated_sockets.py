@@ -83,12 +83,13 @@ class FakeSocket:
 
     def recv(self, size: int, flags: int = 0) -> bytes:
         is_short = self._enter("recv")
+        return self._recv(min(size, max(1, len(self.inbox) // 2)) if is_short else size)
+
+    def _recv(self, size: int) -> bytes:
         if not self.inbox:
             if self.has_ended or self.is_shut:
                 return b""
             raise BlockingIOError(errno.EAGAIN, "nothing there")
-        if is_short:
-            size = min(size, max(1, len(self.inbox) // 2))
         data = bytes(self.inbox[:size])
         del self.inbox[:size]
         return data

@@ -53,7 +53,8 @@ ERROR_KINDS = (*(errno.errorcode[number] for number in ERROR_NUMBERS), "MemoryEr
 KINDS = (*ERROR_KINDS, "stop", "short")
 
 
-IMPOSSIBLE = {("close", "MemoryError"), ("set_blocking", "MemoryError")}
+WITHOUT_MEMORY = ("close", "set_blocking", "kill", "probe", "killpg", "setpgid")
+IMPOSSIBLE = {(call, "MemoryError") for call in WITHOUT_MEMORY}
 """What these calls never raise."""
 
 
@@ -350,6 +351,23 @@ def installed(system: SimulatedSystem, modules: Sequence[ModuleType]) -> Iterato
             stream.passed[:] = before
             raise
 
+    def recv_fds(stream: FakeSocket, size: int, maximum: int) -> Tuple[bytes, List[int], int, None]:
+        is_short = stream._enter("recv_fds")
+        data = stream._recv(1 if is_short else size)
+        passed, stream.passed = stream.passed[:maximum], stream.passed[maximum:]
+        return data, [system.new_descriptor(each) for each in passed] if data else [], 0, None
+
+    def select_(
+        reading: Sequence[int], writing: Sequence[int], failing: Sequence[int], seconds: Optional[float] = None
+    ) -> Tuple[List[int], List[int], List[int]]:
+        system.enter("select")
+
+        def readable() -> List[int]:
+            return [number for number in reading if system.open[number].is_readable]
+
+        system.wait(lambda: bool(readable() or writing), seconds)
+        return readable(), list(writing), []
+
     def make_socket(family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> FakeSocket:
         system.enter("socket")
         return FakeSocket(system, family)
@@ -385,9 +403,16 @@ def installed(system: SimulatedSystem, modules: Sequence[ModuleType]) -> Iterato
     replaced: Dict[str, Any] = {
         "os": _FakeOs(system),
         "socket": _FakeModule(
-            socket, socket=make_socket, socketpair=make_socketpair, send_fds=send_fds, getaddrinfo=getaddrinfo
+            socket,
+            socket=make_socket,
+            socketpair=make_socketpair,
+            send_fds=send_fds,
+            recv_fds=recv_fds,
+            getaddrinfo=getaddrinfo,
         ),
-        "select": _FakeModule(select, poll=lambda: _Poll(system, False), epoll=lambda: _Poll(system, True)),
+        "select": _FakeModule(
+            select, select=select_, poll=lambda: _Poll(system, False), epoll=lambda: _Poll(system, True)
+        ),
         "time": _FakeModule(time, monotonic=monotonic, sleep=sleep),
         "fcntl": _FakeModule(fcntl, flock=flock),
         "mmap": _FakeModule(mmap, mmap=make_map),

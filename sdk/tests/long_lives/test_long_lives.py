@@ -1,7 +1,8 @@
 """A scheduler, clients and workers that live for long keep nothing of what has ended.
 
 Each round brings a new client, a new worker, functions, named functions, objects, graphs and code that were never there
-before; then all of it ends. What the cores and modules hold is counted after half of the rounds, and after all.
+before; then all of it ends. Monitors of all kinds watch. What the cores, the monitors and modules hold is counted after
+each round of the second quarter, and of the last one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from typing import Any, Dict, List
 
 import pytest
 from long_lives.reachable_sizes import grown, module_sizes, sizes_of
+from long_lives.watchers import LIMITS as LIMITS_OF_WATCHERS
+from long_lives.watchers import Watchers
 from whole_system import users as users_module
 from whole_system.simulated_world import FAULTS, Plan
 from whole_system.system import System
@@ -19,17 +22,19 @@ from scaler.worker.agent.core import task_durations, worker_objects
 from scaler_appliance.core.monitoring import status_changes
 from scaler_appliance.core.placement import task_placement
 from scaler_appliance.core.tasks import batches, function_durations
+from scaler_appliance.ui import metrics
 from scaler_protocol.session.session_table import SessionState
 from scaler_protocol.wire import capnproto, small_frames
 
 ROUNDS = 16
 STEPS = 6
 ROUND_SECONDS = 120.0
+ROUNDS_OF_A_LOOK = 4
 LIMIT = 8
 """Of what is kept on purpose: the test makes these limits small, to see that they are kept to."""
 
 MOST_GROWTH = LIMIT
-"""What the last half of the rounds may add to each container, besides a quarter."""
+"""What may be added to each container from the second quarter of the rounds to the last one, besides a quarter."""
 
 LIMITS = (
     (task_durations, "MAXIMUM_FUNCTIONS"),
@@ -40,6 +45,7 @@ LIMITS = (
     (worker_objects, "MAXIMUM_NAMED_FUNCTIONS"),
     (small_frames, "_TEXTS_KNOWN"),
     (capnproto, "_POINTERS_KNOWN"),
+    *LIMITS_OF_WATCHERS,
 )
 RATES = {
     **dict.fromkeys(("objects", "predecessors", "graphs", "large_arguments", "named_functions", "code"), 0.3),
@@ -59,6 +65,7 @@ class LongLife(System):
         super().__init__(Plan(seed, frozenset(FAULTS), peers=1))
         self.world.rates.update(dict.fromkeys(self.world.rates, 0.0), **RATES)
         self._rounds = 0
+        self.watchers = Watchers(self)
         self._add_user()
         self._add_worker()
 
@@ -76,6 +83,7 @@ class LongLife(System):
             for user in self.users:
                 user.act()
             world.run(world.now + 0.3)
+            self.watchers.listen()
         self._run_until(lambda: all(user.is_done for user in self.users))
         for user in self.users:
             user.let_go_of_all()
@@ -89,6 +97,9 @@ class LongLife(System):
             peer.connection.snap()
             self._run_until(lambda peer=peer: peer.has_session)
         world.run(world.now + 40.0)
+        self.watchers.listen()
+        if not self._rounds % ROUNDS_OF_A_LOOK:
+            self.watchers.look()
 
     def _run_until(self, condition: Any) -> None:
         self.world.run(self.world.now + ROUND_SECONDS, condition)
@@ -100,7 +111,7 @@ class LongLife(System):
 
     def sizes(self) -> Dict[str, int]:
         """By place; the cores of peers have numbers."""
-        found = {**sizes_of(self.scheduler.core), **module_sizes()}
+        found = {**sizes_of(self.scheduler.core), **self.watchers.sizes(), **module_sizes()}
         clients = [sizes_of(each.host.core, each.host.session) for each in self.users]
         workers = [sizes_of(each.core) for each in self.workers]
         for number, sizes in [*enumerate(clients), *enumerate(workers)]:
@@ -116,10 +127,18 @@ def all_open(workers: List[Any]) -> bool:
 def test_nothing_is_kept_of_what_has_ended(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, limit in LIMITS:
         monkeypatch.setattr(module, limit, LIMIT)
+    monkeypatch.setattr(metrics.FunctionTotals.__init__, "__defaults__", (LIMIT,))
     system = LongLife(seed)
-    for _ in range(ROUNDS // 2):
+    largest: Dict[str, int] = {}  # in the second quarter
+    smallest: Dict[str, int] = {}  # in the last one: what grows with history is larger by then
+    for number in range(ROUNDS):
         system.round(monkeypatch)
-    before = system.sizes()
-    for _ in range(ROUNDS // 2):
-        system.round(monkeypatch)
-    assert grown(before, system.sizes(), MOST_GROWTH) == {}
+        quarter = number * 4 // ROUNDS
+        if quarter == 1:
+            largest = {**largest, **{place: max(size, largest.get(place, 0)) for place, size in system.sizes().items()}}
+        elif quarter == 3:
+            sizes = system.sizes()
+            smallest = {place: min(size, sizes.get(place, 0)) for place, size in (smallest or sizes).items()}
+    assert system.watchers.feed.malformed == 0
+    assert grown(largest, smallest, MOST_GROWTH) == {}
+    system.watchers.feed.close()

@@ -117,8 +117,6 @@ class SchedulerHost(Process):
             settings.client_timeout_seconds,
             settings.worker_timeout_seconds,
         )
-        # Where the core works in small parts, what has arrived may wait there, and the judge cannot see that.
-        self._is_judged = settings.work_per_call == max(WORK_PER_CALL)
         self._spill_failed_at = -NEVER
         self.is_stopping = False  # because a client has asked for it
         self._on_disk: Set[int] = set()
@@ -126,7 +124,7 @@ class SchedulerHost(Process):
         self._receiving: Dict[int, bytearray] = {}
         self._ended_sessions: Set[int] = set()
         self._gone: List[bytes] = []
-        self._is_tick_due = False
+        self._is_tick_due = self._is_in_parts = False
         self._ticks = 0
         self._monitor = Monitor(self.world.plan.seed + self.generation)
         self._dialogues = WorkerDialogues(disks_may_be_full=bool(self.world.rates["worker_disk_full"]))
@@ -159,8 +157,7 @@ class SchedulerHost(Process):
     def on_message(self, name: bytes, message: Any, payload: bytes) -> None:
         if self.is_up:
             self._dialogues.on_received(name, message)
-            if self._is_judged:
-                self._judge.on_received(self.now, name, message, payload)
+            self._judge.on_received(self.now, name, message, payload)
             if self._has_waiting_limit and isinstance(message, m.Task):
                 self._accept(name, message, payload)
             else:
@@ -187,8 +184,7 @@ class SchedulerHost(Process):
         def tell() -> None:
             if self.is_up and core is self.core:
                 core.on_congestion(self.now, name, is_congested)
-                if self._is_judged:
-                    self._judge.on_congestion(name, is_congested)
+                self._judge.on_congestion(name, is_congested)
                 self._decide_soon()
 
         self.after(0.0, tell)
@@ -248,9 +244,13 @@ class SchedulerHost(Process):
             for effect in effects:
                 self._perform(effect)
             effects = self.core.take_effects()
+        self.core.state.useless.clear()  # peers are not charged here
         self._dialogues.on_tick()
-        if self._is_judged and not self.core.has_work:
-            self._judge.on_tick(self.now)
+        if self.core.has_work:
+            self._is_in_parts = True
+        else:
+            self._judge.on_tick(self.now, is_of_parts=self._is_in_parts)
+            self._is_in_parts = False
         if self._must_go():
             self.world.say("scheduler stops")
             self._go()
@@ -284,8 +284,7 @@ class SchedulerHost(Process):
         elif isinstance(effect, Forget):
             self._ended_sessions.add(effect.session)
             self._dialogues.on_peer_gone(effect.peer)
-            if self._is_judged:
-                self._judge.on_forgotten(effect.peer)
+            self._judge.on_forgotten(effect.peer)
             connection = self.network.connections.get(effect.peer)
             if connection is not None:
                 connection.drop_unsent()
@@ -311,8 +310,7 @@ class SchedulerHost(Process):
                 offset += size
         worker: Any = self.core.state.sessions.get(name)
         self._dialogues.on_sent(name, message, len(payload), getattr(worker, "slots", 0))
-        if self._is_judged:
-            self._judge.on_sent(self.now, name, message, payload)
+        self._judge.on_sent(self.now, name, message, payload)
         self.network.send_down(name, message, payload)
 
     # Files ----------------------------------------------------------------------------------------------------------

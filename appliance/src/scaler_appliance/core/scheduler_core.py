@@ -277,7 +277,7 @@ class SchedulerCore:
         self._has_news = False
         left = self._do_work()
         if is_changed or self._placement.is_unfinished:
-            self._placement.place(left)
+            self._placement.place(left, is_changed)
         if is_watching or now >= self._next_balance:
             self._next_balance = now + BALANCE_INTERVAL_SECONDS
             self._rebalance.rebalance(all_workers=is_watching)

@@ -29,6 +29,7 @@ class _WorkerSlots:
         self.slots = min(max(1, slots), MOST_SLOTS)
         self.by_process: Dict[int, int] = {}  # the newest last
         self.present: Set[int] = set()
+        self.reported: Set[int] = set()  # by the last heartbeat
 
     def place(self, process_id: int) -> int:
         slot = self.by_process.get(process_id)
@@ -45,7 +46,7 @@ class _WorkerSlots:
         return slot
 
     def keep_only(self, process_ids: Iterable[int]) -> None:
-        there = {each for each in process_ids if each}
+        there = self.reported = {each for each in process_ids if each}
         self.present &= there
         for process_id in sorted(there.difference(self.present)):
             if process_id in self.by_process:
@@ -54,9 +55,12 @@ class _WorkerSlots:
                 self.place(process_id)
 
     def _forget_oldest(self) -> None:
-        for process_id in list(self.by_process)[: len(self.by_process) // 2]:
-            if process_id not in self.present:
-                del self.by_process[process_id]
+        oldest = list(self.by_process)[: len(self.by_process) // 2]
+        # A worker of another kind may say which processor ran a task, and never which ones are there.
+        gone = [each for each in oldest if each not in self.present]
+        for process_id in gone or [each for each in oldest if each not in self.reported]:
+            del self.by_process[process_id]
+            self.present.discard(process_id)
 
 
 class ProcessorSlots:

@@ -432,6 +432,9 @@ class Connections:
         self._remove(peer)
         self._on_peer_gone(peer.name)
 
+    def is_connected(self, name: bytes) -> bool:
+        return name in self._peers
+
     def charge(self, name: bytes, seconds: float) -> None:
         """A peer has cost time otherwise than by its turns."""
         if name in self._peers:

@@ -231,8 +231,11 @@ class Server:
             self._loop.call_later(pause_seconds, self._peers.go_on_accepting)
 
     def _charge_idle(self, peer: bytes, seconds: float) -> None:
-        """What a peer has caused that is no work has taken time outside its turn."""
-        self._idle_seconds[peer] = self._idle_seconds.get(peer, 0.0) + seconds
+        """What a peer has caused that is no work has taken time outside its turn, maybe after its connection ended."""
+        if self._peers.is_connected(peer):
+            self._idle_seconds[peer] = self._idle_seconds.get(peer, 0.0) + seconds
+        else:
+            self._peers.newcomer_seconds += seconds
 
     def _resume(self, peer: bytes) -> None:
         """A peer that took more than its share is served again."""
@@ -425,8 +428,11 @@ class Server:
     def _send_chunk(self, effect: SendChunk) -> None:
         begin = time.perf_counter()
         chunk = self._files.read_chunk(effect.object_id, effect.offset, effect.length)
-        status = m.ObjectResponseStatus.MISSING if chunk is None else m.ObjectResponseStatus.OK
-        response = m.ObjectResponse(id=effect.object_id, offset=effect.offset, status=status, size=effect.size)
+        response = m.ObjectResponse(id=effect.object_id, offset=effect.offset, size=effect.size)
+        if chunk is None:  # it may be that it could not be stored, just now
+            response.status = m.ObjectResponseStatus.MISSING
+            record = self._objects.find(effect.object_id)
+            response.missing_reason = m.MissingReason.UNKNOWN if record is None else record.missing_reason
         self._send(Send(effect.peer, response, (chunk or b"",)))
         self._peers.charge(effect.peer, at_work(time.perf_counter() - begin))
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 import pytest
-from scheduler_harness import Harness, Peer, Status, hello
+from scheduler_harness import Client, Harness, Peer, Status, Worker, hello
 
 from scaler_appliance.core.effects import RemoveObject, SendChunk, StoreChunk
 from scaler_appliance.core.objects.object_memory import COMPLAINT_INTERVAL_SECONDS
@@ -21,6 +21,18 @@ REMOTE, SHARED = m.ObjectStorage.REMOTE, m.ObjectStorage.SHARED
 @pytest.fixture
 def harness() -> Harness:
     return Harness(chunk_bytes=10)
+
+
+Result = Tuple[Client, Worker, int, int]
+
+
+@pytest.fixture
+def result(harness: Harness) -> Result:
+    """A client, a worker that has run its task, the task's instance, and its result, an object of 10 bytes."""
+    client, worker = harness.client(), harness.worker()
+    client.submit([0])
+    (instance,) = worker.take_tasks()
+    return client, worker, instance, worker.announce(1, 10, REMOTE)
 
 
 def request(peer: Peer, object_id: int, offset: int = 0, length: int = 10) -> None:
@@ -227,11 +239,8 @@ def test_an_object_without_room_is_called_so_to_all_who_need_it(harness: Harness
     harness.nothing_else_was_sent()
 
 
-def test_a_result_without_room_is_called_so(harness: Harness) -> None:
-    client, worker = harness.client(), harness.worker()
-    client.submit([0])
-    (instance,) = worker.take_tasks()
-    object_id = worker.announce(1, 10, REMOTE)
+def test_a_result_without_room_is_called_so(harness: Harness, result: Result) -> None:
+    client, worker, instance, object_id = result
     respond(worker, worker.take(m.ObjectRequest))
     fill_disk(harness, object_id)
     worker.finish([instance], [b""], objects=[object_id])
@@ -279,11 +288,8 @@ def test_a_result_that_cannot_be_kept_is_fetched_to_its_end_for_its_outcome_to_c
     harness.nothing_else_was_sent()
 
 
-def test_a_result_that_cannot_be_kept_and_comes_too_late_is_forgotten(harness: Harness) -> None:
-    client, worker = harness.client(), harness.worker()
-    client.submit([0])
-    (instance,) = worker.take_tasks()
-    object_id = worker.announce(1, 10, REMOTE)
+def test_a_result_that_cannot_be_kept_and_comes_too_late_is_forgotten(harness: Harness, result: Result) -> None:
+    client, worker, instance, object_id = result
     client.vanish()
     worker.take(m.ObjectRequest)
     worker.take(m.TaskCancel)

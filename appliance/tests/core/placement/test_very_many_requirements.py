@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Callable, List
+from typing import List
 
 import pytest
+from scheduler_harness import SMALL_WORK as WORK
 from scheduler_harness import Client, Harness, Worker, options, task
 
 from scaler_appliance.core.peers.sessions import WorkerSession
@@ -12,15 +13,8 @@ from scaler_appliance.core.placement import ready_queues
 from scaler_appliance.core.tasks.batches import Needs
 from scaler_protocol import messages as m
 
-WORK = 40
-"""Units that a call may do in these tests."""
-
+SETTINGS = {"work_per_call": WORK}
 COUNT = 60
-
-
-@pytest.fixture
-def harness() -> Harness:
-    return Harness(work_per_call=WORK)
 
 
 @pytest.fixture
@@ -35,17 +29,6 @@ def comparisons(monkeypatch: pytest.MonkeyPatch) -> List[object]:
 
     monkeypatch.setattr(WorkerSession, "offers", counted)
     return made
-
-
-def most_of_a_call(harness: Harness, progress: Callable[[], int]) -> int:
-    """Let the scheduler decide and finish its work; the most progress that a call made."""
-    made = []
-    while True:
-        before = progress()
-        harness.step()
-        made.append(progress() - before)
-        if not harness.core.has_work:
-            return max(made)
 
 
 def run_all(worker: Worker) -> List[int]:
@@ -64,7 +47,7 @@ def test_very_many_batches_are_placed_some_at_a_time(harness: Harness) -> None:
     client, worker = harness.client(), harness.worker(slots=COUNT)
     for number in range(COUNT):
         client.post(*task([number]))
-    assert most_of_a_call(harness, lambda: harness.state.last_dispatch) <= WORK // 10
+    assert max(harness.steps(lambda: harness.state.last_dispatch)) <= WORK // 10
     assert len(worker.take_all_tasks()) == COUNT
     harness.nothing_else_was_sent()
 
@@ -72,7 +55,7 @@ def test_very_many_batches_are_placed_some_at_a_time(harness: Harness) -> None:
 def test_very_many_workers_get_tasks_some_at_a_time(harness: Harness) -> None:
     client, workers = harness.client(), [harness.worker() for _ in range(COUNT)]
     client.post(*task(range(2 * COUNT)))
-    assert most_of_a_call(harness, lambda: harness.state.last_dispatch) <= WORK // 10
+    assert max(harness.steps(lambda: harness.state.last_dispatch)) <= WORK // 10
     assert {len(worker.take_all_tasks()) for worker in workers} == {2}
 
 
@@ -82,7 +65,7 @@ def test_requirements_that_no_worker_meets_are_looked_at_some_at_a_time_and_once
     client, workers = harness.client(), [harness.worker() for _ in range(4)]
     for number in range(COUNT):
         client.post(*task([number], options=options(priority=number, **{f"capability {number}": 1.0})))
-    assert 4 <= most_of_a_call(harness, lambda: len(comparisons)) <= WORK // 2
+    assert 4 <= max(harness.steps(lambda: len(comparisons))) <= WORK // 2
     comparisons.clear()
     client.submit([COUNT])
     assert not comparisons, "they are not looked at again"
@@ -99,9 +82,22 @@ def test_requirements_whose_workers_are_busy_are_looked_at_some_at_a_time(
     instance = busy.take_tasks()
     for number in range(1, COUNT):
         client.post(*task([number], options=options(gpu=0.5 + number / 1000)))
-    assert 0 < most_of_a_call(harness, lambda: len(comparisons)) <= WORK // 2
+    assert 0 < max(harness.steps(lambda: len(comparisons))) <= WORK // 2
     busy.finish(instance)
     assert sorted(run_all(busy)) == list(range(1, COUNT))
+
+
+def test_who_gets_room_while_requirements_are_looked_at_gets_a_task_that_was_passed_over(harness: Harness) -> None:
+    client, busy, _ = harness.client(), harness.worker(gpu=1), harness.worker()
+    client.submit([0], options=options(gpu=1))
+    instance = busy.take_tasks()
+    client.post(*task([1], options=options(priority=1, gpu=1)))
+    for number in range(COUNT):
+        client.post(*task([2 + number], options=options(**{f"capability {number}": 1.0})))
+    harness.step()
+    assert harness.core.has_work, "the others are looked at in later calls"
+    busy.finish(instance)
+    assert busy.take_tasks() and busy.payloads == [b"1"]
 
 
 def test_clients_learn_why_very_many_tasks_wait_some_at_a_time(harness: Harness) -> None:
@@ -113,7 +109,7 @@ def test_clients_learn_why_very_many_tasks_wait_some_at_a_time(harness: Harness)
     client.inbox.clear()
     harness.logs.clear()
     harness.now += 2
-    assert most_of_a_call(harness, lambda: len(harness.logs)) <= 2
+    assert max(harness.steps(lambda: len(harness.logs))) <= 2
     assert len(harness.logs) + sum("capability" in str(text) for text in client.inbox) >= COUNT
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import logging
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Iterator, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
 
@@ -113,7 +115,7 @@ def test_a_killed_program_is_not_found_and_its_file_is_removed(
 
 def test_an_entry_whose_process_id_is_reused_is_ignored(folder: Path) -> None:
     with Announcement(SCHEDULER, ADDRESS) as announcement:
-        copy = folder / "scheduler-of-a-killed-process.json"
+        copy = folder / f"scheduler-{os.getpid()}-1-00000000.json"
         copy.write_bytes(Path(announcement.path).read_bytes())  # with the id of this process, which is alive
         assert len(entries(SCHEDULER)) == 1
         assert not copy.exists()
@@ -161,9 +163,91 @@ def test_a_folder_of_another_user_is_refused(folder: Path) -> None:
 
 def test_what_cannot_be_read_is_passed_over(folder: Path) -> None:
     with Announcement(SCHEDULER, ADDRESS), Announcement(SCHEDULER, ADDRESS) as broken:
-        for text in ("", "{", "[]", "{}", '{"kind": "scheduler", "details": 1}', "\x00"):
+        whole = Path(broken.path).read_text()
+        too_large = whole.replace(f'"process_id": {os.getpid()}', '"process_id": 1e999')
+        no_address = whole.replace(ADDRESS, "somewhere")
+        texts = (
+            "",
+            "{",
+            "[]",
+            "{}",
+            '{"kind": "scheduler", "details": 1}',
+            "\x00",
+            "[" * 60_000,
+            too_large,
+            no_address,
+        )
+        for text in texts:
             Path(broken.path).write_text(text)
             assert len(entries(SCHEDULER)) == 1
+        Path(broken.path).write_bytes(b"\xff")
+        assert len(entries(SCHEDULER)) == 1
+
+
+def test_other_files_in_the_folder_are_neither_read_nor_removed(folder: Path, tmp_path: Path) -> None:
+    folder.mkdir(mode=0o700)
+    own_name = "scheduler-4711-1-0123456{}.json".format
+    (folder / "package.json").write_text('{"name": "the user\'s own"}')
+    (folder / "scheduler-4711.json").write_text("{}")
+    (folder / own_name("x")).write_text("{}")
+    os.mkfifo(folder / own_name(0))
+    (folder / own_name(1)).mkdir()
+    (folder / own_name(2)).symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").write_text("{}")
+    before = sorted(folder.iterdir())
+    with Announcement(SCHEDULER, ADDRESS):
+        assert [entry.address for entry in entries(SCHEDULER)] == [ADDRESS]
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_of_another_user_is_neither_used_nor_removed(folder: Path) -> None:
+    with Announcement(SCHEDULER, ADDRESS) as announcement:
+        os.chown(announcement.path, 12345, -1)
+        assert entries(SCHEDULER) == []
+        left = folder / "scheduler-4711-1-00000000.json"
+        left.write_text("{}")
+        os.chown(left, 12345, -1)
+        assert entries(SCHEDULER) == [] and left.exists() and os.path.exists(announcement.path)
+
+
+def test_a_file_that_cannot_be_locked_counts_as_that_of_a_running_program(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Announcement(SCHEDULER, ADDRESS) as announcement:
+
+        def no_locks(*_: object) -> None:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+        monkeypatch.setattr(fcntl, "flock", no_locks)
+        assert [entry.address for entry in entries(SCHEDULER)] == [ADDRESS]
+        with pytest.raises(OSError, match="locks"):
+            Announcement(SCHEDULER, ADDRESS)
+        assert list(folder.iterdir()) == [Path(announcement.path)], "nothing is left of the one that failed"
+
+
+def test_a_program_that_looks_while_another_one_announces_itself_removes_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: List[bool] = []
+    calls: Dict[str, Callable[..., Any]] = {"open": os.open, "rename": os.rename, "flock": fcntl.flock}
+
+    def looking(name: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            if not looked or looked[-1]:
+                looked.append(False)  # what looks calls these, too
+                entries(SCHEDULER)
+                looked[-1] = True
+            return calls[name](*arguments)
+
+        return call
+
+    monkeypatch.setattr(os, "open", looking("open"))
+    monkeypatch.setattr(os, "rename", looking("rename"))
+    monkeypatch.setattr(fcntl, "flock", looking("flock"))
+    with Announcement(SCHEDULER, ADDRESS) as announcement:
+        assert len(looked) >= 3 and all(looked)
+        assert [Path(announcement.path)] == list(folder.iterdir()) and len(entries(SCHEDULER)) == 1
 
 
 def test_what_another_host_or_container_announced_is_left_alone() -> None:
@@ -213,7 +297,7 @@ def test_a_program_that_announces_itself_removes_what_killed_ones_left(
     process, _ = other_program
     process.kill()
     process.wait()
-    unfinished, new = folder / "new-scheduler-1.json", folder / "new-scheduler-2.json"
+    unfinished, new = (folder / f"new-scheduler-4711-{number}-00000000.json" for number in (1, 2))
     unfinished.touch()
     os.utime(unfinished, (1, 1))
     new.touch()  # another program is about to lock it

@@ -319,14 +319,19 @@ class PlacementJudge:
 
     # What is so when a tick has ended -------------------------------------------------------------------------------
 
-    def on_tick(self, now: float) -> None:
-        """All messages of a tick are sent."""
+    def on_tick(self, now: float, is_of_parts: bool) -> None:
+        """All messages of a tick are sent.
+
+        Parameters:
+            is_of_parts: whether the scheduler needed several calls until there was nothing left to do at once. Then a
+                pass over the classes may have begun before a worker had room, and their order is not judged.
+        """
         for client, task_class, by in self._overtaken:
             waits = self._clients.get(client.session) is client and client.claims[task_class].keys
             assert not waits, f"client {client.session} waits, and {by} has a turn"
         self._overtaken.clear()
         if self._served:
-            self._check_classes(set(self._waiting_classes()))
+            self._check_classes(set() if is_of_parts else set(self._waiting_classes()))
         if self._given_back:
             self._renew_claims()
         for client in self._clients.values():

@@ -15,7 +15,7 @@ Rules:
   slots, even when it holds enough: the slots of blocked tasks are for these, and it runs them first. Nested tasks are
   more urgent than the tasks that wait for them, so recursion goes depth first, and few tasks wait at a time.
 - A call does a limited amount of work: a pass over the classes may take several. Classes that come meanwhile, and
-  those that were passed over before a worker got room, are in the next pass.
+  those that were passed over before a worker got room, are in the next pass, which follows at once.
 - A task that was lost with several workers is sent only to a free slot: if it is the cause, few others are lost with
   it.
 """
@@ -60,6 +60,7 @@ class Placement:
         self._target_microseconds = state.settings.prefetch_seconds * 1e6
         self._unmeasured_microseconds = self._target_microseconds / TASKS_AHEAD_OF_UNMEASURED  # taken for each task
         self._pass: List[ReadyClass] = []  # the classes that have not been looked at in this one, the next one last
+        self._is_outdated = False  # the pass: something has changed since it began
         self._left = self._looks_left = 0  # units of work that this call may do, and of looking for workers
         self._changes = 0  # of which workers there are
 
@@ -115,21 +116,27 @@ class Placement:
         """Whether a pass over the classes has to go on."""
         return bool(self._pass)
 
-    def place(self, amount: int) -> None:
-        """Dispatch waiting tasks as far as workers have room, and as `amount` units of work and BURST_BYTES allow."""
+    def place(self, amount: int, is_changed: bool) -> None:
+        """Dispatch waiting tasks as far as workers have room, and as `amount` units of work and BURST_BYTES allow.
+
+        Parameters:
+            is_changed: whether tasks or workers may have changed since the last call.
+        """
         if not (self._idle or self._below_prefetch_target or self._blocked):
-            self._pass = []
+            self._pass, self._is_outdated = [], False
             return
         self._left, self._looks_left = amount, min(amount, self._state.part)
         self._burst_bytes = 0
         ready = self._state.ready
-        if not self._pass:
+        if self._pass:
+            self._is_outdated |= is_changed
+        else:
             self._pass = ready.waiting()[::-1]
         blocked = dict(self._blocked)
         # SCL-SCH-012
         while self._pass and self._left > 0 and self._looks_left > 0:
             if not (self._idle or self._below_prefetch_target or blocked):
-                self._pass = []
+                self._pass, self._is_outdated = [], False
                 return
             ready_class = self._pass[-1]
             waiting = ready_class.count
@@ -144,7 +151,9 @@ class Placement:
         if ready.has_later and not self._pass:
             ready.remove_empty()
             if ready.admit_some(ADMITTED_AT_ONCE):
-                self._pass = ready.waiting()[::-1]
+                self._is_outdated = True
+        if self._is_outdated and not self._pass:
+            self._pass, self._is_outdated = ready.waiting()[::-1], False
 
     def _place_class(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
         """Dispatch tasks of a class."""

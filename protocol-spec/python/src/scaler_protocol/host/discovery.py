@@ -9,8 +9,10 @@ Rules:
 - A program holds a lock on its file while it runs, from before the file gets its name. A file whose lock is free was
   left by a killed program: a program that looks into the folder, or announces itself there, removes it, without
   guessing from process ids. Two may do so at once: a file is removed under its lock, and names are never used again.
+- Other files in the folder are neither read nor removed, because SCALER_RUN_DIRECTORY may name any private folder, such
+  as a home directory: a file must have a name of ours, be a regular one, and belong to the user.
 - A program that announces itself must not fork: the child would keep the lock.
-- Files from another host, or from a container with its own network, are left alone and not used.
+- Running programs of another host, or of a container with its own network, are not used, and their files stay.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import itertools
 import json
 import logging
 import os
+import re
 import stat
 import tempfile
 import time
@@ -38,6 +41,7 @@ USER_INTERFACE = "ui"
 _UNFINISHED_PREFIX = "new-"
 _MAXIMUM_ENTRY_BYTES = 1 << 16
 _UNFINISHED_SECONDS = 60.0
+_OWN_NAME = re.compile(rf"({_UNFINISHED_PREFIX})?\w+-\d+-\d+-[0-9a-f]{{8}}\.json")
 _numbers = itertools.count(1)
 
 logger = logging.getLogger("scaler")
@@ -241,39 +245,45 @@ def _entries_in(folder: str) -> Iterator[Entry]:
         ) from None
     _check_folder(folder)
     for name in names:
-        if name.endswith(".json"):
-            text = _read_if_alive(os.path.join(folder, name))
-            entry = _parse(text) if text else None
-            if entry is not None:
-                yield entry
+        text = _read_if_alive(folder, name)
+        entry = _parse(text) if text else None
+        if entry is not None:
+            yield entry
 
 
 def _remove_stale(folder: str) -> None:
     """Remove the files of ended programs, also in a folder in which programs are never looked for."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
-            if name.endswith(".json"):
-                _read_if_alive(os.path.join(folder, name))
+            _read_if_alive(folder, name)
 
 
-def _read_if_alive(path: str) -> bytes:
-    """The file of a running program; empty for an ended program, whose file is removed."""
+def _read_if_alive(folder: str, name: str) -> bytes:
+    """The file of a running program; empty for an ended program, whose file is removed, and for other files."""
+    path = os.path.join(folder, name)
+    if not _OWN_NAME.fullmatch(name):
+        return b""
     try:
-        entry_file = open(path, "rb", buffering=0)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # it may be a pipe
     except OSError:
         return b""  # just removed
-    with entry_file:
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            return b""
         try:
             # A shared lock, so that two simultaneous readers do not take each other for the owner.
-            fcntl.flock(entry_file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
-            return entry_file.read(_MAXIMUM_ENTRY_BYTES) or b""
-        found = os.fstat(entry_file.fileno())
+            return os.read(descriptor, _MAXIMUM_ENTRY_BYTES)
+        found = os.fstat(descriptor)
         # An empty file may be about to be locked and written; an old one is left by a program that was killed then.
         if found.st_size or time.time() - found.st_mtime > _UNFINISHED_SECONDS:
             with contextlib.suppress(OSError):
                 os.unlink(path)
-    return b""
+        return b""
+    finally:
+        os.close(descriptor)
 
 
 def _parse(text: bytes) -> Optional[Entry]:
@@ -282,8 +292,9 @@ def _parse(text: bytes) -> Optional[Entry]:
         read = json.loads(text)
         details: Dict[str, str] = {str(name): str(value) for name, value in read["details"].items()}
         entry = Entry(str(read["kind"]), str(read["address"]), int(read["process_id"]), float(read["started"]), details)
+        parse_address(entry.address)
         return entry if read["network"] == _network() else None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 

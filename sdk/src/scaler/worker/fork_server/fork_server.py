@@ -8,6 +8,7 @@ Rules:
   safe and cheap: it has imported what processors need, and shares that memory with them.
 - It ends when the agent's end of the control socket is closed for any reason: it kills the processors and all processes
   that they started, removes the registered files, and exits. On Linux, processors also die with the fork server.
+- It does not end for an error of the system, because its processors would end with it: it tries again.
 - Each processor leads its own process group, so that killing it also kills its subprocesses, and Ctrl-C in the terminal
   reaches only the agent.
 - A system without fork needs another way to start processors, which belongs in `_fork_processor`.
@@ -36,7 +37,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from scaler.exceptions import PreloadError
 from scaler.values.source_versions import versions
 from scaler.worker.fork_server import stacks
-from scaler.worker.fork_server.fork_server_client import ORDER, REPORT, ForkServerClient, OrderKind, ReportKind
+from scaler.worker.fork_server.agent_connection import AgentConnection, AgentGoneError, Order
+from scaler.worker.fork_server.fork_server_client import ForkServerClient, OrderKind, ReportKind
 from scaler.worker.fork_server.preload import preload
 from scaler.worker.processor.processor import Processor, ProcessorSettings
 from scaler.worker.progress_page import ProgressPage
@@ -44,7 +46,10 @@ from scaler_protocol.host.spill import remove_file
 
 logger = logging.getLogger("scaler")
 
-_MAXIMUM_TEXT_BYTES = 60_000
+_PAUSE_SECONDS = 0.05  # before the system is asked again for what it could not do
+_POLL_SECONDS = 0.005  # at the end, until killed processes are gone
+
+_UNKNOWN_STATUS = 255 << 8  # an exit code that no processor has
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -81,7 +86,7 @@ def start_fork_server(page: ProgressPage, settings: ForkServerSettings) -> Tuple
 
 class _ForkServer:
     def __init__(self, control: socket.socket, page: ProgressPage, settings: ForkServerSettings) -> None:
-        self._control = control
+        self._agent = AgentConnection(control)
         self._page = page
         self._settings = settings
         self._process_id = os.getpid()
@@ -101,8 +106,9 @@ class _ForkServer:
             preload(self._settings.preloads)
         except PreloadError as error:
             logger.error("%s", error, exc_info=error.__cause__)
-            self._report(ReportKind.FAILED, text=str(error))
+            self._agent.report(ReportKind.FAILED, text=str(error))
             return 1
+        self._watch_children()  # again, in case a preloaded module handles signals
         versions.start()  # early, before files are edited: processors inherit the versions of preloaded modules
         _freeze()
         try:
@@ -118,15 +124,41 @@ class _ForkServer:
         signal.signal(signal.SIGCHLD, _ignore)
 
     def _serve(self) -> None:
-        control = self._control.fileno()
+        """Until the agent is gone."""
+        has_failed = False
         while True:
-            ready, _, _ = select.select([control, self._wakeup_read], [], [], self._kill_overdue())
-            if self._wakeup_read in ready:
-                with contextlib.suppress(BlockingIOError):
-                    os.read(self._wakeup_read, 4096)
-                self._reap()
-            if control in ready and not self._obey():
+            try:
+                self._serve_once(has_failed)
+                has_failed = False
+            except AgentGoneError:
                 return
+            except (OSError, MemoryError) as error:
+                has_failed = True
+                logger.debug("fork server: %s; it tries again", error)
+                time.sleep(_PAUSE_SECONDS)
+
+    def _serve_once(self, is_retry: bool) -> None:
+        """
+        Parameters:
+            is_retry: whether to look for processes that have ended though no signal says so: the last call failed.
+        """
+        agent = self._agent.fileno()
+        writing = [agent] if self._agent.has_unsent else []
+        timeout_seconds = self._kill_overdue()
+        ready, writable, _ = select.select(
+            [agent, self._wakeup_read], writing, [], 0.0 if is_retry else timeout_seconds
+        )
+        if writable:
+            self._agent.flush()
+        if self._wakeup_read in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._wakeup_read, 4096)
+        if is_retry or self._wakeup_read in ready:
+            self._reap()
+        if agent in ready:
+            order = self._agent.receive()
+            if order is not None:
+                self._obey(order)
 
     def _kill_overdue(self) -> Optional[float]:
         """Kill processors that did not stop in time; returns seconds until the next check, None if none is needed."""
@@ -139,26 +171,20 @@ class _ForkServer:
                 _kill_group(process_id)
         return max(0.0, min(self._deadlines.values()) - now) if self._deadlines else None
 
-    def _obey(self) -> bool:
-        """Carry out one order; False when the agent is gone."""
-        received = _receive_order(self._control)
-        if received is None:
-            return False
-        order, number, text, descriptors = received
-        if order == OrderKind.SPAWN and descriptors:
-            self._spawn(number, text.decode("utf-8", "replace"), descriptors[0])
-        elif order == OrderKind.SPAWN:  # the system discards descriptors for which this process has no room
+    def _obey(self, order: Order) -> None:
+        if order.kind == OrderKind.SPAWN and order.descriptors:
+            self._spawn(order.number, order.text.decode("utf-8", "replace"), order.descriptors[0])
+        elif order.kind == OrderKind.SPAWN:  # the system discards descriptors for which this process has no room
             why = f"cannot fork a processor: {os.strerror(errno.EMFILE)}"
-            self._report(ReportKind.FAILED, number, text=why)
-        elif order in (OrderKind.KILL, OrderKind.STOP):
+            self._agent.report(ReportKind.FAILED, order.number, text=why)
+        elif order.kind in (OrderKind.KILL, OrderKind.STOP):
             for process_id, child_number in self._children.items():
-                if child_number == number:
-                    self._end_child(process_id, at_once=order == OrderKind.KILL)
-        elif order == OrderKind.IMPORT:
-            self._import(text.decode())
-        elif order == OrderKind.REMOVE:
-            self._add_pattern(os.fsdecode(text))
-        return True
+                if child_number == order.number:
+                    self._end_child(process_id, at_once=order.kind == OrderKind.KILL)
+        elif order.kind == OrderKind.IMPORT:
+            self._import(order.text.decode())
+        elif order.kind == OrderKind.REMOVE:
+            self._add_pattern(os.fsdecode(order.text))
 
     def _add_pattern(self, pattern: str) -> None:
         """A worker has one for each session; those in directories that are gone, with their schedulers, are dropped."""
@@ -187,17 +213,17 @@ class _ForkServer:
             process_id = self._fork_processor(number, name, descriptor, stack_file)
         except (OSError, MemoryError) as error:
             if stack_file >= 0:
-                os.close(stack_file)
+                _close(stack_file)
             why = error.strerror if isinstance(error, OSError) else os.strerror(errno.ENOMEM)
-            self._report(ReportKind.FAILED, number, text=f"cannot fork a processor: {why}")
+            self._agent.report(ReportKind.FAILED, number, text=f"cannot fork a processor: {why}")
             return
         finally:
-            os.close(descriptor)
+            _close(descriptor)
         with contextlib.suppress(OSError):
             os.setpgid(process_id, process_id)  # the child does so too, so that it does not matter which is first
         self._children[process_id] = number
         self._stack_files[process_id] = stack_file
-        self._report(ReportKind.SPAWNED, number, process_id)
+        self._agent.report(ReportKind.SPAWNED, number, process_id)
 
     def _fork_processor(self, number: int, name: str, descriptor: int, stack_file: int) -> int:
         process_id = os.fork()
@@ -225,7 +251,7 @@ class _ForkServer:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         for unneeded in (self._wakeup_read, self._wakeup_write, *self._stack_files.values()):
             os.close(unneeded)
-        self._control.close()
+        self._agent.close()
         _enable_faulthandler()
         stacks.write_stack_on_signal(stack_file)
         _reseed_random_generators()
@@ -239,22 +265,25 @@ class _ForkServer:
             try:
                 process_id, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                break
             if process_id == 0:
-                return
-            number = self._children.pop(process_id, None)
-            if number is not None:  # otherwise it is an orphan of a processor
-                with contextlib.suppress(OSError):
-                    os.killpg(process_id, signal.SIGKILL)  # what the processor started and did not end
-                self._deadlines.pop(process_id, None)
-                stack_file = self._stack_files.pop(process_id)
-                self._report(ReportKind.DIED, number, process_id, status, stacks.read_stack_file(stack_file))
-                os.close(stack_file)
+                break
+            self._on_end(process_id, status)
+        for process_id in list(self._children):
+            if not _exists(
+                process_id
+            ):  # a preloaded module has waited for it, or the system does, for a handler of its
+                self._on_end(process_id, _UNKNOWN_STATUS)
 
-    def _report(self, event: ReportKind, number: int = 0, process_id: int = 0, status: int = 0, text: str = "") -> None:
-        data = text.encode("utf-8", "replace")[:_MAXIMUM_TEXT_BYTES]
-        with contextlib.suppress(ConnectionError):
-            self._control.sendall(REPORT.pack(event, len(data), number, process_id, status) + data)
+    def _on_end(self, process_id: int, status: int) -> None:
+        number = self._children.pop(process_id, None)
+        if number is not None:  # otherwise it is an orphan of a processor
+            with contextlib.suppress(OSError):
+                os.killpg(process_id, signal.SIGKILL)  # what the processor started and did not end
+            self._deadlines.pop(process_id, None)
+            stack_file = self._stack_files.pop(process_id)
+            self._agent.report(ReportKind.DIED, number, process_id, status, stacks.read_stack_file(stack_file))
+            _close(stack_file)
 
     def _end(self) -> None:
         """Kill all processors and remove all files."""
@@ -262,13 +291,19 @@ class _ForkServer:
         for process_id in self._children:
             _kill_group(process_id)
         while True:
-            for process_id in _children_of(self._process_id):
+            children = _children_of(self._process_id)
+            for process_id in children:
                 with contextlib.suppress(OSError):
                     os.kill(process_id, signal.SIGKILL)
             try:
-                os.waitpid(-1, 0)
+                if os.waitpid(-1, os.WNOHANG)[0]:
+                    continue
             except ChildProcessError:
-                break
+                if not children:
+                    break
+            except (OSError, MemoryError):
+                pass
+            time.sleep(_POLL_SECONDS)
         for pattern in self._patterns:
             for path in glob.glob(pattern):
                 if os.path.isdir(path):
@@ -278,29 +313,9 @@ class _ForkServer:
                         remove_file(path)
 
 
-def _receive_order(control: socket.socket) -> Optional[Tuple[int, int, bytes, List[int]]]:
-    """One order: kind, processor number, text, descriptors; None when the agent is gone."""
-    try:
-        data, descriptors, _, _ = socket.recv_fds(control, ORDER.size, 1)
-        data += _receive_exactly(control, ORDER.size - len(data)) if data else b""
-        if len(data) < ORDER.size:
-            return None
-        order, length, number = ORDER.unpack(data)
-        text = _receive_exactly(control, length)
-    except ConnectionError:
-        return None  # it was killed, with reports unread
-    return (order, number, text, descriptors) if len(text) == length else None
-
-
-def _receive_exactly(control: socket.socket, size: int) -> bytes:
-    """`size` bytes, or fewer at the end of the stream."""
-    data = b""
-    while len(data) < size:
-        more = control.recv(size - len(data))
-        if not more:
-            break
-        data += more
-    return data
+def _close(descriptor: int) -> None:
+    with contextlib.suppress(OSError):  # it is closed all the same
+        os.close(descriptor)
 
 
 def _ignore(signal_number: int, frame: Any) -> None:
@@ -351,6 +366,16 @@ def _prctl(option: int, argument: int) -> None:
             ctypes.CDLL(None).prctl(option, argument, 0, 0, 0)
 
 
+def _exists(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # it runs as another user
+    return True
+
+
 def _kill_group(process_id: int) -> None:
     try:
         os.killpg(process_id, signal.SIGKILL)
@@ -361,14 +386,18 @@ def _kill_group(process_id: int) -> None:
 
 def _children_of(parent: int) -> List[int]:
     """Process ids of the direct children of a process, including adopted orphans."""
-    children = []
-    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+    children: List[int] = []
+    try:
+        names = os.listdir("/proc")
+    except (OSError, MemoryError):
+        return children
+    for name in names:
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:
                     fields = file.read().rpartition(b")")[2].split()
                 if int(fields[1]) == parent:
                     children.append(int(name))
-            except (OSError, IndexError, ValueError):
+            except (OSError, MemoryError, IndexError, ValueError):
                 continue
     return children

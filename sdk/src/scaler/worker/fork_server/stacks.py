@@ -48,7 +48,7 @@ def write_stack_on_signal(descriptor: int) -> None:
 
 def read_stack_file(descriptor: int) -> str:
     """The text that was written to the descriptor, which may be empty."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, MemoryError):
         return os.pread(descriptor, _MAXIMUM_BYTES, 0).decode("utf-8", "replace")
     return ""
 
