@@ -41,9 +41,12 @@ def test_a_part_of_a_message_has_a_bounded_number_of_bytes(monkeypatch: pytest.M
     monkeypatch.setattr(encoding_in_parts, "PART_BYTES", 1000)
     written: List[str] = []
     write_text = wire.Writer.text
-    monkeypatch.setattr(
-        wire.Writer, "text", lambda writer, value, at: written.append(value) or write_text(writer, value, at)
-    )
+
+    def count(writer: wire.Writer, value: str, at: int) -> int:
+        written.append(value)
+        return write_text(writer, value, at)
+
+    monkeypatch.setattr(wire.Writer, "text", count)
     names = ["x" * 80] * 100 + ["y" * 2000] * 3
     status = m.SchedulerStatus(new_functions=[m.FunctionIdentity(number=1, name=name) for name in names])
     sizes = []
