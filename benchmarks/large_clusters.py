@@ -208,11 +208,8 @@ def snapshot(cluster: Cluster) -> None:
 
 
 def increment(cluster: Cluster) -> None:
-    """Everything has changed since the monitor's snapshot."""
+    """Everything is new to the monitor, in an increment."""
     cluster.core.watch(True, True)
-    changes = cluster.core.state.changes
-    for kind in (changes.workers, changes.clients, changes.functions, changes.graphs, changes.objects):
-        assert isinstance(kind.dirty, dict)
     cluster.publish(is_snapshot=False)
 
 
