@@ -31,6 +31,7 @@ from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_protocol import decode, encode
 from scaler_protocol import messages as m
+from scaler_protocol.wire.codec import encode_in_parts
 
 STEPS = 100  # of a virtual second
 HEARTBEAT_SECONDS = 2
@@ -166,7 +167,7 @@ class Cluster:
     def subscribe(self) -> int:
         """A monitor subscribes; returns the size of the snapshot."""
         self.core.watch(True, True)
-        return len(encode(self.core.status.take(is_snapshot=True)))
+        return len(self._publication(is_snapshot=True))
 
     def unsubscribe(self) -> None:
         """The monitor unsubscribes."""
@@ -185,9 +186,16 @@ class Cluster:
     def publish(self) -> tuple[float, int]:
         """CPU seconds, and bytes."""
         begin = time.thread_time()
-        size = len(encode(self.core.status.take(is_snapshot=False)))
+        size = len(self._publication(is_snapshot=False))
         size += len(encode(self.core.state.runs.take(self.now, bytes(16), 0)))
         return time.thread_time() - begin, size
+
+    def _publication(self, is_snapshot: bool) -> bytes:
+        """All parts of the next one."""
+        while True:
+            status = self.core.take_status(self.now, is_snapshot)
+            if status is not None:
+                return next(frame for frame in encode_in_parts(status) if frame is not None)
 
     def _tasks(self, count: int) -> Frames:
         ids = array("Q", range(self._last_id + 1, self._last_id + 1 + count))

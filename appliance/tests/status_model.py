@@ -118,3 +118,11 @@ def through_codec(status: m.SchedulerStatus) -> m.SchedulerStatus:
     decoded = decode(encode(status))
     assert isinstance(decoded, m.SchedulerStatus)
     return decoded
+
+
+def publication(core: Any, is_snapshot: bool) -> m.SchedulerStatus:
+    """The next publication, made without an event between its parts."""
+    status = None
+    while status is None:
+        status = core.take_status(core.state.now, is_snapshot)
+    return through_codec(status)

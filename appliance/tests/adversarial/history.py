@@ -23,7 +23,7 @@ from scheduler_harness import Harness
 from simulation.monitors import Monitor
 
 from scaler_appliance.core.effects import PeerError
-from scaler_appliance.core.scheduler_core import SHUTDOWN_GRACE_SECONDS
+from scaler_appliance.core.peers.scheduler_shutdown import GRACE_SECONDS
 from scaler_protocol import messages as m
 
 STEPS = 300
@@ -171,7 +171,7 @@ class History:
         """Remaining peers, and messages in transit."""
         self.core.shut_down(self.harness.now, "the end")
         for _ in range(2):
-            self.pass_time(SHUTDOWN_GRACE_SECONDS)
+            self.pass_time(GRACE_SECONDS)
         assert self.shell.stops == 1, f"the scheduler stopped {self.shell.stops} times"
         assert not self.core.state.clients
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 from scheduler_harness import SMALL_WORK as WORK
 from scheduler_harness import Cancelled, Client, Harness, Peer, Status, hello, task
-from status_model import StatusModel
+from status_model import StatusModel, publication
 
 from scaler_appliance.core.effects import Stop
+from scaler_appliance.core.graphs.dependants import Dependant
+from scaler_appliance.core.graphs.graph_nodes import Graph
 from scaler_appliance.core.pending_work import NO_LATE_WORK
 from scaler_appliance.core.tasks import function_durations
+from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
 from scaler_appliance.core.tasks.task_states import TaskState
 from scaler_protocol import messages as m
 
@@ -187,6 +191,54 @@ def test_the_largest_batches_become_several(client: Client) -> None:
     assert sum(map(len, batches)) == count and max(map(len, batches)) <= 1 << 14
 
 
+HELD = 120
+
+
+def small_graphs(client: Client) -> None:
+    for number in range(HELD):
+        message, payload = graph(client, [[]])
+        message.ids = array("Q", [number])
+        client.send(message, payload)
+
+
+def tasks_in_batches(client: Client) -> None:
+    for number in range(HELD):
+        client.send(*task([number], function=client.object_id(1)))
+
+
+def tasks_that_wait(client: Client) -> None:
+    client.send(*task([0], function=client.object_id(1)))
+    columns: Dict[str, Any] = {"predecessor_counts": [1] * HELD, "predecessors": [0] * HELD}
+    client.send(*task(range(1, 1 + HELD), function=client.object_id(1), **columns))
+
+
+@pytest.mark.skipif(sys.implementation.name == "pypy", reason="it does not count references")
+@pytest.mark.parametrize(
+    "kind, submit, end",
+    [
+        (Graph, small_graphs, "client"),
+        (TaskBatch, tasks_in_batches, "client"),
+        (Dependant, tasks_that_wait, "client"),
+        (Dispatch, tasks_in_batches, "worker"),
+    ],
+)
+def test_what_a_peer_held_is_freed_some_at_a_time(
+    harness: Harness,
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type,
+    submit: Callable[[Client], None],
+    end: str,
+) -> None:
+    freed: List[None] = []
+    worker = harness.worker(slots=HELD)
+    submit(client)
+    monkeypatch.setattr(kind, "__del__", lambda self: freed.append(None), raising=False)
+    harness.core.on_peer_gone(harness.now, client.name if end == "client" else worker.name)
+    made = [len(freed), *steps_of(harness, lambda: len(freed))]
+    assert sum(made) >= HELD and max(made) <= WORK
+
+
 # In order ------------------------------------------------------------------------------------------------------------
 
 
@@ -294,11 +346,11 @@ def test_an_order_to_shut_down_that_waits_behind_a_graph_meets_another_shutdown(
 def test_monitors_see_at_once_that_a_worker_leaves(harness: Harness, client: Client) -> None:
     worker, model = harness.worker(), StatusModel()
     harness.core.watch(has_status=True, has_runs=False)
-    model.apply(harness.core.take_status(harness.now, is_snapshot=True))
+    model.apply(publication(harness.core, is_snapshot=True))
     client.post(*graph(client, SHAPES["independent"]))
     harness.core.on_peer_gone(harness.now, worker.name)
     assert harness.state.departing, "the graph takes the time of this call"
-    model.apply(harness.core.take_status(harness.now, is_snapshot=False))
+    model.apply(publication(harness.core, is_snapshot=False))
     model.assert_is_true(harness.core)
 
 

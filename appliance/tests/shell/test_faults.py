@@ -144,7 +144,7 @@ class Played:
         for module in (connections, server):
             patch.setattr(module, "time", system.as_time())
         patch.setattr(server, "asyncio", system.as_asyncio(self.loop))
-        patch.setattr(server.Server, "_report_status", lambda self: None)
+        patch.setattr(server.Server, "_report_status", lambda self, report: None)
         self.core = SchedulerCore(settings or Settings())
         self.connections = connections.Connections(
             "tcp://127.0.0.1:1", 1 << 20, lambda peer: self.server.peer_gone(peer), self.on_congestion

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from status_model import StatusModel, through_codec
+from status_model import StatusModel, publication, through_codec
 
 from scaler_protocol import decode, encode
 from scaler_protocol import messages as m
@@ -25,6 +25,7 @@ class Monitor:
         self.random = Random(f"monitor {seed}")
         self.is_keen = self.random.random() < 0.5
         self.model = StatusModel()
+        self._is_waiting = False  # for the rest of a publication
 
     def look(self, core: SchedulerCore, now: float) -> None:
         """A publication, and what the monitor makes of it."""
@@ -33,15 +34,21 @@ class Monitor:
         if core.state.is_watched:
             self._check_runs(core, now)
         choice = self.random.random()
-        if not core.state.is_watched or choice < 0.1:
+        is_snapshot = not core.state.is_watched or choice < 0.1
+        if is_snapshot:
             core.watch(True, True)
-            self.model.apply(through_codec(core.status.take(is_snapshot=True)))
         elif choice < 0.15:
             core.watch(False, False)
             self.model = StatusModel()
+            self._is_waiting = False
             return
-        else:
-            self.model.apply(through_codec(core.status.take(is_snapshot=False)))
+        status = core.take_status(now, is_snapshot)
+        was_waiting, self._is_waiting = self._is_waiting, status is None
+        if status is None:
+            return  # its other parts are made at the next looks
+        self.model.apply(through_codec(status))
+        if was_waiting:  # things may have happened between its parts
+            self.model.apply(publication(core, is_snapshot=False))
         self.model.assert_is_true(core)
 
     def _check_runs(self, core: SchedulerCore, now: float) -> None:

@@ -14,10 +14,9 @@ Rules:
 from __future__ import annotations
 
 from array import array
-from math import inf
 from typing import Callable, Dict, List, Optional, Type
 
-from scaler_appliance.core.effects import Effect, Forget, PeerError, Stop
+from scaler_appliance.core.effects import Effect, Forget, PeerError
 from scaler_appliance.core.graphs.dependant_reactions import DependantReactions
 from scaler_appliance.core.graphs.graph_reactions import GraphReactions
 from scaler_appliance.core.monitoring.explanations import Explanations
@@ -28,7 +27,9 @@ from scaler_appliance.core.objects.object_reactions import ObjectReactions
 from scaler_appliance.core.peers.client_flow import ClientFlow
 from scaler_appliance.core.peers.flow_control import FlowControl
 from scaler_appliance.core.peers.handshake import check_hello, refusal, welcome
+from scaler_appliance.core.peers.scheduler_shutdown import SchedulerShutdown
 from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
+from scaler_appliance.core.peers.silent_peers import SilentPeers
 from scaler_appliance.core.peers.worker_shutdown_reactions import WorkerShutdownReactions
 from scaler_appliance.core.pending_work import NO_LATE_WORK, ConnectionLost, PendingWork
 from scaler_appliance.core.placement.rebalance import Rebalance
@@ -45,7 +46,6 @@ from scaler_protocol import messages as m
 
 WATCH_INTERVAL_SECONDS = 1.0
 BALANCE_INTERVAL_SECONDS = 0.01  # at least, while messages come
-SHUTDOWN_GRACE_SECONDS = 5.0
 _ANSWERS = (m.HeartbeatEcho, m.DisconnectResponse, m.BalanceResponse, m.TaskCancelConfirm, m.ObjectResponse)
 """Messages that a peer may still send just after it left on request."""
 
@@ -83,11 +83,12 @@ class SchedulerCore:
         self._worker_shutdowns = WorkerShutdownReactions(self.state, self._placement)
         self.status = StatusColumns(self.state)
         self._next_watch = self._next_balance = self._now = 0.0
-        self._stopping_at: Optional[float] = None
         self._has_news = False  # since the last tick
         self._started: Optional[float] = None  # when it was first called
         self._cluster_info = InfoRequests(self.state)
         self._work = PendingWork(settings.work_per_call, self._react, self._consequences, self._on_late_error)
+        self._silent_peers = SilentPeers(self.state, self._work.is_awaited, self._remove_silent)
+        self._shutdown = SchedulerShutdown(self.state, lambda session, why: self._remove(session, why, is_fault=False))
         self.late_work = NO_LATE_WORK  # of the last tick
         client_reactions: Dict[Type[object], Callable[..., Optional[Steps]]] = {
             m.Task: acceptance.on_task,
@@ -176,7 +177,8 @@ class SchedulerCore:
     def has_work(self) -> bool:
         """Whether `tick` has more to do at once, after other messages have been passed on."""
         state, is_deciding = self.state, self._placement.is_unfinished or self._explanations.is_unfinished
-        return bool(self._work or state.advancing or state.ready.has_dropped or is_deciding)
+        is_telling = self._silent_peers.is_unfinished or self._shutdown.is_unfinished
+        return bool(self._work or state.advancing or state.ready.has_dropped or is_deciding or is_telling)
 
     def is_working_for(self, peer: bytes) -> bool:
         """Whether a message of a peer is being worked on, for which its next ones have to wait."""
@@ -269,10 +271,15 @@ class SchedulerCore:
         if is_watching:
             self._started = now if self._started is None else self._started
             self._next_watch = now + WATCH_INTERVAL_SECONDS
-            self._watch()
+            self._silent_peers.begin()
+            self._shutdown.watch(now)
             for client in self._flow.short_of_credit():
                 self._work.add(client, self._flow.compact(client))
             self.state.objects.memory.watch(now)
+        if self._silent_peers.is_unfinished:
+            self._silent_peers.go_on(now)
+        if self._shutdown.is_unfinished:
+            self._shutdown.go_on()
         is_changed = self._has_news or is_watching or bool(self._work or self.state.advancing)
         self._has_news = False
         left = self._do_work()
@@ -324,12 +331,12 @@ class SchedulerCore:
         state = self.state
         state.is_watched = has_status or has_runs
         if has_status != state.changes.is_watched:
-            state.changes.watch(has_status)
+            self.status.watch(has_status)
         if has_runs != state.runs.is_watched:
             state.runs.watch(has_runs)
 
-    def take_status(self, now: float, is_snapshot: bool) -> m.SchedulerStatus:
-        """The changes since the last call, or a snapshot."""
+    def take_status(self, now: float, is_snapshot: bool) -> Optional[m.SchedulerStatus]:
+        """The changes since the previous publication, or a snapshot; None if it needs more calls (`StatusColumns`)."""
         return self.status.take(is_snapshot)
 
     def take_runs(self, now: float, unix_microseconds: int) -> m.TaskRuns:
@@ -338,22 +345,9 @@ class SchedulerCore:
 
     def shut_down(self, now: float, why: str) -> None:
         """Ask all peers to leave; `Stop` follows when they have, or after a grace period."""
-        if self._stopping_at is not None:
-            return
-        self._has_news = True
-        self.state.log("INFO", f"Scheduler: shutting down: {why}")
-        for session in list(self.state.sessions.values()):
-            if session.is_gone:
-                continue  # with it went the order of its client to shut down, too
-            request = m.DisconnectRequest(reason=m.DisconnectReason.SHUTDOWN, message=why)
-            self.state.send(session.peer, request)
-            if isinstance(session, ClientSession):
-                self._remove(session, "the scheduler shuts down", is_fault=False)
-            else:
-                session.leaving = True
-                self.state.touch_session(session)
-        self._stopping_at = now + SHUTDOWN_GRACE_SECONDS  # and from here on, no peer is accepted
-        self._stop_if_alone()
+        if not self._shutdown.has_begun:
+            self._has_news = True
+            self._shutdown.begin(now, why)
 
     # Joining and leaving --------------------------------------------------------------------------------------------
 
@@ -366,7 +360,7 @@ class SchedulerCore:
         check_hello(
             hello,
             self.state.last_session,
-            is_stopping=self._stopping_at is not None,
+            is_stopping=self._shutdown.has_begun,
             peers=len(self.state.sessions),
             maximum_peers=self.state.settings.maximum_peers,
         )
@@ -437,7 +431,7 @@ class SchedulerCore:
             orders = self._work.end(session, self._release_worker(session, why, is_fault))
         state.touched.pop(session.number, None)
         state.log("WARNING" if is_fault else "INFO", f"{session.label} is gone: {why}")
-        self._stop_if_alone()
+        self._shutdown.stop_if_alone()
         for message in orders:
             if isinstance(message, _ORDERS) and isinstance(session, ClientSession):
                 self._react(session, message, b"")
@@ -462,16 +456,6 @@ class SchedulerCore:
         state.touched.pop(worker.number, None)
         state.changes.workers.remove(worker.number, worker)
 
-    def _stop_if_alone(self) -> None:
-        sessions = self.state.sessions.values()
-        if self._stopping_at is not None and not any(isinstance(each, WorkerSession) for each in sessions):
-            self._stop("all peers have left")
-
-    def _stop(self, reason: str) -> None:
-        if self._stopping_at != inf:
-            self._stopping_at = inf
-            self.state.effects.append(Stop(reason))
-
     # Staying --------------------------------------------------------------------------------------------------------
 
     def _on_heartbeat(self, session: Session, message: m.Heartbeat, payload: bytes) -> None:
@@ -490,29 +474,9 @@ class SchedulerCore:
         )
         self.state.send(session.peer, echo)
 
-    def _watch(self) -> None:
-        """Remove peers that were silent for too long; probe those that missed a heartbeat.
-
-        Probing detects a peer whose process died: its connection is gone, which the shell learns by sending.
-        """
-        settings = self.state.settings
-        for session in list(self.state.sessions.values()):
-            is_client = isinstance(session, ClientSession)
-            timeout_seconds = settings.client_timeout_seconds if is_client else settings.worker_timeout_seconds
-            if self._work and self._work.is_awaited(session):
-                session.last_heard = self._now  # its heartbeats may wait behind its messages
-            silence_seconds = self._now - session.last_heard
-            own_interval_milliseconds = session.hello.heartbeat_interval_milliseconds
-            interval_seconds = own_interval_milliseconds / 1000 or settings.heartbeat_interval_seconds
-            # SCL-SES-015
-            if silence_seconds > timeout_seconds:
-                text = f"no heartbeat for {silence_seconds:.0f} s"
-                self._remove(session, text, is_fault=True)
-                self._refuse(session.peer, m.RefusalReason.NOT_GREETED, text)
-            elif silence_seconds > 1.5 * interval_seconds:
-                self.state.send(session.peer, m.Heartbeat())
-        if self._stopping_at is not None and self._now >= self._stopping_at:
-            self._stop("not all workers left in time")
+    def _remove_silent(self, session: Session, why: str) -> None:
+        self._remove(session, why, is_fault=True)
+        self._refuse(session.peer, m.RefusalReason.NOT_GREETED, why)
 
     # Flushing -------------------------------------------------------------------------------------------------------
 

@@ -164,13 +164,16 @@ class Server:
             self._settle(now)
             if self._stopped.done():
                 return
+            if self._reporter.is_unfinished:
+                self._report_status(self._reporter.go_on)
             now = self._loop.time()
+            has_work = bool(turns or self._inputs.has_work or self._reporter.is_unfinished)
             if now > begin + MAXIMUM_DRAIN_SECONDS:
-                if turns or self._inputs.has_work:
+                if has_work:
                     self._loop.call_soon(self._drain)  # of which the event loop does not know
                 return
             # The core works on large messages in parts: between them, others get their turn.
-            has_work = bool(turns or self._gone or self._inputs.has_work)
+            has_work |= bool(self._gone)
             is_ready = self._peers.receive(now, 0.0 if has_work else IDLE_WAIT_SECONDS)
             if not (is_ready or has_work or self._congestion or self._gone):
                 return
@@ -252,13 +255,15 @@ class Server:
         self._drain()
         self._peers.sweep(now)
         self._sweep_files()
-        self._report_status()
+        self._report_status(self._reporter.report)
+        if self._reporter.is_unfinished:
+            self._loop.call_soon(self._drain)
         report_repetitions()
         self._service_manager.working(self._loop.time())
 
-    def _report_status(self) -> None:
+    def _report_status(self, report: Callable[[float], None]) -> None:
         try:
-            self._reporter.report(self._loop.time())
+            report(self._loop.time())
         except BrokenInvariantError:
             raise
         except Exception:  # an error in monitoring must not stop the scheduler

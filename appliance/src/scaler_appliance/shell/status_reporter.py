@@ -2,10 +2,12 @@
 
     StatusPublisher.interest() ──▶ subscribers? ──no──▶ nothing is built, recorded or sent
                                          └──yes─▶ core.take_status(…), core.take_runs(…) ──▶ StatusPublisher.publish(…)
+                                                    └─ in parts: the first in `report`, the others in `go_on`
 
 Rules:
 - A new subscriber to `status` makes the next publication a snapshot, for all. Snapshots take at most SNAPSHOT_SHARE of
   the time, however often subscribers come.
+- Between two parts of a publication, peers are served.
 - Figures about this process come from the operating system's files.
 """
 
@@ -15,13 +17,14 @@ import os
 import resource
 import socket
 import time
-from typing import Counter, List
+from typing import Counter, Iterator, List, Optional
 
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.shell.core_inputs import CoreInputs, InputKind
 from scaler_appliance.shell.status_publisher import RUNS, STATUS, StatusPublisher
 from scaler_protocol import encode
 from scaler_protocol import messages as m
+from scaler_protocol.wire.codec import encode_in_parts
 
 SNAPSHOT_SHARE = 0.02
 
@@ -62,6 +65,15 @@ class StatusReporter:
         self._has_status = self._has_runs = False
         self._snapshot_is_due = False
         self._next_snapshot = now
+        self._publication: Optional[Iterator[None]] = None  # of the status: the one that is being made
+        self._is_snapshot = False  # or was the last one
+        self._seconds_of_publication = 0.0  # that it has taken
+        self._now = now
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a publication has further parts: `go_on` is to be called soon."""
+        return self._publication is not None
 
     def report(self, now: float) -> None:
         """Publish changes, if there are subscribers; to be called once a second."""
@@ -75,23 +87,50 @@ class StatusReporter:
             self._core.status.unix_offset_microseconds = self._unix_offset_microseconds
             self._inputs.call(InputKind.SUBSCRIPTIONS, now, has_status, interest.has_runs)
         # SCL-MON-001
-        if has_status:
-            self._publish_status(now)
+        if not has_status:
+            self._publication = None
+        elif self._publication is None:
+            # SCL-MON-003
+            self._is_snapshot = self._snapshot_is_due and now >= self._next_snapshot
+            self._publication = self._parts(self._is_snapshot)
+            self._seconds_of_publication = 0.0
         # SCL-MON-007
         if interest.has_runs and len(self._core.state.runs):
             self._publish_runs(now)
         self._status_seconds += time.thread_time() - begin
+        self.go_on(now)
 
-    def _publish_status(self, now: float) -> None:
+    def go_on(self, now: float) -> None:
+        """Make a part of a publication, if there is one to be made."""
+        if self._publication is None:
+            return
         begin = time.thread_time()
-        # SCL-MON-003
-        is_snapshot = self._snapshot_is_due and now >= self._next_snapshot
-        status: m.SchedulerStatus = self._inputs.call(InputKind.TAKE_STATUS, now, is_snapshot)
-        self._add_figures(status)
-        self._monitor.publish(STATUS, encode(status))
-        if is_snapshot:
+        self._now = now
+        publication, self._publication = self._publication, None  # it is given up if an exception ends it
+        for _ in publication:
+            self._publication = publication
+            break
+        seconds = time.thread_time() - begin
+        self._status_seconds += seconds
+        self._seconds_of_publication += seconds
+        if self._is_snapshot and self._publication is None:
             self._snapshot_is_due = False
-            self._next_snapshot = now + (time.thread_time() - begin) / SNAPSHOT_SHARE
+            self._next_snapshot = now + self._seconds_of_publication / SNAPSHOT_SHARE
+
+    def _parts(self, is_snapshot: bool) -> Iterator[None]:
+        """Publish the status, in parts."""
+        status: Optional[m.SchedulerStatus] = None
+        while True:
+            status = self._inputs.call(InputKind.TAKE_STATUS, self._now, is_snapshot)
+            if status is not None:
+                break
+            yield
+        self._add_figures(status)
+        for frame in encode_in_parts(status):
+            if frame is None:
+                yield
+            else:
+                self._monitor.publish(STATUS, frame)
 
     def _publish_runs(self, now: float) -> None:
         runs: m.TaskRuns = self._inputs.call(InputKind.TAKE_RUNS, now, int(time.time() * 1e6))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import List, Tuple
+from typing import Any, Callable, List, Tuple
 
 import pytest
 from scheduler_harness import Client, Harness, Worker
-from status_model import StatusModel, through_codec
+from status_model import StatusModel, publication, through_codec
 
+from scaler_appliance.core.monitoring import status_columns
 from scaler_appliance.core.monitoring.counters import bucket_of
 from scaler_appliance.core.monitoring.status_changes import MAXIMUM_IDLE_FUNCTIONS
 from scaler_protocol import messages as m
@@ -24,7 +25,7 @@ class Monitor:
 
     def look(self, is_snapshot: bool = False) -> m.SchedulerStatus:
         """The next publication."""
-        status = through_codec(self.harness.core.status.take(is_snapshot))
+        status = publication(self.harness.core, is_snapshot)
         self.model.apply(status)
         self.model.assert_is_true(self.harness.core)
         return status
@@ -325,7 +326,7 @@ def test_very_many_workers_are_published_in_turn(harness: Harness) -> None:
         for _ in range(4):
             for worker in workers:
                 worker.send(m.Heartbeat(cpu_permille=len(told) + 1, processors=[m.ProcessorStatus()]))
-            status = through_codec(harness.core.status.take(is_snapshot=False))
+            status = publication(harness.core, is_snapshot=False)
             assert list(status.workers.sessions) == list(status.processors.workers)
             monitor.model.apply(status)
             told += status.workers.sessions
@@ -334,6 +335,89 @@ def test_very_many_workers_are_published_in_turn(harness: Harness) -> None:
         workers[4].vanish()
         workers[0].vanish()
         for _ in range(2):
-            monitor.model.apply(through_codec(harness.core.status.take(is_snapshot=False)))
+            monitor.model.apply(publication(harness.core, is_snapshot=False))
         assert not harness.state.changes.workers.dirty
         monitor.model.assert_is_true(harness.core)
+
+
+# In parts ------------------------------------------------------------------------------------------------------------
+
+PART = 10
+"""Units of work of a part of a publication in these tests."""
+
+
+@pytest.fixture
+def rows(monkeypatch: pytest.MonkeyPatch) -> List[int]:
+    """How many rows were made at a time."""
+    made: List[int] = []
+    for name in ("_worker_columns", "_client_columns", "_function_columns", "_object_columns"):
+        columns_of = getattr(status_columns, name)
+
+        def counting(entries: List[Any], columns_of: Callable[[List[Any]], Any] = columns_of) -> Any:
+            made.append(len(entries))
+            return columns_of(entries)
+
+        monkeypatch.setattr(status_columns, name, counting)
+    return made
+
+
+def large(harness: Harness) -> Tuple[List[Client], List[Worker]]:
+    """Many peers, functions and large objects."""
+    clients, workers = [harness.client() for _ in range(20)], [harness.worker() for _ in range(20)]
+    for client in clients:
+        client.create(1, bytes(100_000))
+        client.submit([1], function_name=f"function of {client.session}")
+        client.submit([2], function_name=f"another of {client.session}")
+    return clients, workers
+
+
+@pytest.mark.parametrize("is_snapshot", [True, False], ids=["a snapshot", "an increment"])
+def test_a_publication_is_made_in_parts_and_adds_up_with_the_next(rows: List[int], is_snapshot: bool) -> None:
+    harness = Harness(work_per_call=4 * PART)
+    model = StatusModel()
+    harness.core.watch(True, True)
+    if not is_snapshot:
+        model.apply(publication(harness.core, is_snapshot=True))
+    clients, workers = large(harness)
+    rows.clear()
+    status, parts = None, 0
+    while status is None:
+        status = harness.core.take_status(harness.now, is_snapshot)
+        if parts < 20:
+            clients[parts].vanish() if parts % 3 else clients[parts].submit([3], function_name="a new one")
+            clients[parts].delete(clients[parts].object_id(1)) if not parts % 3 else None
+            workers[-parts].vanish() if parts % 4 else workers[-parts].finish(workers[-parts].take_all_tasks())
+            harness.client().submit([1])
+            harness.worker()
+        parts += 1
+    assert parts > 20 and sum(rows) >= 100 and max(rows) <= PART
+    model.apply(through_codec(status))
+    model.apply(publication(harness.core, is_snapshot=False))
+    model.assert_is_true(harness.core)
+
+
+def test_what_an_unfinished_publication_left_out_is_published_later() -> None:
+    harness = Harness(work_per_call=4 * PART)
+    clients, _ = large(harness)
+    monitor = Monitor(harness)
+    for client in clients:
+        client.submit([3])
+    assert harness.core.take_status(harness.now, is_snapshot=False) is None
+    harness.core.watch(False, False)
+    for client in clients:
+        client.submit([4])
+    harness.core.watch(True, True)
+    monitor.model.apply(publication(harness.core, is_snapshot=True))
+    for client in clients:
+        client.submit([5])
+    monitor.look()
+
+
+def test_a_worker_with_many_processors_is_a_part_of_its_own(rows: List[int]) -> None:
+    harness = Harness(work_per_call=4 * PART)
+    workers = [harness.worker() for _ in range(5)]
+    for worker in workers:
+        worker.send(m.Heartbeat(processors=[m.ProcessorStatus(process_id=number) for number in range(1, 30)]))
+    monitor = Monitor(harness)
+    assert rows[:5] == [1] * 5
+    assert all(len(monitor.model.tables["processors"][worker.session]) == 29 for worker in workers)

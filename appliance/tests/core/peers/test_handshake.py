@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Callable, Dict, List
 
 import pytest
-from scheduler_harness import Harness, hello, task
+from scheduler_harness import Harness, Peer, hello, task
 
 from scaler_appliance.core.effects import PeerError, Stop
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
@@ -215,6 +215,49 @@ def test_a_shutdown_without_workers_notifies_all_clients_before_it_stops_and_acc
     for client in clients:
         assert client.take(m.DisconnectRequest).reason == m.DisconnectReason.SHUTDOWN
     assert isinstance(harness.take_effect(), Stop)
+    harness.nothing_else_was_sent()
+
+
+def test_a_shutdown_asks_some_peers_at_a_time_and_accepts_none_meanwhile() -> None:
+    harness = Harness(work_per_call=160)
+    peers: List[Peer] = [*[harness.client() for _ in range(20)], *[harness.worker() for _ in range(20)]]
+    late = harness.unregistered_peer()
+    harness.core.shut_down(harness.now, "signal")
+    late.post(hello(m.Role.CLIENT))
+    asked = [0]
+    while asked[-1] < len(peers):
+        harness.step()
+        asked.append(sum(bool(peer.inbox) for peer in peers))
+        assert not harness.effects, "workers have not left"
+    assert len(asked) > 10 and max(after - before for before, after in zip(asked, asked[1:])) <= 4
+    late.take_refusal(Reason.SHUTTING_DOWN)
+    for peer in peers:
+        assert peer.take(m.DisconnectRequest).reason == m.DisconnectReason.SHUTDOWN
+    for peer in peers[20:]:
+        peer.send(m.DisconnectResponse())
+    assert isinstance(harness.take_effect(), Stop)
+    harness.nothing_else_was_sent()
+
+
+def test_silent_peers_are_probed_and_removed_some_at_a_time() -> None:
+    harness = Harness(work_per_call=160)
+    peers = [harness.client() for _ in range(40)]
+
+    def most_at_once(done: Callable[[], int]) -> int:
+        counts = [0]
+        while counts[-1] < len(peers):
+            harness.step()
+            counts.append(done())
+        return max(after - before for before, after in zip(counts, counts[1:]))
+
+    harness.now += 5
+    assert most_at_once(lambda: sum(bool(peer.inbox) for peer in peers)) <= 3
+    for peer in peers:
+        peer.take(m.Heartbeat)
+    harness.now += 60
+    assert most_at_once(lambda: len(peers) - len(harness.state.sessions)) <= 3
+    for peer in peers:
+        peer.take_refusal(Reason.NOT_GREETED)
     harness.nothing_else_was_sent()
 
 

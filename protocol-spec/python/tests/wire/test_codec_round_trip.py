@@ -7,17 +7,18 @@ import pickle
 import subprocess
 import sys
 from array import array
-from typing import Any, Type
+from typing import Any, List, Type
 
 import pytest
 from codec_samples import ALL_CLASSES, SAMPLES, any_member, any_struct, examples
 from hypothesis import given
+from hypothesis import strategies as st
 
 import scaler_protocol
 from scaler_protocol import InvalidFieldError, ProtocolError, decode, decode_struct, encode, encode_struct
 from scaler_protocol import messages as m
 from scaler_protocol.wire import capnproto as wire
-from scaler_protocol.wire import codec
+from scaler_protocol.wire import codec, encoding_in_parts
 from scaler_protocol.wire.capnproto import Struct
 
 
@@ -25,6 +26,47 @@ from scaler_protocol.wire.capnproto import Struct
 @examples(300)
 def test_every_message_comes_back_as_it_went(message: Any) -> None:
     assert decode(encode(message)) == message
+
+
+@given(any_member, st.integers(1, 200))
+@examples(200)
+def test_every_message_encoded_in_parts_is_the_same_frame(message: Any, part_bytes: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encoding_in_parts, "PART_BYTES", part_bytes)
+        *parts, frame = codec.encode_in_parts(message)
+    assert frame == encode(message) and not any(parts)
+
+
+def test_a_part_of_a_message_has_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding_in_parts, "PART_BYTES", 1000)
+    written: List[str] = []
+    write_text = wire.Writer.text
+
+    def count(writer: wire.Writer, value: str, at: int) -> int:
+        written.append(value)
+        return write_text(writer, value, at)
+
+    monkeypatch.setattr(wire.Writer, "text", count)
+    names = ["x" * 80] * 100 + ["y" * 2000] * 3
+    status = m.SchedulerStatus(new_functions=[m.FunctionIdentity(number=1, name=name) for name in names])
+    sizes = []
+    for _ in codec.encode_in_parts(status):
+        sizes.append(sum(map(len, written)))
+        written.clear()
+    assert sum(sizes) == sum(map(len, names)) and len(sizes) > 10
+    assert max(sizes) <= 1000 + 2000, "a part, and the element that ends it"
+
+
+def test_a_field_that_cannot_be_sent_in_parts_is_named() -> None:
+    status = m.SchedulerStatus(new_functions=[m.FunctionIdentity(number=-1)])
+    with pytest.raises(InvalidFieldError, match=r"SchedulerStatus\.new_functions cannot be sent"):
+        list(codec.encode_in_parts(status))
+    mixed: List[Any] = [m.FunctionIdentity(), m.WorkerIdentity()]
+    with pytest.raises(InvalidFieldError, match="different classes"):
+        list(codec.encode_in_parts(m.SchedulerStatus(new_functions=mixed)))
+    no_message: Any = m.FunctionIdentity()
+    with pytest.raises(InvalidFieldError, match="not a member"):
+        list(codec.encode_in_parts(no_message))
 
 
 @given(any_struct)

@@ -23,7 +23,7 @@ from scaler_appliance.core.graphs.shared_results import MAXIMUM_OBJECTS, MAXIMUM
 from scaler_appliance.core.objects.object_records import failure_of_missing
 from scaler_appliance.core.peers.sessions import ClientSession
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps
+from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps, drained
 from scaler_appliance.core.tasks.batches import TaskBatch, TaskSpan
 from scaler_appliance.core.tasks.client_results import ResultSpan
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
@@ -212,7 +212,7 @@ class DependantReactions:
                 self._outcomes.release(object_id)
                 yield 1
         dependants.endings.clear()
-        for dependant in list(dependants.waiting.values()):
+        for dependant in drained(dependants.waiting.values()):
             self._end(client, dependant, TaskEvent.CANCEL)
             yield UNITS_OF_AN_END
 

@@ -39,7 +39,7 @@ from scaler_appliance.core.graphs.shared_results import SHARED_RESULT_BYTES, kee
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.steps import Steps, parts
+from scaler_appliance.core.steps import Steps, drained, parts
 from scaler_appliance.core.tasks.client_results import ResultSpan
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.task_states import TaskEvent, TaskState, apply, runs
@@ -467,7 +467,7 @@ class GraphReactions:
     def drop_all(self, client: ClientSession) -> Steps:
         """The client is gone, and the tasks of its batches are cancelled: remove the rest of its graphs."""
         state = self._state
-        for graph in list(client.graphs.values()):
+        for graph in drained(client.graphs.values()):
             while graph.unlinking:
                 yield self._unlink_some(graph)
             graph.is_dropped = True

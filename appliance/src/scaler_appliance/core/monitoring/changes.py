@@ -3,19 +3,23 @@
 Rules:
 - Recording a change costs checking a flag, and one dictionary operation per publication; figures are read when they are
   published.
+- A publication may be made in parts: what changes meanwhile is in the next one, even if it is also in this one.
 - Without subscribers, ended entries are not kept: memory follows what exists.
 """
 
 from __future__ import annotations
 
 from itertools import islice
-from typing import Dict, Generic, List, Protocol, TypeVar
+from typing import Dict, Generic, Iterable, List, Protocol, TypeVar
 
 
 class Publishable(Protocol):
     """An entry that can be published."""
 
-    is_dirty: bool  # it is part of the next publication
+    is_dirty: bool  # it is part of the next publication, or of the one that is being made, which has not got to it
+
+    @property
+    def number(self) -> int: ...
 
 
 Entry = TypeVar("Entry", bound=Publishable)
@@ -60,20 +64,45 @@ class Changes(Generic[Entry]):
         if self.is_watched and not is_unknown:
             self.gone[number] = None
 
-    def first(self, limit: int) -> List[Entry]:
-        """The entries whose figures have waited longest to be published."""
-        return list(islice(self.dirty.values(), limit))
-
-    def clear(self, limit: int = 0) -> None:
-        """Everything has been published.
+    def take(self, limit: int = 0) -> TakenChanges[Entry]:
+        """Remove and return what is to be published now; `settle` follows for each entry whose figures were read.
 
         Parameters:
-            limit: figures of only this many entries were published; 0: of all. Those of removed entries always are.
+            limit: take this many entries besides those that were removed: those that have waited longest; 0: all.
         """
-        published = [*islice(self.dirty, limit), *filter(self.dirty.__contains__, self.gone)] if limit else self.dirty
-        for number in list(published):
-            entry = self.dirty.pop(number, None)
-            if entry is not None:
-                entry.is_dirty = False
-        self.new.clear()
-        self.gone.clear()
+        if limit and len(self.dirty) > limit:
+            numbers = [*islice(self.dirty, limit), *self.gone]
+            entries = [self.dirty.pop(number) for number in dict.fromkeys(numbers) if number in self.dirty]
+        else:
+            entries = list(self.dirty.values())
+            self.dirty = {}
+        taken = TakenChanges(list(self.new.values()), entries, self.gone)
+        self.new, self.gone = {}, {}
+        return taken
+
+    def settle(self, entries: Iterable[Entry]) -> None:
+        """The figures of entries were read, or need not be."""
+        dirty = self.dirty
+        for entry in entries:
+            entry.is_dirty = entry.number in dirty
+
+    def clear(self) -> None:
+        """Nothing of what has changed is to be published."""
+        self.settle(self.take().entries)
+
+
+class TakenChanges(Generic[Entry]):
+    """Changes that are being published.
+
+    Parameters:
+        new: entries to be named.
+        entries: those with figures to be published.
+        gone: numbers of removed entries.
+    """
+
+    __slots__ = ("new", "entries", "gone")
+
+    def __init__(self, new: List[Entry], entries: Iterable[Entry], gone: Dict[int, None]) -> None:
+        self.new = new
+        self.entries = entries
+        self.gone = gone

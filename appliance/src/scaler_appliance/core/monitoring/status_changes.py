@@ -100,18 +100,8 @@ class StatusChanges:
         self.is_watched = is_watched
         for changes in (self.workers, self.clients, self.functions, self.graphs, self.objects):
             changes.is_watched = is_watched
-        if not is_watched:  # figures of what ended meanwhile
-            self.clear()
-
-    def clear(self, limit: int = 0) -> None:
-        """All has been published.
-
-        Parameters:
-            limit: figures of only this many workers were published; 0: of all.
-        """
-        self.workers.clear(limit)
-        for changes in (self.clients, self.functions, self.graphs, self.objects):
-            changes.clear()
+            if not is_watched:  # figures of what ended meanwhile
+                changes.clear()
 
     def check_invariants(self) -> None:
         """Check that each counter is in its place; State checks the counts."""

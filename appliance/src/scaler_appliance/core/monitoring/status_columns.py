@@ -1,8 +1,12 @@
 """The columns of a SchedulerStatus: a snapshot, or what changed.
 
+    take() ──▶ entries to be published ──some rows a call──▶ columns and names ──▶ SchedulerStatus
+
 Rules:
-- `take` costs time in proportion to what changed since the previous call. Many workers may change all the time, so at
-  most WORKERS_AT_ONCE of them are published per call, in turn.
+- A publication costs time in proportion to what changed since the previous one. Many workers may change all the time,
+  so at most WORKERS_AT_ONCE of them are published at a time, in turn.
+- It is made in parts, so that peers do not wait for it. Which entries it names is known from the beginning; the figures
+  of each are of when it was read. What changes after that is in the next publication, too.
 - Nothing is decided here, and only the record of what was published is changed.
 - The shell adds the figures of the process.
 """
@@ -11,8 +15,9 @@ from __future__ import annotations
 
 from array import array
 from itertools import chain
-from typing import Iterable, List
+from typing import Any, Callable, Collection, Iterable, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
 
+from scaler_appliance.core.monitoring.changes import Publishable, TakenChanges
 from scaler_appliance.core.monitoring.counters import FunctionCounters, GraphCounters
 from scaler_appliance.core.monitoring.running_tasks import running_now
 from scaler_appliance.core.objects.object_records import ObjectPlace, ObjectRecord
@@ -25,11 +30,26 @@ WORKERS_AT_ONCE = 2000  # per increment; the others follow in turn
 MAXIMUM_TEXT = 256  # characters of a name
 LARGEST = (1 << 64) - 1  # the limit of a column: workers may report nonsensical durations
 MAXIMUM_CAPABILITIES = 64  # of a worker
+BUCKETS_PER_UNIT = 8  # of a histogram; about units see `Settings.work_per_call`
 
 _SUCCEEDED, _FAILED, _LOST, _CANCELLED = map(
     int, (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.LOST, TaskState.CANCELLED)
 )
 _NO_HEARTBEAT = m.Heartbeat()
+_Entry = TypeVar("_Entry")
+_Published = TypeVar("_Published", bound=Publishable)
+_Units = Callable[[_Entry], int]
+"""How much work it is to publish an entry."""
+
+
+class _Contents(NamedTuple):
+    """What a publication names."""
+
+    workers: TakenChanges[WorkerSession]
+    clients: TakenChanges[ClientSession]
+    functions: TakenChanges[FunctionCounters]
+    graphs: TakenChanges[GraphCounters]
+    objects: TakenChanges[ObjectRecord]
 
 
 class StatusColumns:
@@ -39,59 +59,134 @@ class StatusColumns:
         self.unix_offset_microseconds = 0  # Unix time at the zero of the scheduler's clock
         self._state = state
         self._sequence = 0
+        self._parts: Optional[Iterator[Optional[m.SchedulerStatus]]] = None  # of the publication that is being made
+        self._taken: Optional[_Contents] = None  # changes that it publishes
 
-    def take(self, is_snapshot: bool) -> m.SchedulerStatus:
-        """The changes since the previous call, or everything for a snapshot; they count as published."""
-        # SCL-MON-004
-        self._sequence += 1
-        # SCL-MON-005
-        status = self.snapshot() if is_snapshot else self._increment()
-        status.sequence = self._sequence
-        self._state.changes.clear(0 if is_snapshot else WORKERS_AT_ONCE)
+    def take(self, is_snapshot: bool) -> Optional[m.SchedulerStatus]:
+        """The changes since the previous publication, or everything for a snapshot; they count as published.
+
+        Makes a part of the publication: None if there is more, which the next calls do, whatever `is_snapshot` is.
+        """
+        if self._parts is None:
+            self._taken = self._take_changes(is_snapshot)
+            # SCL-MON-005
+            contents = self._everything() if is_snapshot else self._taken
+            self._parts = self._made(contents, is_snapshot)
+        status = next(self._parts)
+        if status is not None:
+            self._parts = self._taken = None
+            # SCL-MON-004
+            self._sequence += 1
+            status.sequence = self._sequence
         return status
 
     def snapshot(self) -> m.SchedulerStatus:
         """A snapshot, which does not count as published."""
-        state = self._state
-        status = self._header()
-        status.is_snapshot = True
-        workers, clients = list(state.workers.values()), list(state.clients.values())
-        functions = state.changes.function_counters()
-        graphs = [graph.counters for client in clients for graph in client.graphs.values()]
-        objects = [record for record in state.objects.records() if state.changes.objects.is_large(record)]
-        self._add_columns(status, workers, workers, clients, functions, graphs, objects)
-        _add_identities(status, workers, clients, functions, objects)
-        return status
+        return next(status for status in self._made(self._everything(), True) if status is not None)
 
-    def _increment(self) -> m.SchedulerStatus:
+    def watch(self, is_watched: bool) -> None:
+        """Subscribers have come, or the last one has gone: a publication that is being made will not be finished."""
+        changes, taken = self._state.changes, self._taken
+        if taken is not None:
+            changes.workers.settle(taken.workers.entries)
+            changes.clients.settle(taken.clients.entries)
+            changes.functions.settle(taken.functions.entries)
+            changes.graphs.settle(taken.graphs.entries)
+            changes.objects.settle(taken.objects.entries)
+        self._parts = self._taken = None
+        changes.watch(is_watched)
+
+    # What is published ----------------------------------------------------------------------------------------------
+
+    def _take_changes(self, is_snapshot: bool) -> _Contents:
         changes = self._state.changes
-        status = self._header()
-        status.is_snapshot = False
-        workers = changes.workers.first(WORKERS_AT_ONCE)
-        self._add_columns(
-            status,
-            workers,
-            [worker for worker in workers if worker.number not in changes.workers.gone],
-            changes.clients.dirty.values(),
-            changes.functions.dirty.values(),
-            changes.graphs.dirty.values(),
-            changes.objects.dirty.values(),
+        return _Contents(
+            changes.workers.take(0 if is_snapshot else WORKERS_AT_ONCE),
+            changes.clients.take(),
+            changes.functions.take(),
+            changes.graphs.take(),
+            changes.objects.take(),
         )
-        _add_identities(
-            status,
-            changes.workers.new.values(),
-            changes.clients.new.values(),
-            changes.functions.new.values(),
-            changes.objects.new.values(),
-        )
-        status.workers_gone = array("I", changes.workers.gone)
-        status.clients_gone = array("I", changes.clients.gone)
-        status.functions_gone = array("I", changes.functions.gone)
-        status.graphs_gone = array("Q", changes.graphs.gone)
-        status.objects_gone = array("Q", changes.objects.gone)
-        return status
 
-    def _header(self) -> m.SchedulerStatus:
+    def _everything(self) -> _Contents:
+        state = self._state
+        clients = list(state.clients.values())
+        return _Contents(
+            _all(state.workers.values()),
+            _all(clients),
+            _all(state.changes.function_counters()),
+            TakenChanges([], chain.from_iterable(map(_graphs_of, clients)), {}),
+            _all(state.changes.objects.large.values()),
+        )
+
+    # Making a publication -------------------------------------------------------------------------------------------
+
+    def _made(self, contents: _Contents, is_snapshot: bool) -> Iterator[Optional[m.SchedulerStatus]]:
+        """None after each part, and then the publication."""
+        status = m.SchedulerStatus(is_snapshot=is_snapshot)
+        done = 0
+        for units in chain(self._columns(status, contents), self._identities(status, contents)):
+            done += units
+            if done >= self._state.part:
+                done = 0
+                yield None
+        status.workers_gone = array("I", contents.workers.gone)
+        status.clients_gone = array("I", contents.clients.gone)
+        status.functions_gone = array("I", contents.functions.gone)
+        status.graphs_gone = array("Q", contents.graphs.gone)
+        status.objects_gone = array("Q", contents.objects.gone)
+        self._add_figures(status)
+        yield status
+
+    def _columns(self, status: m.SchedulerStatus, contents: _Contents) -> Iterator[int]:
+        """Add the figures of all entries, in parts; yields the amounts of work."""
+        changes, part = self._state.changes, self._state.part
+        gone = contents.workers.gone
+        for workers, units in _in_parts(contents.workers.entries, _units_of_worker, part):
+            _extend(status.workers, _worker_columns(workers))
+            _extend(status.processors, self._processor_columns([each for each in workers if each.number not in gone]))
+            changes.workers.settle(workers)
+            yield units
+        for clients, units in _in_parts(contents.clients.entries, _units_of_client, part):
+            _extend(status.clients, _client_columns(clients))
+            changes.clients.settle(clients)
+            yield units
+        for functions, units in _in_parts(contents.functions.entries, _units_of_function, part):
+            _extend(status.functions, _function_columns(functions))
+            changes.functions.settle(functions)
+            yield units
+        for graphs, units in _in_parts(contents.graphs.entries, _units_of_graph, part):
+            _extend(status.graphs, self._graph_columns(graphs))
+            changes.graphs.settle(graphs)
+            yield units
+        for objects, units in _in_parts(contents.objects.entries, _units_of_object, part):
+            _extend(status.large_objects, _object_columns(objects))
+            changes.objects.settle(objects)
+            yield units
+
+    def _identities(self, status: m.SchedulerStatus, contents: _Contents) -> Iterator[int]:
+        """Add the names of new entries, in parts; yields the amounts of work."""
+        part = self._state.part
+        for workers, units in _in_parts(contents.workers.new, _units_of_worker_identity, part):
+            status.new_workers += map(_worker_identity, workers)
+            yield units
+        for clients, units in _in_parts(contents.clients.new, _units_of_client, part):
+            status.new_clients += map(_client_identity, clients)
+            yield units
+        for functions, units in _in_parts(contents.functions.new, _units_of_name, part):
+            status.new_functions += [
+                m.FunctionIdentity(number=each.number, name=each.name[:MAXIMUM_TEXT], client=each.client)
+                for each in functions
+            ]
+            yield units
+        for objects, units in _in_parts(contents.objects.new, _units_of_name, part):
+            status.new_objects += [
+                m.ObjectIdentity(id=record.object_id, name=record.name[:MAXIMUM_TEXT], kind=record.kind)
+                for record in objects
+            ]
+            yield units
+
+    def _add_figures(self, status: m.SchedulerStatus) -> None:
         state = self._state
         ended = state.finished
         tasks = {
@@ -104,34 +199,15 @@ class StatusColumns:
             "lost": ended[_LOST],
             "stale": state.stale_results,
         }
-        return m.SchedulerStatus(
-            scheduler_id=state.settings.scheduler_id,
-            implementation=state.settings.implementation,
-            is_protected=state.settings.protected,
-            objects=len(state.objects),
-            object_bytes=state.objects.total_bytes,
-            object_bytes_on_disk=state.objects.memory.bytes[ObjectPlace.ON_DISK],
-            slots=state.total_slots,
-            tasks=[m.Count(name=name, value=value) for name, value in tasks.items()],
-            waiting_reasons=state.changes.reasons,
-        )
-
-    def _add_columns(
-        self,
-        status: m.SchedulerStatus,
-        workers: Iterable[WorkerSession],
-        with_processors: Iterable[WorkerSession],
-        clients: Iterable[ClientSession],
-        functions: Iterable[FunctionCounters],
-        graphs: Iterable[GraphCounters],
-        objects: Iterable[ObjectRecord],
-    ) -> None:
-        status.workers = _worker_columns(list(workers))
-        status.processors = self._processor_columns(list(with_processors))
-        status.clients = _client_columns(list(clients))
-        status.functions = _function_columns(list(functions))
-        status.graphs = self._graph_columns(list(graphs))
-        status.large_objects = _object_columns(list(objects))
+        status.scheduler_id = state.settings.scheduler_id
+        status.implementation = state.settings.implementation
+        status.is_protected = state.settings.protected
+        status.objects = len(state.objects)
+        status.object_bytes = state.objects.total_bytes
+        status.object_bytes_on_disk = state.objects.memory.bytes[ObjectPlace.ON_DISK]
+        status.slots = state.total_slots
+        status.tasks = [m.Count(name=name, value=value) for name, value in tasks.items()]
+        status.waiting_reasons = list(state.changes.reasons)
 
     def _processor_columns(self, workers: List[WorkerSession]) -> m.ProcessorColumns:
         """What the processors run now, as far as workers have reported it."""
@@ -170,6 +246,69 @@ class StatusColumns:
             canceled=[each.ended[_CANCELLED] for each in graphs],
             started_unix_microseconds=[offset + int(each.started * 1e6) for each in graphs],
         )
+
+
+# Parts ----------------------------------------------------------------------------------------------------------------
+
+
+def _all(entries: Collection[_Published]) -> TakenChanges[_Published]:
+    everything = list(entries)
+    return TakenChanges(everything, everything, {})
+
+
+def _graphs_of(client: ClientSession) -> List[GraphCounters]:
+    """The graphs of a client at the moment when its turn has come."""
+    return [graph.counters for graph in client.graphs.values()]
+
+
+def _in_parts(entries: Iterable[_Entry], units_of: _Units[_Entry], part: int) -> Iterator[Tuple[List[_Entry], int]]:
+    """Entries in lists that are about `part` units of work each."""
+    some: List[_Entry] = []
+    units = 0
+    for entry in entries:
+        some.append(entry)
+        units += units_of(entry)
+        if units >= part:
+            yield some, units
+            some, units = [], 0
+    if some:
+        yield some, units
+
+
+def _extend(columns: Any, more: Any) -> None:
+    """Append the entries of one struct of columns to those of another."""
+    for name in columns.__slots__:
+        column = getattr(columns, name)
+        column += getattr(more, name)
+        setattr(columns, name, column)
+
+
+def _units_of_worker(worker: WorkerSession) -> int:
+    return 3 if worker.heartbeat is None else 3 + 2 * len(worker.heartbeat.processors)
+
+
+def _units_of_client(client: ClientSession) -> int:
+    return 3
+
+
+def _units_of_function(counters: FunctionCounters) -> int:
+    return 2 + len(counters.durations) // BUCKETS_PER_UNIT
+
+
+def _units_of_graph(counters: GraphCounters) -> int:
+    return 2
+
+
+def _units_of_object(record: ObjectRecord) -> int:
+    return 2
+
+
+def _units_of_worker_identity(worker: WorkerSession) -> int:
+    return 4 + len(worker.hello.capabilities)
+
+
+def _units_of_name(entry: object) -> int:
+    return 1
 
 
 # Columns --------------------------------------------------------------------------------------------------------------
@@ -239,44 +378,30 @@ def _object_columns(records: List[ObjectRecord]) -> m.ObjectColumns:
 # Names ----------------------------------------------------------------------------------------------------------------
 
 
-def _add_identities(
-    status: m.SchedulerStatus,
-    workers: Iterable[WorkerSession],
-    clients: Iterable[ClientSession],
-    functions: Iterable[FunctionCounters],
-    objects: Iterable[ObjectRecord],
-) -> None:
-    status.new_workers = [
-        m.WorkerIdentity(
-            session=worker.number,
-            name=worker.hello.name[:MAXIMUM_TEXT],
-            host=worker.hello.host[:MAXIMUM_TEXT],
-            process_id=worker.hello.process_id,
-            slots=worker.hello.slots,
-            implementation=_shortened(worker.hello.implementation),
-            capabilities=[
-                m.Capability(name=each.name[:MAXIMUM_TEXT], amount=each.amount)
-                for each in worker.hello.capabilities[:MAXIMUM_CAPABILITIES]
-            ],
-        )
-        for worker in workers
-    ]
-    status.new_clients = [
-        m.ClientIdentity(
-            session=client.number,
-            name=client.hello.name[:MAXIMUM_TEXT],
-            host=client.hello.host[:MAXIMUM_TEXT],
-            process_id=client.hello.process_id,
-            implementation=_shortened(client.hello.implementation),
-        )
-        for client in clients
-    ]
-    status.new_functions = [
-        m.FunctionIdentity(number=each.number, name=each.name[:MAXIMUM_TEXT], client=each.client) for each in functions
-    ]
-    status.new_objects = [
-        m.ObjectIdentity(id=record.object_id, name=record.name[:MAXIMUM_TEXT], kind=record.kind) for record in objects
-    ]
+def _worker_identity(worker: WorkerSession) -> m.WorkerIdentity:
+    hello = worker.hello
+    return m.WorkerIdentity(
+        session=worker.number,
+        name=hello.name[:MAXIMUM_TEXT],
+        host=hello.host[:MAXIMUM_TEXT],
+        process_id=hello.process_id,
+        slots=hello.slots,
+        implementation=_shortened(hello.implementation),
+        capabilities=[
+            m.Capability(name=each.name[:MAXIMUM_TEXT], amount=each.amount)
+            for each in hello.capabilities[:MAXIMUM_CAPABILITIES]
+        ],
+    )
+
+
+def _client_identity(client: ClientSession) -> m.ClientIdentity:
+    return m.ClientIdentity(
+        session=client.number,
+        name=client.hello.name[:MAXIMUM_TEXT],
+        host=client.hello.host[:MAXIMUM_TEXT],
+        process_id=client.hello.process_id,
+        implementation=_shortened(client.hello.implementation),
+    )
 
 
 def _shortened(implementation: m.Implementation) -> m.Implementation:

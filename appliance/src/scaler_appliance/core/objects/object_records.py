@@ -6,7 +6,7 @@ Rule: data and small accessors only.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import List, NamedTuple, Optional, Set
+from typing import Dict, List, NamedTuple, Optional, Set
 
 from scaler_appliance.core.monitoring.changes import Changes
 from scaler_protocol import messages as m
@@ -56,6 +56,11 @@ class ObjectRecord:
         self.lacks_room = False  # its bytes could not be stored because memory and disk are full
 
     @property
+    def number(self) -> int:
+        """Its number for monitors."""
+        return self.object_id
+
+    @property
     def missing_reason(self) -> m.MissingReason:
         """Why its bytes are missing, if they are."""
         return m.MissingReason.NO_ROOM if self.lacks_room else m.MissingReason.UNKNOWN
@@ -73,14 +78,23 @@ class ObjectChanges(Changes[ObjectRecord]):
         large_bytes: objects of at least this size are published individually.
     """
 
-    __slots__ = ("_large_bytes",)
+    __slots__ = ("large", "_large_bytes")
 
     def __init__(self, large_bytes: int) -> None:
         super().__init__()
+        self.large: Dict[int, ObjectRecord] = {}  # all of them
         self._large_bytes = large_bytes
 
     def is_large(self, record: ObjectRecord) -> bool:
         return record.size >= self._large_bytes
+
+    def add(self, number: int, entry: ObjectRecord) -> None:
+        self.large[number] = entry
+        super().add(number, entry)
+
+    def forget(self, number: int) -> None:
+        del self.large[number]
+        super().forget(number)
 
     def touch_large(self, record: ObjectRecord) -> None:
         """Record a change of an object."""

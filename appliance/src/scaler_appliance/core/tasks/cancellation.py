@@ -19,7 +19,7 @@ from scaler_appliance.core.graphs.graph_reactions import GraphReactions
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps, parts
+from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps, drained, parts
 from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, IS_FINAL, TaskEvent, TaskState, apply, runs
@@ -141,7 +141,7 @@ class Cancellation:
     def cancel_all(self, client: ClientSession) -> Steps:
         """The client is gone: stop its tasks, including running ones, and drop their outcomes."""
         while any(client.batches()):
-            for batch in list(islice(client.batches(), BATCHES_AT_ONCE)):
+            for batch in drained(islice(client.batches(), BATCHES_AT_ONCE)):
                 for start, stop in parts(len(batch), self._state.part):
                     if batch.unfinished:
                         yield self._drop_part(client, batch, start, stop)

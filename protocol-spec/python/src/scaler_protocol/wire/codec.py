@@ -1,7 +1,7 @@
 """The codec: message objects to frames and back.
 
 Rules of this module:
-- Four functions, no state but the tables of layouts. The encoding lives in `capnproto`, the structs in the generated
+- Five functions, no state but the tables of layouts. The encoding lives in `capnproto`, the structs in the generated
   `messages`.
 - Decoding a frame gives one message or one `MalformedMessageError`, whatever its bytes are.
 
@@ -16,7 +16,7 @@ member's own class identifies it.
 from __future__ import annotations
 
 import struct
-from typing import Dict, NamedTuple, Optional, Tuple, Type, Union
+from typing import Dict, Iterator, NamedTuple, Optional, Tuple, Type, Union
 
 from scaler_protocol.wire.capnproto import (
     NO_LIMIT,
@@ -29,6 +29,7 @@ from scaler_protocol.wire.capnproto import (
     segments,
     struct_pointer,
 )
+from scaler_protocol.wire.encoding_in_parts import BlockWriter, blocks_of
 from scaler_protocol.wire.errors import InvalidFieldError
 from scaler_protocol.wire.messages import MEMBERS, Member, Message, UnknownMessage
 from scaler_protocol.wire.small_frames import (
@@ -109,6 +110,26 @@ def _encode_any(message: Struct, form: _Form) -> bytes:
     writer = Writer(form.end)
     content = message.write(writer, form.pointers_at)  # which appends what it points to
     return writer.frame(_UNION_POINTER, form.union, content)
+
+
+def encode_in_parts(message: Message) -> Iterator[Optional[bytes]]:
+    """As `encode`, for a message with long lists of structs: None after each part, and then the frame.
+
+    The message must not change meanwhile. Raises `InvalidFieldError` like `encode`.
+    """
+    form = _FORMS.get(type(message))
+    if form is None:
+        raise InvalidFieldError(f"{type(message).__name__} is not a member of Message and cannot be sent")
+    try:
+        for blocks in blocks_of(message):
+            if blocks is None:
+                yield None
+            else:
+                writer = BlockWriter(form.end, blocks)
+                content = message.write(writer, form.pointers_at)
+                yield writer.frame(_UNION_POINTER, form.union, content)
+    except _ENCODING_ERRORS as error:
+        raise _blamed(message, error) from error
 
 
 def decode(frame: Frame, maximum_elements: int = NO_LIMIT) -> Message:
