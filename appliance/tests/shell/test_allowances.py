@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scaler_appliance.shell.allowances import (
     BURST_SECONDS,
     LITTLE_SECONDS,
@@ -45,6 +47,13 @@ def test_many_peers_that_stay_below_their_own_share_get_the_share_of_all() -> No
             next_at[number] = now + 0.05 + allowances.charge(b"%d" % number, now, 0.0009)
             used += 0.0009
     assert used <= TOTAL_BURST_SECONDS + 60 * (TOTAL_SHARE + peers * LITTLE_SHARE) + peers * (LITTLE_SECONDS + 0.001)
+
+
+def test_a_peer_whose_message_was_refused_waits_for_its_share_at_once() -> None:
+    allowances = Allowances()
+    assert allowances.charge(b"a", 0.0, 0.008) == 0.0
+    assert allowances.charge(b"a", 0.0, 0.001, is_refused=True) == pytest.approx(0.009 / SHARE)
+    assert allowances.charge(b"a", 1.0, 0.001) == 0.0, "later"
 
 
 def test_a_peer_that_uses_little_is_never_delayed() -> None:

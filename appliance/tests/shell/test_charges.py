@@ -15,27 +15,28 @@ from shell.test_faults import Played, SimulatedPeer
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_appliance.shell import allowances, server
-from scaler_appliance.shell.core_inputs import CoreInputs
+from scaler_appliance.shell.core_inputs import CoreInputs, Reception
 from scaler_protocol import encode
 from scaler_protocol import messages as m
+from scaler_protocol.wire.zmtp import encode as encode_frames
 
 
 @pytest.mark.parametrize(
-    "role, message, is_work",
+    "role, message, reception",
     [
-        (m.Role.CLIENT, task([1])[0], True),
-        (m.Role.CLIENT, m.Heartbeat(), False),
-        (m.Role.CLIENT, m.TaskResult(ids=array("Q", [1]), payload_sizes=array("I", [0])), False),
-        (m.Role.CLIENT, m.Task(ids=array("Q", [1])), False),
-        (None, task([1])[0], False),
+        (m.Role.CLIENT, task([1])[0], Reception.WORK),
+        (m.Role.CLIENT, m.Heartbeat(), Reception.NO_WORK),
+        (m.Role.CLIENT, m.TaskResult(ids=array("Q", [1]), payload_sizes=array("I", [0])), Reception.REFUSED),
+        (m.Role.CLIENT, m.Task(ids=array("Q", [1])), Reception.REFUSED),
+        (None, task([1])[0], Reception.REFUSED),
     ],
     ids=["work", "a heartbeat", "of another role", "malformed", "without a session"],
 )
-def test_what_is_refused_is_no_work(role: Any, message: m.Message, is_work: bool) -> None:
+def test_what_is_refused_is_no_work(role: Any, message: m.Message, reception: Reception) -> None:
     inputs = CoreInputs(SchedulerCore(Settings()), Counter())
     if role is not None:
         inputs.frames(1.0, b"peer", [encode(hello(role))])
-    assert inputs.frames(1.0, b"peer", [encode(message), b"x"]) is is_work
+    assert inputs.frames(1.0, b"peer", [encode(message), b"x"]) is reception
 
 
 class TimedLoop(SimulatedLoop):
@@ -95,6 +96,21 @@ def test_answers_count_against_the_allowance_of_who_asked(scenario: Played) -> N
     scenario.client.send(m.Heartbeat())
     scenario.step(0.0)
     assert scenario.server._allowances._used[name][0] > before + owed
+
+
+def test_who_sends_what_is_refused_is_not_read_for_a_while(scenario: Played) -> None:
+    """Its next messages would be refused as well, or end its connection, and it would come again."""
+    loop: Any = scenario.loop
+    name, client = name_of(scenario, scenario.client), scenario.client
+    loop.later.clear()
+    for message in (m.Task(ids=array("Q", [1])), m.Heartbeat()):
+        client.stream.to_scheduler += b"".join(map(bytes, encode_frames([encode(message)])))
+        scenario.server._drain()
+    assert client.stream.to_scheduler, "it is not read"
+    [(seconds, resume, arguments)] = [each for each in loop.later if each[2] == (name,)]
+    assert seconds >= 0.0001 / allowances.SHARE
+    resume(*arguments)
+    assert not client.stream.to_scheduler
 
 
 @pytest.mark.parametrize("where", ["handling a message", "sending its answer"])

@@ -4,6 +4,8 @@ Rules:
 - Work (tasks, results, objects) is bounded by credit; whatever else a peer sends is bounded here. A peer gets SHARE of
   the time, all peers together get TOTAL_SHARE, and each may use BURST_SECONDS and TOTAL_BURST_SECONDS at once. So a
   flood leaves most of the time, and of a processor that others use too, to those who work.
+- A peer whose message was refused may use nothing at once: it is not served until its share has made up for that
+  message. So it waits, instead of being disconnected by its next messages and coming again.
 - A peer that has used little is never delayed because of others: LITTLE_SHARE, some forty times what heartbeats take.
 - Time is that of a clock, not of the processor: on a busy machine, these are shares of what the scheduler gets of it.
 - Callers until they have a session, and the ends of connections, share one allowance, NEWCOMERS_SHARE: a connection
@@ -32,12 +34,13 @@ class Allowances:
         self._total = 0.0, 0.0
         self._newcomers = 0.0, 0.0
 
-    def charge(self, peer: bytes, now: float, seconds: float) -> float:
+    def charge(self, peer: bytes, now: float, seconds: float, is_refused: bool = False) -> float:
         """A peer has taken time; returns for how many seconds it should not be served.
 
         Parameters:
             now: the time, by any clock.
             seconds: what its messages took.
+            is_refused: whether one of them was refused.
         """
         before, before_slowly, when = self._used.get(peer, (0.0, 0.0, now))
         used = _leaked((before, when), now, SHARE) + seconds
@@ -46,6 +49,8 @@ class Allowances:
         self._used[peer] = used, used_slowly, now
         self._total = total, now
         pause_seconds = (used - BURST_SECONDS / 2) / SHARE if used > BURST_SECONDS else 0.0
+        if is_refused:
+            pause_seconds = used / SHARE
         if total > TOTAL_BURST_SECONDS and used_slowly > LITTLE_SECONDS:
             pause_seconds = max(pause_seconds, (total - TOTAL_BURST_SECONDS / 2) / TOTAL_SHARE)
         return pause_seconds
