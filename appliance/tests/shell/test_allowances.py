@@ -56,6 +56,12 @@ def test_a_peer_whose_message_was_refused_waits_for_its_share_at_once() -> None:
     assert allowances.charge(b"a", 1.0, 0.001) == 0.0, "later"
 
 
+def test_a_pause_ends_before_a_session_would_time_out() -> None:
+    allowances = Allowances(maximum_pause_seconds=0.5)
+    assert allowances.charge(b"a", 0.0, 100.0) == 0.5
+    assert allowances.charge(b"a", 0.5, 0.001) == 0.5, "again"
+
+
 def test_a_peer_that_uses_little_is_never_delayed() -> None:
     allowances = Allowances()
     for number in range(1000):

@@ -113,6 +113,26 @@ def test_who_sends_what_is_refused_is_not_read_for_a_while(scenario: Played) -> 
     assert not client.stream.to_scheduler
 
 
+def test_who_is_gone_is_not_paused(scenario: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its end would wait for its last messages, and the scheduler would look for it without a pause."""
+    client, name = scenario.client, name_of(scenario, scenario.client)
+    question, malformed = m.InfoRequest(request_id=1), m.Task(ids=array("Q", [1]))
+    for message in [question] * 100 + [malformed]:  # of which some are answered first
+        client.stream.to_scheduler += b"".join(map(bytes, encode_frames([encode(message)])))
+    client.leave()
+    receive, calls = scenario.connections.receive, 0
+
+    def counted(now: float, timeout_seconds: float) -> bool:
+        nonlocal calls
+        calls += 1
+        assert calls < 100, "it does not end"
+        return receive(now, timeout_seconds)
+
+    monkeypatch.setattr(scenario.connections, "receive", counted)
+    scenario.server._drain()
+    assert name not in scenario.connections.turns and name not in scenario.core.state.sessions
+
+
 @pytest.mark.parametrize("where", ["handling a message", "sending its answer"])
 def test_a_stop_of_the_scheduler_costs_its_peers_nothing(
     scenario: Played, monkeypatch: pytest.MonkeyPatch, where: str

@@ -6,6 +6,7 @@ Rules:
   flood leaves most of the time, and of a processor that others use too, to those who work.
 - A peer whose message was refused may use nothing at once: it is not served until its share has made up for that
   message. So it waits, instead of being disconnected by its next messages and coming again.
+- No pause is so long that the peer's session would time out.
 - A peer that has used little is never delayed because of others: LITTLE_SHARE, some forty times what heartbeats take.
 - Time is that of a clock, not of the processor: on a busy machine, these are shares of what the scheduler gets of it.
 - Callers until they have a session, and the ends of connections, share one allowance, NEWCOMERS_SHARE: a connection
@@ -16,6 +17,7 @@ Rules:
 
 from __future__ import annotations
 
+from math import inf
 from typing import Dict, Tuple
 
 SHARE, BURST_SECONDS = 0.02, 0.1
@@ -26,9 +28,14 @@ NEWCOMERS_AT_ONCE_SECONDS = 0.01
 
 
 class Allowances:
-    """What peers have used, as leaky buckets."""
+    """What peers have used, as leaky buckets.
 
-    def __init__(self) -> None:
+    Parameters:
+        maximum_pause_seconds: after so long, a peer is served again in any case.
+    """
+
+    def __init__(self, maximum_pause_seconds: float = inf) -> None:
+        self._maximum_pause_seconds = maximum_pause_seconds
         # By peer: seconds used, of which some are forgotten in the course of time; more of them; and when that was so.
         self._used: Dict[bytes, Tuple[float, float, float]] = {}
         self._total = 0.0, 0.0
@@ -53,7 +60,7 @@ class Allowances:
             pause_seconds = used / SHARE
         if total > TOTAL_BURST_SECONDS and used_slowly > LITTLE_SECONDS:
             pause_seconds = max(pause_seconds, (total - TOTAL_BURST_SECONDS / 2) / TOTAL_SHARE)
-        return pause_seconds
+        return min(pause_seconds, self._maximum_pause_seconds)
 
     def charge_newcomers(self, now: float, seconds: float) -> float:
         """Callers have taken time; returns for how many seconds no others should be accepted."""

@@ -70,6 +70,7 @@ ROUND_SECONDS = 0.004
 IDLE_WAIT_SECONDS = 0.001
 SECONDS_PER_UNIT = 1e-6  # of the core's work
 MAXIMUM_DRAIN_SECONDS = 0.1
+PAUSES_PER_TIMEOUT = 4  # at least: a peer that is not read is not heard either
 SWEEPS = 2  # for directories, after a session's end
 
 logger = logging.getLogger("scaler")
@@ -98,7 +99,8 @@ class Server:
         self._congestion: Dict[bytes, bool] = {}  # changes, by peer
         self._ended_sessions: Set[int] = set()
         self._sweeps_left = 0
-        self._allowances = Allowances()
+        timeouts = core.state.settings.client_timeout_seconds, core.state.settings.worker_timeout_seconds
+        self._allowances = Allowances(min(timeouts) / PAUSES_PER_TIMEOUT)
         self._idle_seconds: Dict[bytes, float] = {}  # besides turns, to be charged with the next one
         self._service_manager = ServiceManager(os.environ)
         self.sent: Counter[str] = Counter()
@@ -223,7 +225,7 @@ class Server:
             if idle_seconds or peer in self._idle_seconds:
                 idle_seconds = at_work(idle_seconds) + self._idle_seconds.pop(peer, 0.0)
                 pause_seconds = self._allowances.charge(peer, now, idle_seconds, is_refused)
-            if pause_seconds:
+            if pause_seconds and peer not in self._gone:  # whose last messages delay its end
                 turns.pause(peer)
                 self._peers.stop_reading(peer)
                 self._loop.call_later(pause_seconds, self._resume, peer)
