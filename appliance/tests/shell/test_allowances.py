@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scaler_appliance.shell.allowances import (
+    BACKLOG_BURST_SECONDS,
+    BACKLOG_SHARE,
     BURST_SECONDS,
     LITTLE_SECONDS,
     LITTLE_SHARE,
@@ -83,6 +85,15 @@ def test_callers_together_get_their_share() -> None:
         used += 0.001
         now += 0.001 + allowances.charge_newcomers(now, 0.001)
     assert 0.9 * 60 * NEWCOMERS_SHARE <= used <= NEWCOMERS_BURST_SECONDS + 60 * NEWCOMERS_SHARE + 0.01
+
+
+def test_clients_with_a_backlog_together_get_their_share() -> None:
+    allowances, now, used = Allowances(), 0.0, 0.0
+    while now < 60.0:
+        used += 0.001
+        now += 0.001 + allowances.charge_backlog(now, 0.001)
+    assert 0.9 * 60 * BACKLOG_SHARE <= used <= BACKLOG_BURST_SECONDS + 60 * BACKLOG_SHARE + 0.01
+    assert allowances.charge_newcomers(60.0, 0.001) == 0.0
 
 
 def test_few_callers_are_never_kept_waiting() -> None:

@@ -8,10 +8,11 @@ from types import SimpleNamespace
 from typing import Any, Callable, List, Tuple
 
 import pytest
-from scheduler_harness import hello, task
+from scheduler_harness import hello, options, task
 from shell.faulty_system import SimulatedLoop, SimulatedSystem
 from shell.test_faults import Played, SimulatedPeer
 
+from scaler_appliance.core import state
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_appliance.shell import allowances, server
@@ -131,6 +132,30 @@ def test_who_is_gone_is_not_paused(scenario: Played, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(scenario.connections, "receive", counted)
     scenario.server._drain()
     assert name not in scenario.connections.turns and name not in scenario.core.state.sessions
+
+
+def test_a_client_whose_tasks_wait_submits_more_slowly(scenario: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allowances, "BACKLOG_BURST_SECONDS", 0.0)
+    loop: Any = scenario.loop
+    name, client = name_of(scenario, scenario.client), scenario.client
+    loop.later.clear()
+    session: Any = scenario.core.state.sessions[name]
+    count, nowhere = state.BACKLOG_TASKS // 2 + 100, options(nowhere=1)
+    for first in (100, 100_000):
+        assert not loop.later
+        client.send(*task(range(first, first + count), [b""] * count, options=nowhere))
+        before = session.unfinished
+        while session.unfinished < before + count:
+            scenario.step(0.0)
+    client.send(*task([800_000], options=nowhere))
+    scenario.step(0.0)
+    [(seconds, resume, arguments)] = loop.later
+    assert seconds > 0.0 and arguments == (name,)
+    client.send(*task([900_000], options=nowhere))
+    scenario.step(0.0)
+    assert client.stream.to_scheduler, "it waits"
+    resume(*arguments)
+    assert not client.stream.to_scheduler
 
 
 @pytest.mark.parametrize("where", ["handling a message", "sending its answer"])

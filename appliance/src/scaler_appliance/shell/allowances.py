@@ -12,6 +12,8 @@ Rules:
 - Callers until they have a session, and the ends of connections, share one allowance, NEWCOMERS_SHARE: a connection
   that has ended cannot be charged any more, so what its peer had used is charged here. Beyond it, no caller is
   accepted for a moment.
+- What clients submit of which many tasks wait already is in no hurry. It gets BACKLOG_SHARE, so that those go first
+  whose tasks could run.
 - No clock: times are arguments.
 """
 
@@ -24,7 +26,8 @@ SHARE, BURST_SECONDS = 0.02, 0.1
 TOTAL_SHARE, TOTAL_BURST_SECONDS = 0.1, 0.3
 LITTLE_SHARE, LITTLE_SECONDS = 0.002, 0.005
 NEWCOMERS_SHARE, NEWCOMERS_BURST_SECONDS = 0.2, 1.0
-NEWCOMERS_AT_ONCE_SECONDS = 0.01
+BACKLOG_SHARE, BACKLOG_BURST_SECONDS = 0.2, 0.1
+AT_ONCE_SECONDS = 0.01  # after a pause of several peers
 
 
 class Allowances:
@@ -39,7 +42,7 @@ class Allowances:
         # By peer: seconds used, of which some are forgotten in the course of time; more of them; and when that was so.
         self._used: Dict[bytes, Tuple[float, float, float]] = {}
         self._total = 0.0, 0.0
-        self._newcomers = 0.0, 0.0
+        self._newcomers = self._backlog = 0.0, 0.0
 
     def charge(self, peer: bytes, now: float, seconds: float, is_refused: bool = False) -> float:
         """A peer has taken time; returns for how many seconds it should not be served.
@@ -68,7 +71,15 @@ class Allowances:
         self._newcomers = used, now
         if used <= NEWCOMERS_BURST_SECONDS:
             return 0.0
-        return (used - NEWCOMERS_BURST_SECONDS + NEWCOMERS_AT_ONCE_SECONDS) / NEWCOMERS_SHARE
+        return (used - NEWCOMERS_BURST_SECONDS + AT_ONCE_SECONDS) / NEWCOMERS_SHARE
+
+    def charge_backlog(self, now: float, seconds: float) -> float:
+        """A client with a backlog has taken time; returns for how many seconds it should not be served."""
+        used = _leaked(self._backlog, now, BACKLOG_SHARE) + seconds
+        self._backlog = used, now
+        if used <= BACKLOG_BURST_SECONDS:
+            return 0.0
+        return min(self._maximum_pause_seconds, (used - BACKLOG_BURST_SECONDS + AT_ONCE_SECONDS) / BACKLOG_SHARE)
 
     def forget(self, peer: bytes, now: float) -> float:
         """A peer is gone; returns the seconds that it has used and that are not forgotten yet."""

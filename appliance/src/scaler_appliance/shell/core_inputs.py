@@ -127,6 +127,10 @@ class CoreInputs:
         """Whether the next message of a peer would have to wait for the one before."""
         return self._core.is_working_for(peer)
 
+    def has_backlog(self, peer: bytes) -> bool:
+        """Whether what a peer submits would only wait for long."""
+        return self._core.state.has_backlog(peer)
+
     def frames(self, now: float, peer: bytes, frames: Sequence[bytes]) -> Reception:
         """A peer sent a message of these frames, which may be wrong."""
         if self._recorder is not None:

@@ -197,7 +197,7 @@ class Server:
         meanwhile waits here, where it is bounded.
         """
         turns, take_in, clock = self._peers.turns, self._inputs.frames, time.perf_counter
-        is_busy, work = self._inputs.is_working_for, Reception.WORK
+        is_busy, has_backlog, work = self._inputs.is_working_for, self._inputs.has_backlog, Reception.WORK
         passed_over: Set[bytes] = set()
         end = begin = clock()
         while turns and end - begin < ROUND_SECONDS:
@@ -225,6 +225,9 @@ class Server:
             if idle_seconds or peer in self._idle_seconds:
                 idle_seconds = at_work(idle_seconds) + self._idle_seconds.pop(peer, 0.0)
                 pause_seconds = self._allowances.charge(peer, now, idle_seconds, is_refused)
+            if has_backlog(peer):
+                turn_seconds = at_work(end - begin_turn)
+                pause_seconds = max(pause_seconds, self._allowances.charge_backlog(now, turn_seconds))
             if pause_seconds and peer not in self._gone:  # whose last messages delay its end
                 turns.pause(peer)
                 self._peers.stop_reading(peer)
