@@ -53,9 +53,8 @@ def _tasks(first: int, count: int = 100) -> m.Task:
     return m.Task(ids=ids, payload_sizes=sizes, function_name=f"not-served/{first}")
 
 
-def _missing_graph(first: int) -> m.GraphTask:
+def _missing_graph(first: int, count: int = 2000) -> m.GraphTask:
     """Nodes of a function that there is not: all of them are lost."""
-    count = 2000
     return m.GraphTask(
         ids=array("Q", range(first, first + count)),
         payload_sizes=array("I", bytes(4 * count)),
@@ -99,12 +98,12 @@ def _seeds() -> List[bytes]:
     ids = array("Q", range(20))
     made: List[m.Message] = [
         hello(),
-        hello(functions=["x"] * 300),
+        hello(functions=["x"] * 20),
         m.Heartbeat(processors=[m.ProcessorStatus(suspended=True)] * 3),
         m.InfoRequest(request_id=1, maximum_workers=3),
         m.ExplanationRequest(request_id=1, task_id=1),
         _tasks(0, 20),
-        _missing_graph(100),
+        _missing_graph(100, 20),
         m.TaskCancel(ids=ids),
         m.TaskResult(ids=ids, payload_sizes=array("I", bytes(80)), statuses=bytes(20)),
         m.TaskCancelConfirm(ids=ids, outcomes=bytes(20)),
