@@ -130,11 +130,14 @@ def run(
         try:
             while not (addresses.exists() and addresses.read_text().count("\n") == 2):
                 time.sleep(0.05)
-            address = addresses.read_text().splitlines()[0]
+            address, monitor_address = addresses.read_text().splitlines()
             worker = subprocess.Popen([sys.executable, "-m", "scaler.worker", address, "-n", "1"])
             context = multiprocessing.get_context("spawn")
             sent, is_on, has_begun = context.Value("q", 0), context.RawValue("i", 0), context.Semaphore(0)
-            arguments = [(address, kind, seed, sent, is_on, has_begun) for seed in range(seed, seed + flooders)]
+            arguments = [
+                ((address, monitor_address), kind, seed, sent, is_on, has_begun)
+                for seed in range(seed, seed + flooders)
+            ]
             processes = [context.Process(target=flood, args=each, daemon=True) for each in arguments]
             for flooder in processes:
                 flooder.start()

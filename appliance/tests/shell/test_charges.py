@@ -26,12 +26,13 @@ from scaler_protocol.wire.zmtp import encode as encode_frames
     "role, message, reception",
     [
         (m.Role.CLIENT, task([1])[0], Reception.WORK),
+        (m.Role.CLIENT, m.TaskCancel(ids=array("Q", [1])), Reception.CANCEL),
         (m.Role.CLIENT, m.Heartbeat(), Reception.NO_WORK),
         (m.Role.CLIENT, m.TaskResult(ids=array("Q", [1]), payload_sizes=array("I", [0])), Reception.REFUSED),
         (m.Role.CLIENT, m.Task(ids=array("Q", [1])), Reception.REFUSED),
         (None, task([1])[0], Reception.REFUSED),
     ],
-    ids=["work", "a heartbeat", "of another role", "malformed", "without a session"],
+    ids=["work", "a cancel", "a heartbeat", "of another role", "malformed", "without a session"],
 )
 def test_what_is_refused_is_no_work(role: Any, message: m.Message, reception: Reception) -> None:
     inputs = CoreInputs(SchedulerCore(Settings()), Counter())
@@ -156,6 +157,16 @@ def test_a_client_whose_tasks_wait_submits_more_slowly(scenario: Played, monkeyp
     assert client.stream.to_scheduler, "it waits"
     resume(*arguments)
     assert not client.stream.to_scheduler
+
+
+def test_cancels_count_against_the_share_of_what_can_wait(scenario: Played) -> None:
+    allowed = scenario.server._allowances
+    scenario.client.send(*task([100], [b""], options=options(nowhere=1)))
+    scenario.step(0.0)
+    assert allowed._backlog == (0.0, 0.0)
+    scenario.client.send(m.TaskCancel(ids=array("Q", [100])))
+    scenario.step(0.0)
+    assert allowed._backlog[0] > 0.0
 
 
 @pytest.mark.parametrize("where", ["handling a message", "sending its answer"])

@@ -12,8 +12,8 @@ Rules:
 - Callers until they have a session, and the ends of connections, share one allowance, NEWCOMERS_SHARE: a connection
   that has ended cannot be charged any more, so what its peer had used is charged here. Beyond it, no caller is
   accepted for a moment.
-- What clients submit of which many tasks wait already is in no hurry. It gets BACKLOG_SHARE, so that those go first
-  whose tasks could run.
+- What clients submit of which many tasks wait already is in no hurry, and cancels are not. They get BACKLOG_SHARE, so
+  that those go first whose tasks could run.
 - No clock: times are arguments.
 """
 
@@ -74,7 +74,7 @@ class Allowances:
         return (used - NEWCOMERS_BURST_SECONDS + AT_ONCE_SECONDS) / NEWCOMERS_SHARE
 
     def charge_backlog(self, now: float, seconds: float) -> float:
-        """A client with a backlog has taken time; returns for how many seconds it should not be served."""
+        """A client that can wait has taken time; returns for how many seconds it should not be served."""
         used = _leaked(self._backlog, now, BACKLOG_SHARE) + seconds
         self._backlog = used, now
         if used <= BACKLOG_BURST_SECONDS:

@@ -46,6 +46,7 @@ class Reception(IntEnum):
     WORK = 1  # it is about tasks or objects, and was accepted
     NO_WORK = 2  # it is allowed
     REFUSED = 3  # it is malformed, or the peer may not send it
+    CANCEL = 4  # work that can wait
 
 
 WORK = frozenset(
@@ -153,7 +154,9 @@ class CoreInputs:
             # SCL-TRN-004
             if not self._core.on_message(now, peer, message, frames[1] if len(frames) == 2 else b""):
                 return Reception.REFUSED
-            return Reception.WORK if type(message) in WORK else Reception.NO_WORK
+            if type(message) not in WORK:
+                return Reception.NO_WORK
+            return Reception.WORK if type(message) is not m.TaskCancel else Reception.CANCEL
         except Exception as error:
             raise _broken(InputKind.FRAMES, (peer,), error) from error
 

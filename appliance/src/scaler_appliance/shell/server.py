@@ -212,20 +212,23 @@ class Server:
                 turns.pause(peer)
                 continue
             begin_turn = end
-            idle_seconds, is_refused = 0.0, False  # spent on messages that are no work; whether one was refused
+            idle_seconds = 0.0  # spent on messages that are no work
+            is_refused = can_wait = False
             while messages and end - begin_turn < TURN_SECONDS and not is_busy(peer):
                 before = end
                 frames = messages.popleft()
                 reception = take_in(now, peer, frames)
                 end = clock()
-                if reception is not work:
+                if reception is Reception.CANCEL:
+                    can_wait = True
+                elif reception is not work:
                     is_refused |= reception is Reception.REFUSED
                     idle_seconds += end - before + READING_SECONDS_PER_BYTE * sum(map(len, frames))
             pause_seconds = 0.0
             if idle_seconds or peer in self._idle_seconds:
                 idle_seconds = at_work(idle_seconds) + self._idle_seconds.pop(peer, 0.0)
                 pause_seconds = self._allowances.charge(peer, now, idle_seconds, is_refused)
-            if has_backlog(peer):
+            if can_wait or has_backlog(peer):
                 turn_seconds = at_work(end - begin_turn)
                 pause_seconds = max(pause_seconds, self._allowances.charge_backlog(now, turn_seconds))
             if pause_seconds and peer not in self._gone:  # whose last messages delay its end
