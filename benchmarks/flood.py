@@ -2,11 +2,15 @@
 
     python benchmarks/flood.py                   each kind of flood, 8 flooders, all programs on one processor
     python benchmarks/flood.py mutated --frames 1000000
+    python benchmarks/flood.py mutated --frames 250000 --minutes 30 --seed 1000      a part of it, for example of four
 
 Everything runs on one processor, so that flooders take time from the scheduler in every way that they can. The
 scheduler must log no error of its own, and all results must be right. `throughput_ratio` is what the client has left of
 its throughput; on a machine that others use too, look at `processor_ratio`, the same by the processor's time that all
-programs of the benchmark have used for each task.
+programs of the benchmark have used for each task. What flooders use is theirs, not the scheduler's: it is left out of
+`ratio_without_flooders`.
+
+Mutated messages are slowed down by the scheduler. Several runs at once, each with another seed, send more in total.
 """
 
 from __future__ import annotations
@@ -84,9 +88,9 @@ class Samples:
             },
         }
 
-    @property
-    def processor_seconds_per_task(self) -> float:
-        return sum(self.processor_seconds.values()) / self.tasks
+    def processor_seconds_per_task(self, *without: str) -> float:
+        """Of all programs except these."""
+        return sum(seconds for name, seconds in self.processor_seconds.items() if name not in without) / self.tasks
 
 
 def processor_seconds() -> Dict[str, float]:
@@ -111,8 +115,11 @@ def processor_seconds() -> Dict[str, float]:
     return seconds
 
 
-def run(kind: str, flooders: int, seconds: float, rounds: int, frames: int, seed: int) -> Dict[str, Any]:
+def run(
+    kind: str, flooders: int, seconds: float, rounds: int, frames: int, seed: int, minutes: float
+) -> Dict[str, Any]:
     """One kind of flood, and the same client without it, by turns."""
+    ends = time.monotonic() + minutes * 60
     with tempfile.TemporaryDirectory() as folder:
         log, addresses = Path(folder, "log"), Path(folder, "address")
         program = [sys.executable, "-m", "scaler_appliance", "tcp://127.0.0.1:0"]
@@ -123,18 +130,21 @@ def run(kind: str, flooders: int, seconds: float, rounds: int, frames: int, seed
         try:
             while not (addresses.exists() and addresses.read_text().count("\n") == 2):
                 time.sleep(0.05)
-            address = addresses.read_text().splitlines()[0]
+            address, monitor_address = addresses.read_text().splitlines()
             worker = subprocess.Popen([sys.executable, "-m", "scaler.worker", address, "-n", "1"])
             context = multiprocessing.get_context("spawn")
             sent, is_on, has_begun = context.Value("q", 0), context.RawValue("i", 0), context.Semaphore(0)
-            arguments = [(address, kind, seed, sent, is_on, has_begun) for seed in range(seed, seed + flooders)]
+            arguments = [
+                ((address, monitor_address), kind, seed, sent, is_on, has_begun)
+                for seed in range(seed, seed + flooders)
+            ]
             processes = [context.Process(target=flood, args=each, daemon=True) for each in arguments]
             for flooder in processes:
                 flooder.start()
             without, beside = Samples(), Samples()
             with Client(address=address) as client:
                 client.submit(abs, -1).result(DEADLINE_SECONDS)
-                while len(beside.rates) < rounds or sent.value < frames:
+                while len(beside.rates) < rounds or (sent.value < frames and time.monotonic() < ends):
                     without.measure(client, seconds)
                     is_on.value = 1
                     for _ in processes:
@@ -143,7 +153,8 @@ def run(kind: str, flooders: int, seconds: float, rounds: int, frames: int, seed
                     is_on.value = 0
                     if frames:
                         print(f"{sent.value} frames", file=sys.stderr, flush=True)
-            errors = [line for line in log.read_text().splitlines() if any(word in line for word in OWN_ERRORS)]
+            lines = log.read_text().splitlines()
+            errors = [line for line in lines if any(word in line for word in OWN_ERRORS)]
             return {
                 "kind": kind,
                 "flooders": flooders,
@@ -153,7 +164,9 @@ def run(kind: str, flooders: int, seconds: float, rounds: int, frames: int, seed
                 "without": without.figures(),
                 "beside": beside.figures(),
                 "throughput_ratio": round(statistics.median(map(operator.truediv, beside.rates, without.rates)), 2),
-                "processor_ratio": round(without.processor_seconds_per_task / beside.processor_seconds_per_task, 2),
+                "processor_ratio": ratio(without, beside),
+                "ratio_without_flooders": ratio(without, beside, "flooders"),
+                "connections_of_client": sum(f"process {os.getpid()}) connected" in line for line in lines),
                 "errors": errors,
                 "is_alive": scheduler.poll() is None,
             }
@@ -164,6 +177,12 @@ def run(kind: str, flooders: int, seconds: float, rounds: int, frames: int, seed
                 program_process.terminate()
 
 
+def ratio(without: Samples, beside: Samples, *leave_out: str) -> float:
+    """How much less the programs use for a task without the flood."""
+    used, used_beside = (each.processor_seconds_per_task(*leave_out) for each in (without, beside))
+    return round(used / used_beside, 2)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(FLOODS)} (default: all)")
@@ -171,11 +190,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="with and without the flood (default: %(default)s)")
     parser.add_argument("--frames", type=int, default=0, help="go on until so many were sent")
+    parser.add_argument("--minutes", type=float, default=60.0, help="then stop in any case (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the first flooder (default: %(default)s)")
     options = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     for kind in options.kinds or FLOODS:
-        figures = run(kind, options.flooders, options.seconds, options.rounds, options.frames, options.seed)
+        figures = run(
+            kind, options.flooders, options.seconds, options.rounds, options.frames, options.seed, options.minutes
+        )
         print(json.dumps(figures), flush=True)
 
 

@@ -11,10 +11,13 @@ import select
 import socket
 import time
 from array import array
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from itertools import chain, repeat
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN, encode
+from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN, decode, encode
 from scaler_protocol import messages as m
+from scaler_protocol.host.addresses import parse_address, resolve
+from scaler_protocol.session.ids import object_id_of
 from scaler_protocol.wire.zmtp import Zmtp, ZmtpError
 from scaler_protocol.wire.zmtp import encode as encode_frames
 
@@ -22,6 +25,12 @@ MESSAGES_AT_ONCE = 50
 PAUSE_SECONDS = 0.1
 ANSWER_SECONDS = 60.0
 LARGE_FRAME_BYTES = 15 * 1024 * 1024
+CHUNK_BYTES = 1024 * 1024
+
+_GREETING_OF_A_MONITOR = (
+    b"\xff" + bytes(8) + b"\x7f\3\0" + b"NULL".ljust(20, b"\0") + bytes(32)  # ZMTP 3.0
+    + b"\4\x19\5READY\x0bSocket-Type" + (3).to_bytes(4, "big") + b"SUB"
+)  # fmt: skip
 
 Batch = Tuple[int, bytes]
 """How many frames of a flood, and the bytes of ZMTP with them."""
@@ -52,9 +61,8 @@ def _tasks(first: int, count: int = 100) -> m.Task:
     return m.Task(ids=ids, payload_sizes=sizes, function_name=f"not-served/{first}")
 
 
-def _missing_graph(first: int) -> m.GraphTask:
+def _missing_graph(first: int, count: int = 2000) -> m.GraphTask:
     """Nodes of a function that there is not: all of them are lost."""
-    count = 2000
     return m.GraphTask(
         ids=array("Q", range(first, first + count)),
         payload_sizes=array("I", bytes(4 * count)),
@@ -98,12 +106,12 @@ def _seeds() -> List[bytes]:
     ids = array("Q", range(20))
     made: List[m.Message] = [
         hello(),
-        hello(functions=["x"] * 300),
+        hello(functions=["x"] * 20),
         m.Heartbeat(processors=[m.ProcessorStatus(suspended=True)] * 3),
         m.InfoRequest(request_id=1, maximum_workers=3),
         m.ExplanationRequest(request_id=1, task_id=1),
         _tasks(0, 20),
-        _missing_graph(100),
+        _missing_graph(100, 20),
         m.TaskCancel(ids=ids),
         m.TaskResult(ids=ids, payload_sizes=array("I", bytes(80)), statuses=bytes(20)),
         m.TaskCancelConfirm(ids=ids, outcomes=bytes(20)),
@@ -135,6 +143,51 @@ def _mutated(generator: random.Random) -> Iterator[Batch]:
         yield MESSAGES_AT_ONCE, b"".join([*pieces, end])
 
 
+def _withdrawn(generator: random.Random) -> Iterator[Batch]:
+    """Tasks that are submitted, and cancelled at once."""
+    first = 1
+    while True:
+        tasks = _tasks(first)
+        yield 2, encoded(tasks, m.TaskCancel(ids=tasks.ids))
+        first += 100
+
+
+def _downloads(session: int) -> Tuple[bytes, bytes]:
+    """A large object that exists, again and again."""
+    object_id, size = object_id_of(session, 1), 8 * CHUNK_BYTES
+    create = m.ObjectInstruction(
+        ids=array("Q", [object_id]), sizes=array("Q", [size]), storages=bytes([m.ObjectStorage.INLINE])
+    )
+    chunks = (m.ObjectRequest(id=object_id, offset=at, length=CHUNK_BYTES) for at in range(0, size, CHUNK_BYTES))
+    return encoded(create, payload=bytes(size)), encoded(*chunks)
+
+
+def _ended(session: int) -> Tuple[bytes, bytes]:
+    """Cancels of own tasks, all of which but the last have ended."""
+    count, missing = 2000, object_id_of(session, 1)
+    tasks = _tasks(1, count)
+    tasks.dependency_counts = array("I", [1]) * (count - 1) + array("I", [0])
+    tasks.dependencies = array("Q", [missing]) * (count - 1)
+    return encoded(tasks), encoded(*[m.TaskCancel(ids=tasks.ids[:-1])] * 10)
+
+
+def _explained(session: int) -> Tuple[bytes, bytes]:
+    """Questions why a task waits."""
+    return encoded(_tasks(1)), encoded(*[m.ExplanationRequest(request_id=1, task_id=1)] * MESSAGES_AT_ONCE)
+
+
+def _subscriptions(generator: random.Random) -> Iterator[Batch]:
+    """To the status and to another topic, and back."""
+    changes = [b"\0\7\1status", b"\0\6\1other", b"\0\6\0other", b"\0\7\0status"]
+    while True:
+        yield len(changes) * 100, b"".join(changes) * 100
+
+
+def _garbage(generator: random.Random) -> Iterator[Batch]:
+    while True:
+        yield 1, generator.randbytes(10_000)
+
+
 class Flood(NamedTuple):
     """A kind of flood.
 
@@ -143,12 +196,16 @@ class Flood(NamedTuple):
         greets: whether it says Hello.
         stays: whether it goes on on its connection until the scheduler closes it.
         awaits_end: whether it sends the next batch when the scheduler has answered the end of the one before.
+        opening: given the session, what a flooder sends first, and then again and again instead of batches.
+        monitors: whether it floods the address for monitors, as one of them.
     """
 
     batches: Callable[[random.Random], Iterator[Batch]]
     greets: bool = True
     stays: bool = True
     awaits_end: bool = False
+    opening: Optional[Callable[[int], Tuple[bytes, bytes]]] = None
+    monitors: bool = False
 
 
 def _nothing(generator: random.Random) -> Iterator[Batch]:
@@ -183,24 +240,36 @@ FLOODS: Dict[str, Flood] = {
     "deletions": Flood(
         _always(lambda generator: m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=_UNKNOWN_IDS), 10)
     ),
+    "withdrawn": Flood(_withdrawn),
+    "downloads": Flood(_nothing, opening=_downloads),
+    "ended": Flood(_nothing, opening=_ended),
+    "explained": Flood(_nothing, opening=_explained),
+    "subscriptions": Flood(_subscriptions, monitors=True),
+    "monitors": Flood(_nothing, stays=False, monitors=True),
+    "garbage": Flood(_garbage, greets=False, monitors=True),
     "mutated": Flood(_mutated, awaits_end=True),
 }
 
 # How they send it ----------------------------------------------------------------------------------------------------
 
 
-def flood(address: str, kind: str, seed: int, sent: Any, is_on: Any, has_begun: Any) -> None:
-    """Flood while `is_on` is 1, and connect again whenever the scheduler has closed the connection."""
+def flood(addresses: Sequence[str], kind: str, seed: int, sent: Any, is_on: Any, has_begun: Any) -> None:
+    """Flood while `is_on` is 1, and connect again whenever the scheduler has closed the connection.
+
+    Parameters:
+        addresses: of the scheduler, and for monitors.
+    """
     chosen = FLOODS[kind]
-    batches = chosen.batches(random.Random(seed))
-    host, port = address[len("tcp://") :].rsplit(":", 1)
+    family, target = resolve(parse_address(addresses[chosen.monitors]))
+    batches = _begun(chosen.batches(random.Random(seed)))
     is_begun = False
     while True:
         while not is_on.value:
             is_begun = False
             time.sleep(PAUSE_SECONDS)
         try:
-            with socket.create_connection((host, int(port))) as stream:
+            with socket.socket(family, socket.SOCK_STREAM) as stream:
+                stream.connect(target)
                 if not is_begun:
                     is_begun = True
                     has_begun.release()
@@ -209,18 +278,28 @@ def flood(address: str, kind: str, seed: int, sent: Any, is_on: Any, has_begun: 
             continue
 
 
+def _begun(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The same batches, the first of which is made now: what making it takes is not measured."""
+    return chain([next(batches)], batches)
+
+
 def _flood_connection(stream: socket.socket, chosen: Flood, batches: Iterator[Batch], sent: Any, is_on: Any) -> None:
-    if not chosen.greets:
-        next(batches)
-        _count(sent, 1)
-        return
     stream.settimeout(10.0)
     protocol = Zmtp("DEALER", 1 << 30)
-    stream.sendall(protocol.take_output())
-    while not protocol.is_ready:
-        protocol.feed(stream.recv(4096))
+    if chosen.monitors:
+        if chosen.greets:
+            stream.sendall(_GREETING_OF_A_MONITOR)
+            stream.recv(64, socket.MSG_WAITALL)
+    elif chosen.greets:
         stream.sendall(protocol.take_output())
-    stream.sendall(encoded(hello()))
+        while not protocol.is_ready:
+            protocol.feed(stream.recv(4096))
+            stream.sendall(protocol.take_output())
+        stream.sendall(encoded(hello()))
+    if chosen.opening is not None:
+        opening, again = chosen.opening(_session(stream, protocol))
+        stream.sendall(opening)
+        batches = repeat((1, again))
     stream.setblocking(False)
     answer = encode(m.DisconnectResponse()) if chosen.awaits_end else b""
     while is_on.value:
@@ -230,6 +309,14 @@ def _flood_connection(stream: socket.socket, chosen: Flood, batches: Iterator[Ba
         _count(sent, count)
         if not chosen.stays:
             return
+
+
+def _session(stream: socket.socket, protocol: Zmtp) -> int:
+    while True:
+        for frames in protocol.feed(stream.recv(4096)):
+            message = decode(frames[0])
+            if isinstance(message, m.Welcome):
+                return message.session
 
 
 def _count(sent: Any, count: int) -> None:

@@ -427,6 +427,28 @@ def test_work_for_what_does_not_exist_is_reported_as_useless(harness: Harness, c
     assert harness.state.useless == {worker.name: 4 * len(instances)}
 
 
+def test_tasks_that_are_rejected_are_reported_as_useless(harness: Harness, client: Client) -> None:
+    harness.state.useless.clear()
+    missing = client.object_id(9)
+    client.post(*graph(client, SHAPES["independent"], function=missing))
+    steps_of(harness, lambda: 0)
+    assert SIZE <= harness.state.useless.pop(client.name) <= 2 * SIZE
+    client.submit(range(1000, 1000 + SIZE), function=missing)
+    assert harness.state.useless.pop(client.name) == 30 + SIZE // 16
+    client.submit(range(2000, 2000 + SIZE))
+    assert not harness.state.useless
+
+
+def test_cancels_of_tasks_that_have_ended_are_reported_as_useless(harness: Harness, client: Client) -> None:
+    known, missing = client.object_id(1), client.object_id(9)
+    client.submit([1, 2, 3], dependency_counts=[1, 1, 1], dependencies=[missing, known, missing])
+    harness.state.useless.clear()
+    client.cancel(1)
+    assert harness.state.useless.pop(client.name) == 2
+    client.cancel(2, 3)  # the first of them waits
+    assert harness.state.useless.pop(client.name) == 4
+
+
 def test_a_session_whose_message_is_worked_on_is_not_silent(client: Client) -> None:
     harness = client.harness
     begin_large_graph(harness, client)

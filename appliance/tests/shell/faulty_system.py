@@ -222,7 +222,8 @@ class SimulatedEpoll:
         self._wanted[descriptor] = events
 
     def unregister(self, descriptor: int) -> None:
-        del self._wanted[descriptor]
+        if self._wanted.pop(descriptor, None) is None:
+            raise FileNotFoundError
 
     def close(self) -> None:
         self._wanted.clear()

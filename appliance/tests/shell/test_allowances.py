@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scaler_appliance.shell.allowances import (
+    BACKLOG_BURST_SECONDS,
+    BACKLOG_SHARE,
     BURST_SECONDS,
     LITTLE_SECONDS,
     LITTLE_SHARE,
@@ -47,6 +51,19 @@ def test_many_peers_that_stay_below_their_own_share_get_the_share_of_all() -> No
     assert used <= TOTAL_BURST_SECONDS + 60 * (TOTAL_SHARE + peers * LITTLE_SHARE) + peers * (LITTLE_SECONDS + 0.001)
 
 
+def test_a_peer_whose_message_was_refused_waits_for_its_share_at_once() -> None:
+    allowances = Allowances()
+    assert allowances.charge(b"a", 0.0, 0.008) == 0.0
+    assert allowances.charge(b"a", 0.0, 0.001, is_refused=True) == pytest.approx(0.009 / SHARE)
+    assert allowances.charge(b"a", 1.0, 0.001) == 0.0, "later"
+
+
+def test_a_pause_ends_before_a_session_would_time_out() -> None:
+    allowances = Allowances(maximum_pause_seconds=0.5)
+    assert allowances.charge(b"a", 0.0, 100.0) == 0.5
+    assert allowances.charge(b"a", 0.5, 0.001) == 0.5, "again"
+
+
 def test_a_peer_that_uses_little_is_never_delayed() -> None:
     allowances = Allowances()
     for number in range(1000):
@@ -68,6 +85,15 @@ def test_callers_together_get_their_share() -> None:
         used += 0.001
         now += 0.001 + allowances.charge_newcomers(now, 0.001)
     assert 0.9 * 60 * NEWCOMERS_SHARE <= used <= NEWCOMERS_BURST_SECONDS + 60 * NEWCOMERS_SHARE + 0.01
+
+
+def test_clients_with_a_backlog_together_get_their_share() -> None:
+    allowances, now, used = Allowances(), 0.0, 0.0
+    while now < 60.0:
+        used += 0.001
+        now += 0.001 + allowances.charge_backlog(now, 0.001)
+    assert 0.9 * 60 * BACKLOG_SHARE <= used <= BACKLOG_BURST_SECONDS + 60 * BACKLOG_SHARE + 0.01
+    assert allowances.charge_newcomers(60.0, 0.001) == 0.0
 
 
 def test_few_callers_are_never_kept_waiting() -> None:

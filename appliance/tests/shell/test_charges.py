@@ -8,34 +8,37 @@ from types import SimpleNamespace
 from typing import Any, Callable, List, Tuple
 
 import pytest
-from scheduler_harness import hello, task
+from scheduler_harness import hello, options, task
 from shell.faulty_system import SimulatedLoop, SimulatedSystem
 from shell.test_faults import Played, SimulatedPeer
 
+from scaler_appliance.core import state
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_appliance.shell import allowances, server
-from scaler_appliance.shell.core_inputs import CoreInputs
+from scaler_appliance.shell.core_inputs import CoreInputs, Reception
 from scaler_protocol import encode
 from scaler_protocol import messages as m
+from scaler_protocol.wire.zmtp import encode as encode_frames
 
 
 @pytest.mark.parametrize(
-    "role, message, is_work",
+    "role, message, reception",
     [
-        (m.Role.CLIENT, task([1])[0], True),
-        (m.Role.CLIENT, m.Heartbeat(), False),
-        (m.Role.CLIENT, m.TaskResult(ids=array("Q", [1]), payload_sizes=array("I", [0])), False),
-        (m.Role.CLIENT, m.Task(ids=array("Q", [1])), False),
-        (None, task([1])[0], False),
+        (m.Role.CLIENT, task([1])[0], Reception.WORK),
+        (m.Role.CLIENT, m.TaskCancel(ids=array("Q", [1])), Reception.CANCEL),
+        (m.Role.CLIENT, m.Heartbeat(), Reception.NO_WORK),
+        (m.Role.CLIENT, m.TaskResult(ids=array("Q", [1]), payload_sizes=array("I", [0])), Reception.REFUSED),
+        (m.Role.CLIENT, m.Task(ids=array("Q", [1])), Reception.REFUSED),
+        (None, task([1])[0], Reception.REFUSED),
     ],
-    ids=["work", "a heartbeat", "of another role", "malformed", "without a session"],
+    ids=["work", "a cancel", "a heartbeat", "of another role", "malformed", "without a session"],
 )
-def test_what_is_refused_is_no_work(role: Any, message: m.Message, is_work: bool) -> None:
+def test_what_is_refused_is_no_work(role: Any, message: m.Message, reception: Reception) -> None:
     inputs = CoreInputs(SchedulerCore(Settings()), Counter())
     if role is not None:
         inputs.frames(1.0, b"peer", [encode(hello(role))])
-    assert inputs.frames(1.0, b"peer", [encode(message), b"x"]) is is_work
+    assert inputs.frames(1.0, b"peer", [encode(message), b"x"]) is reception
 
 
 class TimedLoop(SimulatedLoop):
@@ -95,6 +98,75 @@ def test_answers_count_against_the_allowance_of_who_asked(scenario: Played) -> N
     scenario.client.send(m.Heartbeat())
     scenario.step(0.0)
     assert scenario.server._allowances._used[name][0] > before + owed
+
+
+def test_who_sends_what_is_refused_is_not_read_for_a_while(scenario: Played) -> None:
+    """Its next messages would be refused as well, or end its connection, and it would come again."""
+    loop: Any = scenario.loop
+    name, client = name_of(scenario, scenario.client), scenario.client
+    loop.later.clear()
+    for message in (m.Task(ids=array("Q", [1])), m.Heartbeat()):
+        client.stream.to_scheduler += b"".join(map(bytes, encode_frames([encode(message)])))
+        scenario.server._drain()
+    assert client.stream.to_scheduler, "it is not read"
+    [(seconds, resume, arguments)] = [each for each in loop.later if each[2] == (name,)]
+    assert seconds >= 0.0001 / allowances.SHARE
+    resume(*arguments)
+    assert not client.stream.to_scheduler
+
+
+def test_who_is_gone_is_not_paused(scenario: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its end would wait for its last messages, and the scheduler would look for it without a pause."""
+    client, name = scenario.client, name_of(scenario, scenario.client)
+    question, malformed = m.InfoRequest(request_id=1), m.Task(ids=array("Q", [1]))
+    for message in [question] * 100 + [malformed]:  # of which some are answered first
+        client.stream.to_scheduler += b"".join(map(bytes, encode_frames([encode(message)])))
+    client.leave()
+    receive, calls = scenario.connections.receive, 0
+
+    def counted(now: float, timeout_seconds: float) -> bool:
+        nonlocal calls
+        calls += 1
+        assert calls < 100, "it does not end"
+        return receive(now, timeout_seconds)
+
+    monkeypatch.setattr(scenario.connections, "receive", counted)
+    scenario.server._drain()
+    assert name not in scenario.connections.turns and name not in scenario.core.state.sessions
+
+
+def test_a_client_whose_tasks_wait_submits_more_slowly(scenario: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allowances, "BACKLOG_BURST_SECONDS", 0.0)
+    loop: Any = scenario.loop
+    name, client = name_of(scenario, scenario.client), scenario.client
+    loop.later.clear()
+    session: Any = scenario.core.state.sessions[name]
+    count, nowhere = state.BACKLOG_TASKS // 2 + 100, options(nowhere=1)
+    for first in (100, 100_000):
+        assert not loop.later
+        client.send(*task(range(first, first + count), [b""] * count, options=nowhere))
+        before = session.unfinished
+        while session.unfinished < before + count:
+            scenario.step(0.0)
+    client.send(*task([800_000], options=nowhere))
+    scenario.step(0.0)
+    [(seconds, resume, arguments)] = loop.later
+    assert seconds > 0.0 and arguments == (name,)
+    client.send(*task([900_000], options=nowhere))
+    scenario.step(0.0)
+    assert client.stream.to_scheduler, "it waits"
+    resume(*arguments)
+    assert not client.stream.to_scheduler
+
+
+def test_cancels_count_against_the_share_of_what_can_wait(scenario: Played) -> None:
+    allowed = scenario.server._allowances
+    scenario.client.send(*task([100], [b""], options=options(nowhere=1)))
+    scenario.step(0.0)
+    assert allowed._backlog == (0.0, 0.0)
+    scenario.client.send(m.TaskCancel(ids=array("Q", [100])))
+    scenario.step(0.0)
+    assert allowed._backlog[0] > 0.0
 
 
 @pytest.mark.parametrize("where", ["handling a message", "sending its answer"])

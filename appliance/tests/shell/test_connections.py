@@ -6,6 +6,7 @@ import logging
 import os
 import resource
 import socket
+import struct
 import time
 from pathlib import Path
 from typing import Iterator, List, Tuple
@@ -16,6 +17,7 @@ from scaler_appliance.shell import connections
 from scaler_appliance.shell.connections import (
     CONGESTED_BYTES,
     HELLO_TIMEOUT_SECONDS,
+    READING_SECONDS_PER_BYTE,
     STOP_READING_BYTES,
     Connections,
 )
@@ -350,6 +352,37 @@ def test_what_callers_cost_is_added_up(bench: Bench, monkeypatch: pytest.MonkeyP
     caller.send([bytes(10_000)])
     bench.wait_for(1)
     assert bench.peers.newcomer_seconds == pytest.approx(0.01)
+
+
+def test_a_message_whose_end_does_not_come_is_charged_to_all_callers(bench: Bench) -> None:
+    """Its reading, that is: as long as the connection lasts, the message may still become work."""
+    [(name, caller)] = registered(bench, 1)
+    caller.send_encoded(b"\2" + (1 << 20).to_bytes(8, "big") + bytes(500_000))
+    while bench.peers._peers[name].connection.protocol.held_bytes < 500_000:
+        assert bench.receive(0.01) == []
+        caller.flush()
+    bench.peers.newcomer_seconds = 0.0
+    caller.close()
+    assert bench.wait_for_loss() == name
+    assert bench.peers.newcomer_seconds >= 500_000 * READING_SECONDS_PER_BYTE
+
+
+def test_the_end_of_a_connection_that_is_not_read_is_reported_when_it_is_read_again(bench: Bench) -> None:
+    """Otherwise, the scheduler would be told of it without a pause."""
+    [(name, caller)] = registered(bench, 1)
+    bench.peers.stop_reading(name)
+    caller._stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    caller.close()  # which resets the connection
+    assert not bench.peers.receive(0.0, 0.01) and not bench.gone
+    bench.peers.go_on_reading(name)
+    assert bench.wait_for_loss() == name
+
+
+def test_callers_are_not_accepted_after_the_end() -> None:
+    bench = Bench("tcp://127.0.0.1:0")
+    bench.peers.stop_accepting()
+    bench.close()
+    bench.peers.go_on_accepting()  # the event loop may still call it
 
 
 def test_callers_wait_while_none_is_accepted(bench: Bench) -> None:

@@ -25,6 +25,8 @@ from scaler_appliance.core.tasks.function_durations import FunctionDurations
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState, runs
 from scaler_protocol import messages as m
 
+BACKLOG_TASKS = 32_768  # of one client: some 0.1 s of the shortest tasks
+
 
 class Settings(NamedTuple):
     """Options of the scheduler that its decisions depend on. Times in seconds, sizes in bytes."""
@@ -100,6 +102,11 @@ class SchedulerState:
     def count_useless(self, session: Session, units: int) -> None:
         """A peer has caused work that leads to nothing."""
         self.useless[session.peer] = self.useless.get(session.peer, 0) + units
+
+    def has_backlog(self, peer: bytes) -> bool:
+        """Whether a peer is a client of which so many tasks wait that more of them could only wait."""
+        session = self.sessions.get(peer)
+        return isinstance(session, ClientSession) and session.unfinished > BACKLOG_TASKS + 2 * self.running
 
     def waiting(self) -> int:
         """How many tasks have not been sent to a worker: they wait for one, or for other tasks."""

@@ -10,7 +10,7 @@ Rules:
 - What reading costs is charged to the peer's turns. A round of reading takes READING_SECONDS and one read more: then
   those who have cost least go first in the next one.
 - What callers cost before they have a session, and by the end of their connection, is added up in `newcomer_seconds`:
-  with the connection ends what could be charged.
+  with the connection ends what could be charged. So is the reading of a message whose end has not come.
 - Whatever fails for one peer, out of memory included, costs that peer its connection, and no other peer anything.
 - Sending never blocks and never raises to the caller. Messages that a peer does not read wait here, in order, and do
   not delay those of other peers.
@@ -46,6 +46,7 @@ from scaler_protocol.session.ids import MAXIMUM_HELLO_BYTES
 from scaler_protocol.wire.zmtp import Buffer, LimitExceededError, PeerGoneError, RefusedError, Zmtp, ZmtpError
 
 READING_SECONDS = 0.002
+READING_SECONDS_PER_BYTE = 0.5e-9  # copied by the kernel, and twice by us
 CHARGED_SECONDS = 50e-6  # a lone small message, which most reads bring, takes some microseconds
 ACCEPTED_AT_ONCE = 16
 LINGER_SECONDS = 1.0  # to send the last messages
@@ -362,8 +363,7 @@ class Connections:
         if unsent_bytes:
             events |= select.EPOLLOUT
         if events != peer.events:
-            self._epoll.modify(connection.fileno(), events)
-            peer.events = events
+            self._watch(peer, events)
             if unsent_bytes > STOP_READING_BYTES:
                 self._not_read[peer.name] = peer
             elif self._not_read.pop(peer.name, None) is not None and not peer.is_paused:
@@ -378,6 +378,22 @@ class Connections:
         peer.counted_bytes = counted_bytes
         if self._waiting_bytes > self._maximum_waiting_bytes:
             self._make_room()
+
+    def _watch(self, peer: PeerConnection, events: int) -> None:
+        """Be told of these events only; and of none, not even of the connection's end, if there are none.
+
+        The end of a connection that is not read would be reported again and again.
+
+        Raises OSError.
+        """
+        descriptor = peer.connection.fileno()
+        if not events:
+            self._epoll.unregister(descriptor)
+        elif peer.events:
+            self._epoll.modify(descriptor, events)
+        else:
+            self._epoll.register(descriptor, events)
+        peer.events = events
 
     # SCL-SEC-011
     def _make_room(self) -> None:
@@ -447,6 +463,7 @@ class Connections:
         self.turns.resume(peer.name)  # its last messages
         del self._by_descriptor[peer.connection.fileno()]
         self._waiting_bytes -= peer.counted_bytes
+        self.newcomer_seconds += peer.connection.protocol.held_bytes * READING_SECONDS_PER_BYTE
         with suppress(OSError):
             self._epoll.unregister(peer.connection.fileno())
         with suppress(OSError):  # the descriptor is closed nevertheless
@@ -457,6 +474,7 @@ class Connections:
         for descriptor, listener in self._listeners.items():
             self._epoll.unregister(descriptor)
             listener.close()
+        self._listener_events.clear()  # `go_on_accepting` may still be called
         remove_socket_file(self.address)
         self._on_peer_gone = lambda name: None
         finishing: Set[bytes] = set()

@@ -40,6 +40,15 @@ class InputKind(IntEnum):
     MEMORY_USED = 14  # bytes of this process's heap
 
 
+class Reception(IntEnum):
+    """What a message of a peer was."""
+
+    WORK = 1  # it is about tasks or objects, and was accepted
+    NO_WORK = 2  # it is allowed
+    REFUSED = 3  # it is malformed, or the peer may not send it
+    CANCEL = 4  # work that can wait
+
+
 WORK = frozenset(
     {m.Task, m.GraphTask, m.TaskResult, m.TaskCancel, m.TaskCancelConfirm, m.BalanceResponse, m.TaskLog}
     | {m.ObjectInstruction, m.ObjectRequest, m.ObjectResponse}
@@ -119,8 +128,12 @@ class CoreInputs:
         """Whether the next message of a peer would have to wait for the one before."""
         return self._core.is_working_for(peer)
 
-    def frames(self, now: float, peer: bytes, frames: Sequence[bytes]) -> bool:
-        """A peer sent a message of these frames, which may be wrong; returns whether it was work, and was accepted."""
+    def has_backlog(self, peer: bytes) -> bool:
+        """Whether what a peer submits would only wait for long."""
+        return self._core.state.has_backlog(peer)
+
+    def frames(self, now: float, peer: bytes, frames: Sequence[bytes]) -> Reception:
+        """A peer sent a message of these frames, which may be wrong."""
         if self._recorder is not None:
             self._recorder.on_frames(now, peer, frames)
         try:
@@ -132,15 +145,18 @@ class CoreInputs:
             except MalformedMessageError as error:
                 self._received["malformed"] += 1
                 self._core.on_peer_error(now, peer, PeerError(m.RefusalReason.MALFORMED, str(error)))
-                return False
+                return Reception.REFUSED
             except MemoryError:  # before anything has changed
                 text = f"a message of {sum(map(len, frames))} bytes finds no room in memory"
                 self._core.on_peer_error(now, peer, PeerError(m.RefusalReason.LIMIT_EXCEEDED, text))
-                return False
+                return Reception.REFUSED
             self._received[type(message).__name__] += 1
             # SCL-TRN-004
-            is_accepted = self._core.on_message(now, peer, message, frames[1] if len(frames) == 2 else b"")
-            return is_accepted and type(message) in WORK
+            if not self._core.on_message(now, peer, message, frames[1] if len(frames) == 2 else b""):
+                return Reception.REFUSED
+            if type(message) not in WORK:
+                return Reception.NO_WORK
+            return Reception.WORK if type(message) is not m.TaskCancel else Reception.CANCEL
         except Exception as error:
             raise _broken(InputKind.FRAMES, (peer,), error) from error
 

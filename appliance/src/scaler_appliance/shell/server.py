@@ -42,8 +42,15 @@ from scaler_appliance.core.effects import (
 from scaler_appliance.core.effects import Stop as StopEffect
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.shell.allowances import Allowances
-from scaler_appliance.shell.connections import Connections
-from scaler_appliance.shell.core_inputs import ANSWERS, BrokenInvariantError, CoreInputs, InputKind, Recorder
+from scaler_appliance.shell.connections import READING_SECONDS_PER_BYTE, Connections
+from scaler_appliance.shell.core_inputs import (
+    ANSWERS,
+    BrokenInvariantError,
+    CoreInputs,
+    InputKind,
+    Reception,
+    Recorder,
+)
 from scaler_appliance.shell.fair_turns import at_work
 from scaler_appliance.shell.memory_use import STEP_INTERVAL_SECONDS, MemoryUse
 from scaler_appliance.shell.object_files import ObjectFiles
@@ -61,9 +68,9 @@ STOOD_STILL_SECONDS = 2.0  # between two rounds, of which there is one a second 
 TURN_SECONDS = 0.0005
 ROUND_SECONDS = 0.004
 IDLE_WAIT_SECONDS = 0.001
-READING_SECONDS_PER_BYTE = 0.5e-9  # copied by the kernel, and twice by us
 SECONDS_PER_UNIT = 1e-6  # of the core's work
 MAXIMUM_DRAIN_SECONDS = 0.1
+PAUSES_PER_TIMEOUT = 4  # at least: a peer that is not read is not heard either
 SWEEPS = 2  # for directories, after a session's end
 
 logger = logging.getLogger("scaler")
@@ -92,7 +99,8 @@ class Server:
         self._congestion: Dict[bytes, bool] = {}  # changes, by peer
         self._ended_sessions: Set[int] = set()
         self._sweeps_left = 0
-        self._allowances = Allowances()
+        timeouts = core.state.settings.client_timeout_seconds, core.state.settings.worker_timeout_seconds
+        self._allowances = Allowances(min(timeouts) / PAUSES_PER_TIMEOUT)
         self._idle_seconds: Dict[bytes, float] = {}  # besides turns, to be charged with the next one
         self._service_manager = ServiceManager(os.environ)
         self.sent: Counter[str] = Counter()
@@ -192,7 +200,7 @@ class Server:
         meanwhile waits here, where it is bounded.
         """
         turns, take_in, clock = self._peers.turns, self._inputs.frames, time.perf_counter
-        is_busy = self._inputs.is_working_for
+        is_busy, has_backlog, work = self._inputs.is_working_for, self._inputs.has_backlog, Reception.WORK
         passed_over: Set[bytes] = set()
         end = begin = clock()
         while turns and end - begin < ROUND_SECONDS:
@@ -208,18 +216,25 @@ class Server:
                 continue
             begin_turn = end
             idle_seconds = 0.0  # spent on messages that are no work
+            is_refused = can_wait = False
             while messages and end - begin_turn < TURN_SECONDS and not is_busy(peer):
                 before = end
                 frames = messages.popleft()
-                is_work = take_in(now, peer, frames)
+                reception = take_in(now, peer, frames)
                 end = clock()
-                if not is_work:
+                if reception is Reception.CANCEL:
+                    can_wait = True
+                elif reception is not work:
+                    is_refused |= reception is Reception.REFUSED
                     idle_seconds += end - before + READING_SECONDS_PER_BYTE * sum(map(len, frames))
             pause_seconds = 0.0
             if idle_seconds or peer in self._idle_seconds:
                 idle_seconds = at_work(idle_seconds) + self._idle_seconds.pop(peer, 0.0)
-                pause_seconds = self._allowances.charge(peer, now, idle_seconds)
-            if pause_seconds:
+                pause_seconds = self._allowances.charge(peer, now, idle_seconds, is_refused)
+            if can_wait or has_backlog(peer):
+                turn_seconds = at_work(end - begin_turn)
+                pause_seconds = max(pause_seconds, self._allowances.charge_backlog(now, turn_seconds))
+            if pause_seconds and peer not in self._gone:  # whose last messages delay its end
                 turns.pause(peer)
                 self._peers.stop_reading(peer)
                 self._loop.call_later(pause_seconds, self._resume, peer)

@@ -61,6 +61,7 @@ class GraphReactions:
         if not message.ids:
             return
         if not self._state.budget.has_room_for(needed_bytes(message)):
+            self._state.count_useless(client, UNITS_OF_A_RUN + len(message.ids))
             yield from reject_graph(client, message, self._state.budget.text_of_full(), self._state.part)
             return
         graph = yield from build_graph(client, message, payload, self._state.part)
@@ -107,10 +108,12 @@ class GraphReactions:
             if missing:
                 done += self._lose_those_missing(client, graph, missing, texts)
                 sources = [node for node in sources if node not in missing]
+                self._state.count_useless(client, UNITS_OF_A_RUN + len(missing))
             if not is_full:
                 graph.ready.extend(sources)
             elif sources:
                 payload = encode_struct(m.Failure(kind=m.FailureKind.REJECTED, message=text, attempts=1))
+                self._state.count_useless(client, UNITS_OF_A_RUN + len(sources))
                 for first, end in consecutive_parts(sources):
                     done += self._lose_run(client, graph, sources[first], sources[end - 1] + 1, payload)
             if stop == count:

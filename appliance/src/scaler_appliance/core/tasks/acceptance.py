@@ -31,6 +31,7 @@ MAXIMUM_BATCH_TASKS = 1 << 14
 
 UNITS_OF_A_BATCH = 16
 UNITS_OF_A_DEPENDANT = 4  # a task that waits for others
+UNITS_OF_A_REJECTION = 30  # of tasks together, with their message
 
 DEPENDANT_BYTES = 700
 """About what a task that waits for others takes in memory."""
@@ -129,6 +130,7 @@ class Acceptance:
             text = ""
             if not is_allowed:
                 text = self._text_of_full(has_memory) if waiting_room <= allowed else _TEXT_OF_TOO_MANY
+                self._state.count_useless(client, UNITS_OF_A_DEPENDANT)
             self._dependants.accept(client, dependant, is_allowed, text, awaited)
             done += UNITS_OF_A_DEPENDANT + len(dependant.predecessors) + len(dependant.dependencies)
             if done >= self._state.part:
@@ -151,13 +153,18 @@ class Acceptance:
         missing = self._reference_objects(batch)
         reason = self._reason_to_reject(batch)
         if reason is not None:
-            self._outcomes.lose(TaskSpan(batch, 0, count), reason[0], reason[1])
+            self._reject(client, TaskSpan(batch, 0, count), m.Failure(kind=reason[0], message=reason[1], attempts=1))
             return
         # SCL-SCH-007
         for first, end, object_id in _runs_alike(missing):
             failure = failure_of_missing(object_id, self._state.objects.find(object_id))
-            self._outcomes.lose_with(TaskSpan(batch, first, end), failure)
-        self._queue(batch, allowed, has_memory and not self._state.budget.is_full)
+            self._reject(client, TaskSpan(batch, first, end), failure)
+        self._queue(client, batch, allowed, has_memory and not self._state.budget.is_full)
+
+    def _reject(self, client: ClientSession, span: TaskSpan, why: m.Failure) -> None:
+        """Tasks cannot be accepted, so they were sent in vain."""
+        self._state.count_useless(client, UNITS_OF_A_REJECTION + (span.stop - span.start) // COLUMN_ENTRIES_PER_UNIT)
+        self._outcomes.lose_with(span, why)
 
     def _reference_objects(self, batch: TaskBatch) -> Dict[int, int]:
         """Count the batch's needs of objects; returns, by position, tasks of which one is missing.
@@ -182,7 +189,7 @@ class Acceptance:
             return m.FailureKind.OBJECT_MISSING, text
         return None
 
-    def _queue(self, batch: TaskBatch, allowed: int, has_memory: bool) -> None:
+    def _queue(self, client: ClientSession, batch: TaskBatch, allowed: int, has_memory: bool) -> None:
         """Queue the tasks that have no outcome yet, as many as may wait and as their client may have in flight."""
         count = len(batch)
         queued = runs(batch.states, 0, count, TaskState.QUEUED)
@@ -196,7 +203,8 @@ class Acceptance:
             # SCL-SCH-008
             if accepted < stop:
                 text = self._text_of_full(has_memory) if waiting_room <= allowed else _TEXT_OF_TOO_MANY
-                self._outcomes.lose(TaskSpan(batch, accepted, stop), m.FailureKind.REJECTED, text)
+                why = m.Failure(kind=m.FailureKind.REJECTED, message=text, attempts=1)
+                self._reject(client, TaskSpan(batch, accepted, stop), why)
 
     def _text_of_full(self, has_memory: bool) -> str:
         if not has_memory:

@@ -104,6 +104,7 @@ class Cancellation:
         """Answer for those of tasks [start, stop) that have their outcome."""
         for low, high in runs(states[start:stop].translate(IS_FINAL), 0, stop - start, 1):
             client.confirm_cancels(ids[start + low : start + high], m.CancelOutcome.NOT_FOUND)
+            self._state.count_useless(client, UNITS_OF_A_CANCEL)
 
     def on_task_cancel_confirm(self, worker: WorkerSession, message: m.TaskCancelConfirm) -> Steps:
         """A worker answers a cancel."""
