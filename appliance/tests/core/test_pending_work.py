@@ -235,7 +235,7 @@ def test_what_a_peer_held_is_freed_some_at_a_time(
     submit(client)
     monkeypatch.setattr(kind, "__del__", lambda self: freed.append(None), raising=False)
     harness.core.on_peer_gone(harness.now, client.name if end == "client" else worker.name)
-    made = [len(freed), *steps_of(harness, lambda: len(freed))]
+    made = [len(freed), *harness.steps(lambda: len(freed))]
     assert sum(made) >= HELD and max(made) <= WORK
 
 
@@ -431,7 +431,7 @@ def test_tasks_that_are_rejected_are_reported_as_useless(harness: Harness, clien
     harness.state.useless.clear()
     missing = client.object_id(9)
     client.post(*graph(client, SHAPES["independent"], function=missing))
-    steps_of(harness, lambda: 0)
+    harness.steps(lambda: 0)
     assert SIZE <= harness.state.useless.pop(client.name) <= 2 * SIZE
     client.submit(range(1000, 1000 + SIZE), function=missing)
     assert harness.state.useless.pop(client.name) == 30 + SIZE // 16

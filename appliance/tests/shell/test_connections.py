@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Iterator, List, Tuple
 
 import pytest
+from connections_bench import MAXIMUM_MESSAGE_BYTES, Bench
 
 from scaler_appliance.shell import connections
 from scaler_appliance.shell.connections import (
@@ -22,71 +23,10 @@ from scaler_appliance.shell.connections import (
     Connections,
 )
 from scaler_protocol import MAXIMUM_HEADER_BYTES
-from scaler_protocol.host.addresses import parse_address, resolve
+from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.connection import Connection, connect_to_local_socket
 from scaler_protocol.session.ids import MAXIMUM_HELLO_BYTES
 from scaler_protocol.wire.zmtp import Zmtp
-
-MAXIMUM_MESSAGE_BYTES = 64 * 1024 * 1024
-
-
-class Bench:
-    """A listening `Peers`, who noted whom it lost, and callers to it."""
-
-    def __init__(self, address: str) -> None:
-        self.gone: List[bytes] = []
-        self.congestion: List[Tuple[bytes, bool]] = []
-        self.peers = Connections(address, MAXIMUM_MESSAGE_BYTES, self.gone.append, self.note_congestion)
-        self._callers: List[Connection] = []
-
-    def note_congestion(self, name: bytes, is_congested: bool) -> None:
-        self.congestion.append((name, is_congested))
-
-    def stream(self) -> socket.socket:
-        """A bare connection."""
-        family, target = resolve(parse_address(self.peers.address))
-        stream = socket.socket(family, socket.SOCK_STREAM)
-        stream.connect(target)
-        return stream
-
-    def receive(self, timeout_seconds: float = 0.0) -> List[Tuple[bytes, List[bytes]]]:
-        """What has arrived, by the names of its senders."""
-        turns, arrived = self.peers.turns, []
-        self.peers.receive(time.monotonic(), timeout_seconds)
-        while turns:
-            name, messages = turns.next()
-            arrived.append((name, messages.popleft()))
-            turns.end_turn(0.0)
-        return arrived
-
-    def caller(self) -> Connection:
-        """A connection after its handshake."""
-        caller = Connection(self.stream(), Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES))
-        caller.start()
-        self._callers.append(caller)
-        while not caller.is_ready:
-            assert self.receive(0.01) == []
-            caller.receive()
-        return caller
-
-    def wait_for(self, count: int) -> List[Tuple[bytes, List[bytes]]]:
-        """`count` messages of any peers."""
-        arrived: List[Tuple[bytes, List[bytes]]] = []
-        while len(arrived) < count:
-            for caller in self._callers:
-                caller.flush()
-            arrived += self.receive(0.01)
-        return arrived
-
-    def wait_for_loss(self) -> bytes:
-        while not self.gone:
-            assert self.receive(0.01) == []
-        return self.gone.pop()
-
-    def close(self) -> None:
-        for caller in self._callers:
-            caller.close()
-        self.peers.close()
 
 
 @pytest.fixture
@@ -368,7 +308,7 @@ def test_a_message_whose_end_does_not_come_is_charged_to_all_callers(bench: Benc
 
 
 def test_the_end_of_a_connection_that_is_not_read_is_reported_when_it_is_read_again(bench: Bench) -> None:
-    """Otherwise, the scheduler would be told of it without a pause."""
+    """Otherwise, the scheduler would hear of it without a pause."""
     [(name, caller)] = registered(bench, 1)
     bench.peers.stop_reading(name)
     caller._stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

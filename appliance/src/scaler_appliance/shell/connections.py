@@ -380,7 +380,7 @@ class Connections:
             self._make_room()
 
     def _watch(self, peer: PeerConnection, events: int) -> None:
-        """Be told of these events only; and of none, not even of the connection's end, if there are none.
+        """Wait for these events only; and for none, not even for the connection's end, if there are none.
 
         The end of a connection that is not read would be reported again and again.
 

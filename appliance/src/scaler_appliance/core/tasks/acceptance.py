@@ -162,7 +162,7 @@ class Acceptance:
         self._queue(client, batch, allowed, has_memory and not self._state.budget.is_full)
 
     def _reject(self, client: ClientSession, span: TaskSpan, why: m.Failure) -> None:
-        """Tasks cannot be accepted, so they were sent in vain."""
+        """Tasks cannot be accepted, so sending them was useless."""
         self._state.count_useless(client, UNITS_OF_A_REJECTION + (span.stop - span.start) // COLUMN_ENTRIES_PER_UNIT)
         self._outcomes.lose_with(span, why)
 
