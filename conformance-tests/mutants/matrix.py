@@ -216,7 +216,7 @@ def main(arguments: Sequence[str]) -> int:
     from mutants.record import catchers
 
     role = arguments[0]
-    matrix = run_matrix(role, catchers(role), *(f"*{each}*" for each in arguments[1:2]))
+    matrix = run_matrix(role, catchers(role), f"*{arguments[1]}*" if arguments[1:] else None)
     print("\n".join([*matrix.lines(), "", *matrix.complaints]))
     return bool(matrix.complaints)
 
