@@ -10,7 +10,8 @@ Rules:
 - What reading costs is charged to the peer's turns. A round of reading takes READING_SECONDS and one read more: then
   those who have cost least go first in the next one.
 - What callers cost before they have a session, and by the end of their connection, is added up in `newcomer_seconds`:
-  with the connection ends what could be charged. So is the reading of a message whose end has not come.
+  with the connection ends what could be charged. So is the reading of a message whose end has not come, and
+  FAULT_SECONDS for each connection that ends by its peer's fault: such a peer connects again, and sends as much again.
 - Whatever fails for one peer, out of memory included, costs that peer its connection, and no other peer anything.
 - Sending never blocks and never raises to the caller. Messages that a peer does not read wait here, in order, and do
   not delay those of other peers.
@@ -41,12 +42,13 @@ from scaler_appliance.shell.fair_turns import FairTurns, at_work
 from scaler_appliance.shell.listening import listen, listen_locally, remove_socket_file
 from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol.host.addresses import parse_address
-from scaler_protocol.host.connection import Connection
+from scaler_protocol.host.connection import SMALLEST_READ_BYTES, Connection
 from scaler_protocol.session.ids import MAXIMUM_HELLO_BYTES
 from scaler_protocol.wire.zmtp import Buffer, LimitExceededError, PeerGoneError, RefusedError, Zmtp, ZmtpError
 
 READING_SECONDS = 0.002
 READING_SECONDS_PER_BYTE = 0.5e-9  # copied by the kernel, and twice by us
+FAULT_SECONDS = 0.005  # three to five times what is measured here of a connection that is refused
 CHARGED_SECONDS = 50e-6  # a lone small message, which most reads bring, takes some microseconds
 ACCEPTED_AT_ONCE = 16
 LINGER_SECONDS = 1.0  # to send the last messages
@@ -439,6 +441,9 @@ class Connections:
         # A caller that closes without sending anything is probably a health check, which is not worth a warning.
         is_question = isinstance(error, RefusedError) and not peer.connection.peer_has_spoken
         is_usual = isinstance(error, (OSError, PeerGoneError)) and not isinstance(error, TimeoutError)
+        is_fault = isinstance(error, ZmtpError) and not isinstance(error, (PeerGoneError, RefusedError))
+        if is_fault or (peer.hello_deadline is None and peer.connection.protocol.held_bytes > SMALLEST_READ_BYTES):
+            self.newcomer_seconds += FAULT_SECONDS
         if not (is_usual or is_question):
             level = logging.WARNING if peer.hello_deadline is None else logging.INFO
             text = str(error) or type(error).__name__
