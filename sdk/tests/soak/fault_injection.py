@@ -16,6 +16,8 @@ from soak.soaked_cluster import SoakedCluster
 AFTERMATH_SECONDS = 12.0
 """How long after its end a fault may show: the time-outs of both sides, reconnecting, and the start of a processor."""
 
+STOP = "pause machine"
+
 
 class Struck(NamedTuple):
     """A fault that happened, at times of the monotonic clock."""
@@ -35,6 +37,7 @@ class FaultInjector:
         self._due: List[Tuple[float, int, Callable[[], None]]] = []  # what undoes faults, by when: a heap
         self._numbers = itertools.count()
         self._counts_of_state: Dict[str, int] = {}  # overlapping faults of one state: the last one's end undoes it
+        self._stops: List[Tuple[float, float]] = []  # of the whole machine: began, ended
         self.struck: List[Struck] = []
         self.counts: Dict[str, int] = {}
 
@@ -63,10 +66,23 @@ class FaultInjector:
     def explains(self, began: float, ended: float, words: Tuple[str, ...]) -> bool:
         """Whether a fault with one of these words in its name may have had an effect between these times."""
         for struck in reversed(self.struck):
-            if struck.began <= ended and began <= struck.ended + AFTERMATH_SECONDS:
+            if struck.began <= ended and began <= self._shows_until(struck):
                 if any(word in struck.name for word in words):
                     return True
         return False
+
+    def _shows_until(self, struck: Struck) -> float:
+        until = struck.ended + AFTERMATH_SECONDS
+        for began, ended in self._stops:
+            if struck.began < ended and began < until:
+                until += ended - began
+        return until
+
+    def note_stop(self, began: float, ended: float) -> None:
+        """The soak itself was stopped, as is all that runs on a machine that stops: what faults cause comes later."""
+        self._stops.append((began, ended))
+        self.struck.append(Struck(STOP, "all processes", began, ended))
+        self.counts[STOP] = self.counts.get(STOP, 0) + 1
 
     def last(self, count: int) -> List[str]:
         now = time.monotonic()

@@ -141,13 +141,13 @@ class Machine:
             self._cgroup = None
         return False
 
-    def tighten(self, process_id: int) -> None:
-        """This process, and those that it starts, have little memory."""
+    def with_little_memory(self, *command: str) -> List[str]:
+        """The command, so that its process, and all that it starts, have little memory from the beginning."""
         if self._cgroup is not None:
-            (self._cgroup / "cgroup.procs").write_text(str(process_id))
+            limit = f"echo $$ > {self._cgroup}/cgroup.procs"
         else:
-            with contextlib.suppress(ProcessLookupError):
-                resource.prlimit(process_id, resource.RLIMIT_AS, (TIGHT_ADDRESS_BYTES, TIGHT_ADDRESS_BYTES))
+            limit = f"ulimit -v {TIGHT_ADDRESS_BYTES >> 10}"
+        return ["sh", "-c", f'{limit} && exec "$@"', "sh", *command]
 
     def squeeze(self, is_squeezed: bool, process_ids: Sequence[int]) -> None:
         """Leave the tight worker's processes next to no memory, or what they had."""

@@ -37,6 +37,8 @@ REST_SECONDS = {"nested": 60.0, "map": 60.0}
 OTHER_REST_SECONDS = 45.0
 LEVELS_SECONDS = 30.0
 STATUS_AGE_SECONDS = 10.0
+STOPPED_SECONDS = 5.0
+"""Between two turns: much longer than a busy machine takes. A virtual machine was stopped, or a disk held up all."""
 COMER_SECONDS = (4.0, 12.0)
 
 
@@ -69,6 +71,7 @@ class SoakRun:
         self.load_seconds = 0.0
         self.is_stopped = False  # by Ctrl-C, or since nothing more can be learned
         self.began = time.monotonic()
+        self._last_turn = self.began
         self._word = "rest"
         self._told: Dict[int, str] = {}  # the last word to each process
         self._rested: Set[int] = set()
@@ -194,6 +197,9 @@ class SoakRun:
         return False
 
     def _turn(self, now: float) -> None:
+        if now - self._last_turn > STOPPED_SECONDS:
+            self.injector.note_stop(self._last_turn, now)
+            self._say(f"    the soak itself was stopped for {now - self._last_turn:.1f} s")
         self.cluster.replace_dead(now)
         self._mind_comer(now)
         for program in self.cluster.clients.values():
@@ -208,6 +214,7 @@ class SoakRun:
         if now >= self._next_progress:
             self._next_progress = now + PROGRESS_SECONDS
             self._say(self.progress(now))
+        self._last_turn = time.monotonic()
 
     def _tell(self, program: Program) -> None:
         if self._told.get(program.process.pid) != self._word:

@@ -172,11 +172,8 @@ class SoakedCluster:
         command = [sys.executable, "-m", "scaler.worker", address, "-n", str(slots), "-wn", name]
         command += ["--exit-when-stdin-closes", "-ll", "INFO"]
         if name == "tight":
-            command += ["--capabilities", "tight"]
-        program = self._start(f"worker {name}", *self._on_its_host(name, command))
-        if name == "tight":
-            self.machine.tighten(program.process.pid)
-        return program
+            command = self.machine.with_little_memory(*command, "--capabilities", "tight")
+        return self._start(f"worker {name}", *self._on_its_host(name, command))
 
     def _start_client(self, name: str, kind: str) -> Program:
         address = self._addresses.get(name, self.address)
@@ -195,12 +192,10 @@ class SoakedCluster:
             if self._has_ended(program, now):
                 program.restart()
                 self._see(program)
-        for name, worker in self.workers.items():
+        for worker in self.workers.values():
             if self._has_ended(worker, now):
                 worker.restart()
                 self._see(worker)
-                if name == "tight":
-                    self.machine.tighten(worker.process.pid)
         for name, client in self.clients.items():
             if self._has_ended(client, now):
                 client.close_pipes()

@@ -12,11 +12,12 @@ from typing import Iterator, List, Tuple
 
 import pytest
 from soak import stalling_forwarder
+from soak.fault_injection import AFTERMATH_SECONDS, FaultInjector, Struck
 from soak.fault_plan import Window, names_without, scheduler_kill_interval_seconds, windows
 from soak.log_watch import BadLine, LogWatch
 from soak.rest_levels import Levels, differences
 from soak.soak_verdict import Verdict
-from soak.soaked_cluster import SLOTS, End
+from soak.soaked_cluster import SLOTS, End, SoakedCluster
 from soak.trends import trend_of
 
 MEANS = frozenset({"namespaces", "file systems"})
@@ -147,6 +148,24 @@ def test_an_error_counts_as_explained_only_by_a_fault_that_may_cause_it() -> Non
     verdict = verdict_when("fill disk")
     verdict.on_report("client steady", 1, "steady-1", lost_once())
     assert len(verdict.violations) == 1
+
+
+class NoCluster(SoakedCluster):
+    """Without programs."""
+
+    def __init__(self) -> None:
+        pass
+
+
+def test_what_a_fault_causes_comes_later_if_the_machine_stops() -> None:
+    injector = FaultInjector(NoCluster())
+    injector.struck.append(Struck("kill fork server", "process 1", 100.0, 100.0))
+    late = 100.0 + AFTERMATH_SECONDS + 5.0
+    assert not injector.explains(late, late, ("kill",))
+    injector.note_stop(101.0, 111.0)
+    assert injector.explains(late, late, ("kill",))
+    assert not injector.explains(late + 6.0, late + 6.0, ("kill",))
+    assert injector.explains(112.0, 113.0, ("pause",)) and not injector.explains(90.0, 100.5, ("pause",))
 
 
 def test_a_wrong_outcome_is_a_violation_whatever_happened() -> None:
