@@ -56,7 +56,9 @@ class Watchers:
     def listen(self) -> None:
         """A publication arrives."""
         core, now = self._system.scheduler.core, self._system.world.now
-        status = core.take_status(now, is_snapshot=not self._sequence)
+        status = None
+        while status is None:
+            status = core.take_status(now, is_snapshot=not self._sequence)
         self._sequence += 1
         status.sequence, status.scheduler_id = self._sequence, core.state.settings.scheduler_id
         status.unix_microseconds = int(now * 1e6)
