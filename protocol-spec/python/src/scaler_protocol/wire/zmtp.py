@@ -3,7 +3,7 @@
 Rules:
 - No socket, clock or thread. The owner moves the bytes: it sends what `take_output()` returns, passes received bytes
   to `feed()`, and sends messages as `encode()` lays them out, once `is_ready`.
-- Mechanism NULL only. CURVE, PLAIN, and socket types other than DEALER and ROUTER need libzmq.
+- Mechanism NULL; `secure_zmtp` adds CURVE. PLAIN, and socket types other than DEALER and ROUTER, need libzmq.
 - Sizes that a peer announces are checked before memory is allocated. A fault of a peer is a `ZmtpError`, which ends
   its connection; nothing that a peer sends raises any other exception.
 - Work is linear in the bytes received, however they are split; a frame that arrives in one piece is copied once.
@@ -26,7 +26,7 @@ COPY_BELOW_BYTES = 16 * 1024
 """Smaller frames are joined with their neighbours: one buffer is cheaper to send than several."""
 
 _GATHER_BELOW_BYTES = 4096  # smaller pieces of an unfinished frame are joined as they arrive
-_LONG_HEADER, _LONG_SIZE = struct.Struct(">BQ"), struct.Struct(">Q")
+_LONG_HEADER, LONG_SIZE = struct.Struct(">BQ"), struct.Struct(">Q")
 _SHORT_LAST, _SHORT_MORE = ([bytes((flags, size)) for size in range(256)] for flags in (0, MORE))
 _COMPATIBLE = {"DEALER": (b"DEALER", b"ROUTER", b"REP"), "ROUTER": (b"DEALER", b"ROUTER", b"REQ")}
 
@@ -68,7 +68,7 @@ class LimitExceededError(ZmtpError):
 
 
 class Zmtp:
-    """One connection, seen from our end.
+    """One connection, seen from our end, with the mechanism NULL.
 
     Parameters:
         socket_type: ours, "DEALER" or "ROUTER".
@@ -99,7 +99,7 @@ class Zmtp:
         self.peer_minor_version = -1
         self.peer_properties: Dict[bytes, bytes] = {}  # from its READY; names in lower case
         self._greeted = False
-        self.output = _greeting()  # to be sent now: see `take_output`
+        self.output = self._greeting()  # to be sent now: see `take_output`
         self._is_between = False  # ready, and with no piece of a message: the next byte begins one
         self._held = b""  # a piece of the greeting or of a frame's header
         self._frames: List[bytes] = []  # of the unfinished message
@@ -185,12 +185,26 @@ class Zmtp:
             return b""
         self.peer_minor_version = data[11] if data[10] == 3 else 1
         # SCL-TRN-002
-        if data[12:32].rstrip(b"\0") != b"NULL":
-            raise ForeignPeerError(f"the peer uses mechanism {data[12:32]!r}; this end supports NULL only")
+        self._check_mechanism(data[12:32].rstrip(b"\0"))
         self._greeted = True
-        socket_type = _property(b"Socket-Type", self._socket_type.encode())
-        self.output += _command(b"READY", socket_type + _property(b"Identity", self._identity))
+        self._begin_handshake()
         return data[GREETING_BYTES:]
+
+    def _greeting(self) -> bytes:
+        return greeting(b"NULL")
+
+    def _check_mechanism(self, mechanism: bytes) -> None:
+        if mechanism == b"CURVE":
+            raise ForeignPeerError("the peer requires keys (mechanism CURVE), and this end has none")
+        if mechanism != b"NULL":
+            raise ForeignPeerError(f"the peer uses mechanism {mechanism!r}; this end supports NULL only")
+
+    def _begin_handshake(self) -> None:
+        self._send_command(b"\5READY" + self._metadata())
+
+    def _metadata(self) -> bytes:
+        """The properties to tell the peer."""
+        return _property(b"Socket-Type", self._socket_type.encode()) + _property(b"Identity", self._identity)
 
     def _read_frames(self, data: bytes, messages: List[List[bytes]]) -> None:
         position, end = 0, len(data)
@@ -199,7 +213,7 @@ class Zmtp:
             if flags & LONG:
                 if end - position < 9:
                     break
-                size = _LONG_SIZE.unpack_from(data, position + 1)[0]
+                size = LONG_SIZE.unpack_from(data, position + 1)[0]
                 start = position + 9
             else:
                 size = data[position + 1]
@@ -277,31 +291,47 @@ class Zmtp:
         if name == b"ERROR":
             raise RefusedError(f"the peer refused the connection: {rest[1:256].decode('utf-8', 'replace')}")
         if not self.is_ready:
-            if name != b"READY":
-                raise MalformedFrameError(f"the first command is {name[:16]!r} instead of READY")
-            self._take_ready(rest)
+            self._take_handshake(body)
         # SCL-TRN-008
         elif name == b"PING":
             if not 2 <= len(rest) <= 18:
                 raise MalformedFrameError(f"a PING with {len(rest)} bytes")
-            self.output += _command(b"PONG", rest[2:])  # the first two bytes are how long the peer will wait
+            self._send_command(b"\4PONG" + rest[2:])  # the first two bytes are how long the peer will wait
             # Other commands (PONG; those of later versions) need no action.
 
-    def _take_ready(self, data: bytes) -> None:
+    def _send_command(self, command: Buffer) -> None:
+        self.output += as_command(command)
+
+    def _take_handshake(self, command: bytes) -> None:
+        if not command.startswith(b"\5READY"):
+            raise MalformedFrameError(f"the first command is {command[1:17]!r} instead of READY")
+        self._take_metadata(command[6:])
+
+    def _take_metadata(self, data: bytes) -> None:
+        """The peer's properties, which complete the handshake."""
         properties = self.peer_properties
         while data:
             value_at = 1 + data[0] + 4
             value_end = value_at + int.from_bytes(data[value_at - 4 : value_at], "big")
             if data[0] == 0 or len(data) < max(value_at, value_end):
-                raise MalformedFrameError("the properties of the READY command are malformed")
+                raise MalformedFrameError("the properties that the peer tells of itself are malformed")
             properties[data[1 : value_at - 4].lower()], data = data[value_at:value_end], data[value_end:]
         socket_type = properties.get(b"socket-type", b"")
         # SCL-TRN-002
         if socket_type not in _COMPATIBLE[self._socket_type]:
             reason = f"a {self._socket_type} socket cannot speak with one of type {socket_type[:16]!r}"
-            self.output += _command(b"ERROR", bytes((len(reason),)) + reason.encode())
+            self._refuse(reason)
             raise ForeignPeerError(reason)
         self.is_ready = True
+
+    def _refuse(self, reason: str) -> None:
+        """Tell the peer why its connection is closed."""
+        text = reason.encode()[:255]
+        self._send_command(b"\5ERROR" + bytes((len(text),)) + text)
+
+    def encode(self, frames: Sequence[Buffer]) -> List[Buffer]:
+        """Lay out one message for `sendmsg`; large frames are not copied."""
+        return encode(frames)
 
 
 def encode(frames: Sequence[Buffer]) -> List[Buffer]:
@@ -331,12 +361,13 @@ def encode(frames: Sequence[Buffer]) -> List[Buffer]:
     return buffers
 
 
-def _greeting(minor_version: int = 1) -> bytes:
-    return b"\xff" + bytes(7) + b"\x01\x7f" + bytes((3, minor_version)) + b"NULL".ljust(20, b"\0") + bytes(32)
+def greeting(mechanism: bytes, as_server: bool = False) -> bytes:
+    """The first bytes of a connection."""
+    return b"\xff" + bytes(7) + b"\x01\x7f\x03\x01" + mechanism.ljust(20, b"\0") + bytes((as_server,)) + bytes(31)
 
 
-def _command(name: bytes, data: bytes) -> bytes:
-    body = bytes((len(name),)) + name + data
+def as_command(body: Buffer) -> bytes:
+    """A command frame."""
     size = len(body)
     return (bytes((COMMAND, size)) if size < 256 else _LONG_HEADER.pack(COMMAND | LONG, size)) + body
 
@@ -354,5 +385,5 @@ def end_of_message(data: Buffer, position: int) -> int:
     end, is_unfinished = 0, False
     while end < position or is_unfinished:
         is_unfinished = bool(data[end] & MORE)
-        end += 9 + _LONG_SIZE.unpack_from(data, end + 1)[0] if data[end] & LONG else 2 + data[end + 1]
+        end += 9 + LONG_SIZE.unpack_from(data, end + 1)[0] if data[end] & LONG else 2 + data[end + 1]
     return end

@@ -1,0 +1,150 @@
+"""libsodium, through cffi: the arithmetic of CURVE.
+
+Rules:
+- PyNaCl brings the library where it has wheels. Where it has none, as for PyPy, the library in pyzmq's wheels is the
+  same one, and that of the system will do.
+- Only functions of libsodium that take and fill buffers are used; the secrets of a connection are Python's bytes, which
+  are not wiped: who can read the memory of a process can read its tasks, too.
+"""
+
+from __future__ import annotations
+
+import ctypes.util
+import importlib.util
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Iterator, Tuple
+
+from scaler_protocol.wire.curve import KEY_BYTES, TAG_BYTES, ForgedError, KeyPair
+from scaler_protocol.wire.zmtp import Buffer
+
+_TAG_ROOM = bytes(TAG_BYTES)
+_DECLARATIONS = """
+int sodium_init(void);
+int crypto_box_keypair(unsigned char *, unsigned char *);
+int crypto_scalarmult_base(unsigned char *, const unsigned char *);
+int crypto_box_beforenm(unsigned char *, const unsigned char *, const unsigned char *);
+int crypto_box_easy_afternm(unsigned char *, const unsigned char *, unsigned long long, const unsigned char *,
+    const unsigned char *);
+int crypto_box_open_easy_afternm(unsigned char *, const unsigned char *, unsigned long long, const unsigned char *,
+    const unsigned char *);
+"""
+
+
+class MissingLibraryError(ImportError):
+    """There is no libsodium, without which no connection can be encrypted."""
+
+
+class SodiumBox:
+    """A precomputed key; see `scaler_protocol.wire.curve.Box`."""
+
+    __slots__ = ("_from_buffer", "_allocate", "_buffer", "_seal", "_open", "_key")
+
+    def __init__(self, sodium: Sodium, key: Any) -> None:
+        self._from_buffer, self._allocate, self._buffer = sodium.from_buffer, sodium.allocate, sodium.buffer
+        self._seal, self._open = sodium.seal, sodium.open
+        self._key = key
+
+    def seal(self, nonce: bytes, head: bytes, *parts: Buffer) -> bytearray:
+        text = bytearray().join((head, _TAG_ROOM, *parts))
+        size = len(text) - len(head) - TAG_BYTES
+        at = self._from_buffer(text) + len(head)
+        self._seal(at, at + TAG_BYTES, size, nonce, self._key)  # in place
+        return text
+
+    def open(self, nonce: bytes, data: Buffer, start: int = 0) -> bytes:
+        return bytes(self._opened(nonce, data, start))
+
+    def open_split(self, nonce: bytes, data: Buffer, start: int) -> Tuple[int, bytes]:
+        opened = self._opened(nonce, data, start)
+        return opened[0][0], opened[1:]
+
+    def _opened(self, nonce: bytes, data: Buffer, start: int) -> Any:
+        sealed_bytes = len(data) - start
+        if sealed_bytes < TAG_BYTES:
+            raise ForgedError
+        opened = self._allocate("unsigned char[]", sealed_bytes - TAG_BYTES)
+        if self._open(opened, self._from_buffer(data) + start, sealed_bytes, nonce, self._key):
+            raise ForgedError
+        return self._buffer(opened)
+
+
+class Sodium:
+    """See `scaler_protocol.wire.curve.Arithmetic`.
+
+    Parameters:
+        ffi, library: of cffi.
+    """
+
+    def __init__(self, ffi: Any, library: Any) -> None:
+        self._ffi, self._library = ffi, library
+        self.from_buffer, self.buffer = ffi.from_buffer, ffi.buffer
+        self.allocate = ffi.new_allocator(should_clear_after_alloc=False)
+        self.seal, self.open = library.crypto_box_easy_afternm, library.crypto_box_open_easy_afternm
+        if library.sodium_init() < 0:
+            raise MissingLibraryError("libsodium could not be initialized")
+
+    def random(self, size_bytes: int) -> bytes:
+        return os.urandom(size_bytes)
+
+    def new_keys(self) -> KeyPair:
+        public, secret = (self._ffi.new("unsigned char[]", KEY_BYTES) for _ in range(2))
+        self._library.crypto_box_keypair(public, secret)
+        return KeyPair(bytes(self._ffi.buffer(public)), bytes(self._ffi.buffer(secret)))
+
+    def public_key(self, secret: bytes) -> bytes:
+        """The public key that belongs to a secret one."""
+        public = self._ffi.new("unsigned char[]", KEY_BYTES)
+        self._library.crypto_scalarmult_base(public, secret)
+        return bytes(self._ffi.buffer(public))
+
+    def box(self, public: bytes, secret: bytes) -> SodiumBox:
+        if len(public) != KEY_BYTES or len(secret) != KEY_BYTES:
+            raise ValueError(f"keys have {KEY_BYTES} bytes, got {len(public)} and {len(secret)}")
+        key = self._ffi.new("unsigned char[]", KEY_BYTES)
+        if self._library.crypto_box_beforenm(key, public, secret):
+            raise ForgedError
+        return SodiumBox(self, key)
+
+
+@lru_cache(maxsize=None)
+def load_sodium() -> Sodium:
+    """The library of this process.
+
+    Raises MissingLibraryError.
+    """
+    for ffi, library in _candidates():
+        return Sodium(ffi, library)
+    raise MissingLibraryError(
+        "connections with keys need libsodium, which was not found; install it: pip install pynacl"
+    )
+
+
+def _candidates() -> Iterator[Tuple[Any, Any]]:
+    try:
+        from nacl._sodium import ffi, lib
+
+        yield ffi, lib
+    except ImportError:
+        pass
+    try:
+        import cffi
+    except ImportError:
+        return
+    ffi = cffi.FFI()
+    ffi.cdef(_DECLARATIONS)
+    for path in _paths():
+        try:
+            yield ffi, ffi.dlopen(path)
+        except OSError:
+            continue
+
+
+def _paths() -> Iterator[str]:
+    found = importlib.util.find_spec("zmq")
+    if found is not None and found.origin is not None:
+        yield from map(str, sorted(Path(found.origin).parent.parent.glob("pyzmq.libs/libsodium*")))
+    system = ctypes.util.find_library("sodium")
+    if system is not None:
+        yield system

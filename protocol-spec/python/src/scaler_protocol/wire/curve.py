@@ -1,0 +1,286 @@
+"""CURVE (ZeroMQ RFC 26) without I/O: who a peer is, and what only the two ends can read.
+
+    client ──HELLO──▶ server      a new key C', sealed for the server's key S: only the owner of S can go on
+    client ◀─WELCOME─ server      a new key S', and a cookie
+    client ─INITIATE▶ server      the cookie, the client's key C, and C's word for C': now the server knows who calls
+    client ◀──READY── server      from here on, all frames are sealed with C' and S'
+
+Rules:
+- No randomness, arithmetic or memory of other connections: the owner passes `Arithmetic`, and a function that says
+  which keys are admitted. It is asked once the peer has proved to own its key, and before anything else of it is read.
+- Whatever a peer sends raises nothing but `ZmtpError`. After an error the connection is of no more use.
+- Each nonce is used once. Those of a peer must increase: a frame that is repeated, or comes out of order, is an error.
+- The keys of a connection die with it: who learns the keys C and S later cannot read what was recorded.
+"""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from typing import Callable, NamedTuple, Optional, Protocol, Tuple
+
+from scaler_protocol.wire.zmtp import LONG, MORE, Buffer, MalformedFrameError, ZmtpError
+
+KEY_BYTES = 32
+TAG_BYTES = 16  # what sealing adds
+COOKIE_BYTES = 96
+SEALED_COMMAND = 2
+"""The flag of a sealed command; that of frames to which more belong is MORE."""
+SEALED_FRAME_BYTES = 33
+"""What a sealed frame is longer than its content: the command's name, the nonce, the tag and the flags."""
+
+_HELLO, _WELCOME, _INITIATE, _READY, _MESSAGE = (
+    b"\x05HELLO",
+    b"\x07WELCOME",
+    b"\x08INITIATE",
+    b"\x05READY",
+    b"\x07MESSAGE",
+)
+_VERSION = b"\x01\x00"
+_HELLO_PADDING = bytes(72)  # no answer before the peer has proved itself is longer than its question
+_HELLO_BYTES, _WELCOME_BYTES = 200, 168
+_VOUCH_BYTES = 16 + 2 * KEY_BYTES + TAG_BYTES  # with its nonce
+_LEAST_INITIATE_BYTES = len(_INITIATE) + COOKIE_BYTES + 8 + TAG_BYTES + KEY_BYTES + _VOUCH_BYTES
+_LARGEST_COUNT = (1 << 64) - 1
+_NUMBER = struct.Struct(">Q")
+_LONG_HEAD = struct.Struct(">BQ")
+_SHORT_HEADS = [bytes((0, size)) + _MESSAGE for size in range(256)]
+_FLAGS = [bytes((flags,)) for flags in range(4)]
+
+
+class KeyPair(NamedTuple):
+    """32 bytes each."""
+
+    public: bytes
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return f"KeyPair(public={self.public.hex()}, secret=...)"  # secrets stay out of logs and tracebacks
+
+
+class ForgedError(Exception):
+    """What was to be opened was not sealed with this key and nonce."""
+
+
+class Box(Protocol):
+    """The key that two key pairs have in common (X25519), to seal with XSalsa20 and Poly1305."""
+
+    def seal(self, nonce: bytes, head: bytes, *parts: Buffer) -> bytearray:
+        """`head` as it is, and then the parts, sealed as one.
+
+        Parameters:
+            nonce: 24 bytes, of which a key never seals two texts.
+        """
+
+    def open(self, nonce: bytes, data: Buffer, start: int = 0) -> bytes:
+        """What was sealed, and stands in `data` from `start` on.
+
+        Raises ForgedError.
+        """
+
+    def open_split(self, nonce: bytes, data: Buffer, start: int) -> Tuple[int, bytes]:
+        """The same, as the first byte and the others."""
+
+
+class Arithmetic(Protocol):
+    """What CURVE needs of a library."""
+
+    def random(self, size_bytes: int) -> bytes:
+        """Bytes that cannot be predicted."""
+
+    def new_keys(self) -> KeyPair:
+        """A new key pair."""
+
+    def box(self, public: bytes, secret: bytes) -> Box:
+        """Between the owner of a public key and ourselves.
+
+        Raises ForgedError if the public key is one that leads to the same box for everybody.
+        """
+
+
+class AuthenticationError(ZmtpError):
+    """The peer could not prove to be the one that it must be, or its key is not admitted."""
+
+
+Admit = Callable[[bytes], Optional[str]]
+"""Whether a peer with this public key may connect: None, or the reason why not, which it is told."""
+
+
+class SealedFrames:
+    """The frames of a connection after its handshake.
+
+    Parameters:
+        box: of the connection's own keys.
+        sending, receiving: the first 16 bytes of all nonces.
+        last_sent, last_received: the numbers of the nonces that the handshake has used.
+    """
+
+    def __init__(self, box: Box, sending: bytes, receiving: bytes, last_sent: int, last_received: int) -> None:
+        self._box = box
+        self._sending, self._receiving = sending, receiving
+        self._last_sent, self._last_received = last_sent, last_received
+
+    def seal(self, flags: int, content: Buffer) -> bytearray:
+        """A frame, with the header that ZMTP puts before it."""
+        self._last_sent += 1
+        number = _NUMBER.pack(self._last_sent)
+        size = SEALED_FRAME_BYTES + (content.nbytes if isinstance(content, memoryview) else len(content))
+        head = _SHORT_HEADS[size] if size < 256 else _LONG_HEAD.pack(LONG, size) + _MESSAGE
+        return self._box.seal(self._sending + number, head + number, _FLAGS[flags], content)
+
+    def open(self, body: bytes) -> Tuple[int, bytes]:
+        """Flags and content of a frame.
+
+        Raises AuthenticationError.
+        """
+        if len(body) < SEALED_FRAME_BYTES or body[:8] != _MESSAGE:
+            raise AuthenticationError("a frame that is not sealed")
+        number = body[8:16]
+        count = _NUMBER.unpack(number)[0]
+        if count <= self._last_received:
+            raise AuthenticationError("a sealed frame was repeated, or is out of order")
+        try:
+            flags, content = self._box.open_split(self._receiving + number, body, 16)
+        except ForgedError:
+            raise AuthenticationError("a frame was changed on its way, or sealed with another key") from None
+        self._last_received = count
+        return flags & (MORE | SEALED_COMMAND), content
+
+
+class CurveClient:
+    """The end that connects.
+
+    Parameters:
+        arithmetic: of a library.
+        keys: its own, C.
+        server_key: the public key that the other end must own, S.
+        metadata: the properties to tell the server, as in a READY command.
+    """
+
+    def __init__(self, arithmetic: Arithmetic, keys: KeyPair, server_key: bytes, metadata: bytes) -> None:
+        self._arithmetic, self._keys, self._server_key, self._metadata = arithmetic, keys, server_key, metadata
+        self._own = arithmetic.new_keys()  # C'
+        try:
+            self._hello_box = arithmetic.box(server_key, self._own.secret)
+        except ForgedError:
+            raise ValueError(f"{server_key.hex()} is not the public key of a server") from None
+        self._box: Optional[Box] = None  # of C' and S', once it is known
+        self.frames: Optional[SealedFrames] = None  # once the handshake is complete
+
+    def first_command(self) -> Buffer:
+        """HELLO."""
+        number = _NUMBER.pack(1)
+        head = _HELLO + _VERSION + _HELLO_PADDING + self._own.public + number
+        return self._hello_box.seal(b"CurveZMQHELLO---" + number, head, bytes(64))
+
+    def take(self, command: bytes) -> Tuple[Buffer, bytes]:
+        """A command of the handshake has arrived: the answer, and the server's metadata if that was the last one.
+
+        Raises ZmtpError.
+        """
+        if self._box is None:
+            return self._take_welcome(command), b""
+        return b"", self._take_ready(command, self._box)
+
+    def _take_welcome(self, command: bytes) -> Buffer:
+        if len(command) != _WELCOME_BYTES or not command.startswith(_WELCOME):
+            raise MalformedFrameError(f"instead of CURVE's WELCOME, a command that begins with {command[:16]!r}")
+        try:
+            opened = self._hello_box.open(b"WELCOME-" + command[8:24], command, 24)
+            server_own, cookie = opened[:KEY_BYTES], opened[KEY_BYTES:]
+            self._box = self._arithmetic.box(server_own, self._own.secret)
+            vouch_box = self._arithmetic.box(server_own, self._keys.secret)
+        except ForgedError:
+            raise AuthenticationError("the server does not own the key that this end was given for it") from None
+        vouch_nonce = self._arithmetic.random(16)
+        vouch = vouch_box.seal(b"VOUCH---" + vouch_nonce, b"", self._own.public, self._server_key)
+        number = _NUMBER.pack(2)
+        nonce, head = b"CurveZMQINITIATE" + number, _INITIATE + cookie + number
+        return self._box.seal(nonce, head, self._keys.public, vouch_nonce, vouch, self._metadata)
+
+    def _take_ready(self, command: bytes, box: Box) -> bytes:
+        if len(command) < 14 + TAG_BYTES or not command.startswith(_READY):
+            raise MalformedFrameError(f"instead of CURVE's READY, a command that begins with {command[:16]!r}")
+        number = command[6:14]
+        try:
+            metadata = box.open(b"CurveZMQREADY---" + number, command, 14)
+        except ForgedError:
+            raise AuthenticationError("the server's READY was changed on its way") from None
+        sent, received = 2, _NUMBER.unpack(number)[0]
+        self.frames = SealedFrames(box, b"CurveZMQMESSAGEC", b"CurveZMQMESSAGES", sent, received)
+        return metadata
+
+
+class CurveServer:
+    """The end that is connected to.
+
+    Parameters:
+        arithmetic: of a library.
+        keys: its own, S.
+        admit: decides about the client's key.
+        metadata: the properties to tell the client.
+    """
+
+    def __init__(self, arithmetic: Arithmetic, keys: KeyPair, admit: Admit, metadata: bytes) -> None:
+        self._arithmetic, self._keys, self._admit, self._metadata = arithmetic, keys, admit, metadata
+        self._client_own = self._cookie = b""  # C', from its HELLO
+        self._own: Optional[KeyPair] = None  # S', from our WELCOME on
+        self.peer_key = b""  # C, once the client has proved to own it
+        self.frames: Optional[SealedFrames] = None  # once the handshake is complete
+
+    def take(self, command: bytes) -> Tuple[Buffer, bytes]:
+        """A command of the handshake has arrived: the answer, and the client's metadata if that was the last one.
+
+        Raises ZmtpError.
+        """
+        if self._own is None:
+            return self._take_hello(command), b""
+        return self._take_initiate(command, self._own)
+
+    def _take_hello(self, command: bytes) -> Buffer:
+        if len(command) != _HELLO_BYTES or not command.startswith(_HELLO):
+            raise MalformedFrameError(f"instead of CURVE's HELLO, a command that begins with {command[:16]!r}")
+        if command[6:8] != _VERSION:
+            raise MalformedFrameError(f"CURVE version {command[6]}.{command[7]}; this end supports 1.0")
+        if command[8:80] != _HELLO_PADDING:
+            raise MalformedFrameError("the padding of CURVE's HELLO is not zero")
+        client_own, number = command[80:112], command[112:120]
+        try:
+            box = self._arithmetic.box(client_own, self._keys.secret)
+            box.open(b"CurveZMQHELLO---" + number, command, 120)
+        except ForgedError:
+            raise AuthenticationError("the client expects another key of this server") from None
+        self._client_own = client_own
+        self._own = self._arithmetic.new_keys()
+        # This end keeps the connection's state, so the cookie need not contain it: it has to come back, that is all.
+        self._cookie = self._arithmetic.random(COOKIE_BYTES)
+        nonce = self._arithmetic.random(16)
+        return box.seal(b"WELCOME-" + nonce, _WELCOME + nonce, self._own.public, self._cookie)
+
+    def _take_initiate(self, command: bytes, own: KeyPair) -> Tuple[Buffer, bytes]:
+        if len(command) < _LEAST_INITIATE_BYTES or not command.startswith(_INITIATE):
+            raise MalformedFrameError(f"instead of CURVE's INITIATE, a command that begins with {command[:16]!r}")
+        at = len(_INITIATE) + COOKIE_BYTES
+        if not hmac.compare_digest(command[len(_INITIATE) : at], self._cookie):
+            raise AuthenticationError("the cookie is not the one that this end has sent")
+        number = command[at : at + 8]
+        try:
+            box = self._arithmetic.box(self._client_own, own.secret)
+            opened = box.open(b"CurveZMQINITIATE" + number, command, at + 8)
+            client, vouch_nonce = opened[:KEY_BYTES], opened[KEY_BYTES : KEY_BYTES + 16]
+            vouch_end = KEY_BYTES + _VOUCH_BYTES
+            vouch_box = self._arithmetic.box(client, own.secret)
+            vouched = vouch_box.open(b"VOUCH---" + vouch_nonce, opened[:vouch_end], KEY_BYTES + 16)
+        except ForgedError:
+            raise AuthenticationError("the client does not own the key that it names") from None
+        if not hmac.compare_digest(vouched, self._client_own + self._keys.public):
+            raise AuthenticationError("the client's key speaks for another connection")
+        refusal = self._admit(client)
+        if refusal is not None:
+            raise AuthenticationError(refusal)
+        self.peer_key = client
+        received, sent = _NUMBER.unpack(number)[0], 1
+        self.frames = SealedFrames(box, b"CurveZMQMESSAGES", b"CurveZMQMESSAGEC", sent, received)
+        ready_number = _NUMBER.pack(1)
+        ready = box.seal(b"CurveZMQREADY---" + ready_number, _READY + ready_number, self._metadata)
+        return ready, opened[vouch_end:]

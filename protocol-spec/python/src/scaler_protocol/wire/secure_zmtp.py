@@ -1,0 +1,192 @@
+"""ZMTP with the mechanism CURVE: the same connection as `Zmtp`, whose frames only the two ends can read.
+
+    feed() ─▶ frames ─▶ handshake: CurveClient or CurveServer ─▶ then: SealedFrames.open ─▶ messages
+                                                                       SealedFrames.seal ◀─ encode()
+
+Rules:
+- Each frame is sealed for itself, as libzmq does it; its flags are inside.
+- Limits count what is inside a frame; a frame on its way is some bytes longer.
+- A peer with another mechanism is turned away: there is no way down to NULL.
+"""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional, Sequence, Union
+
+from scaler_protocol.wire.curve import (
+    SEALED_COMMAND,
+    SEALED_FRAME_BYTES,
+    Admit,
+    Arithmetic,
+    AuthenticationError,
+    CurveClient,
+    CurveServer,
+    KeyPair,
+    SealedFrames,
+)
+from scaler_protocol.wire.zmtp import (
+    COMMAND,
+    COPY_BELOW_BYTES,
+    LONG,
+    LONG_SIZE,
+    MORE,
+    Buffer,
+    ForeignPeerError,
+    MalformedFrameError,
+    Zmtp,
+    as_command,
+    greeting,
+)
+
+
+class ClientSecurity(NamedTuple):
+    """For the end that connects.
+
+    Attributes:
+        arithmetic: of a library.
+        keys: its own.
+        server_key: the public key that the other end must prove to own.
+    """
+
+    arithmetic: Arithmetic
+    keys: KeyPair
+    server_key: bytes
+
+
+class ServerSecurity(NamedTuple):
+    """For the end that is connected to.
+
+    Attributes:
+        arithmetic: of a library.
+        keys: its own.
+        admit: decides about the public key that a client has proved to own.
+    """
+
+    arithmetic: Arithmetic
+    keys: KeyPair
+    admit: Admit
+
+
+class SecureZmtp(Zmtp):
+    """See `Zmtp`, whose interface it has.
+
+    Parameters:
+        security: of our end.
+        others: as of `Zmtp`.
+    """
+
+    def __init__(
+        self,
+        security: Union[ClientSecurity, ServerSecurity],
+        socket_type: str,
+        maximum_message_bytes: int,
+        maximum_first_frame_bytes: Optional[int] = None,
+        maximum_frames: int = 64,
+        identity: bytes = b"",
+    ) -> None:
+        self._is_server = isinstance(security, ServerSecurity)
+        self._sealed: Optional[SealedFrames] = None  # from the end of the handshake on
+        super().__init__(socket_type, maximum_message_bytes, maximum_first_frame_bytes, maximum_frames, identity)
+        self._curve: Union[CurveClient, CurveServer]
+        if isinstance(security, ServerSecurity):
+            self._curve = CurveServer(security.arithmetic, security.keys, security.admit, self._metadata())
+        else:
+            self._curve = CurveClient(security.arithmetic, security.keys, security.server_key, self._metadata())
+
+    @property
+    def peer_key(self) -> bytes:
+        """The public key that a client has proved to own; empty before that, and at the client's end."""
+        return self._curve.peer_key if isinstance(self._curve, CurveServer) else b""
+
+    def encode(self, frames: Sequence[Buffer]) -> List[Buffer]:
+        """Seal one message, and lay it out for `sendmsg`: to be sent in this order, each message once."""
+        assert self._sealed is not None, "the handshake is not complete"
+        seal, last = self._sealed.seal, len(frames) - 1
+        buffers: List[Buffer] = []
+        small: List[Buffer] = []
+        for index, frame in enumerate(frames):
+            sealed = seal(MORE if index < last else 0, frame)
+            if len(sealed) < COPY_BELOW_BYTES:
+                small.append(sealed)
+            else:
+                buffers += (b"".join(small), sealed) if small else (sealed,)
+                small = []
+        if small:
+            buffers.append(b"".join(small))
+        return buffers
+
+    # The handshake ----------------------------------------------------------------------------------------------------
+
+    def _greeting(self) -> bytes:
+        return greeting(b"CURVE", self._is_server)
+
+    # SCL-TRN-002
+    def _check_mechanism(self, mechanism: bytes) -> None:
+        if mechanism != b"CURVE":
+            what = "has none" if mechanism == b"NULL" else f"uses mechanism {mechanism!r}"
+            self._refuse("keys are required here (mechanism CURVE)")
+            raise ForeignPeerError(f"this end requires keys (mechanism CURVE), and the peer {what}")
+
+    def _begin_handshake(self) -> None:
+        if isinstance(self._curve, CurveClient):
+            self._send_command(self._curve.first_command())
+
+    def _take_handshake(self, command: bytes) -> None:
+        try:
+            answer, metadata = self._curve.take(command)
+        except AuthenticationError as error:
+            self._refuse(str(error))
+            raise
+        if answer:
+            self._send_command(answer)
+        self._sealed = self._curve.frames
+        if self._sealed is not None:
+            self._take_metadata(metadata)
+
+    # Frames -----------------------------------------------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> List[List[bytes]]:
+        return self._feed_any(data)  # of which two short frames are no special case
+
+    def _read_frames(self, data: bytes, messages: List[List[bytes]]) -> None:
+        position, end = 0, len(data)
+        while end - position >= 2:
+            flags = data[position]
+            if flags & LONG:
+                if end - position < 9:
+                    break
+                size, start = LONG_SIZE.unpack_from(data, position + 1)[0], position + 9
+            else:
+                size, start = data[position + 1], position + 2
+            self._check_header(flags, size)
+            position = start + size
+            if position > end:
+                self._flags, self._size, self.missing_bytes = flags, size, position - end
+                self._pieces = [data[start:]]
+                return
+            self._take_frame(flags, data[start:position], messages)
+        self._held = data[position:]
+
+    def _check_header(self, flags: int, size: int) -> None:
+        if self._sealed is None:
+            super()._check_header(flags, size)
+        elif flags & ~LONG:
+            raise MalformedFrameError(f"flags {flags:#04x} of a frame that should be sealed")
+        elif size > self._room + SEALED_FRAME_BYTES:
+            super()._check_header(0, size - SEALED_FRAME_BYTES)
+
+    def _take_frame(self, flags: int, body: bytes, messages: List[List[bytes]]) -> None:
+        if self._sealed is None:
+            super()._take_frame(flags, body, messages)
+            return
+        sealed_flags, content = self._sealed.open(body)
+        if sealed_flags & SEALED_COMMAND:
+            super()._take_frame(COMMAND, content, messages)
+        else:
+            super()._take_frame(sealed_flags, content, messages)
+
+    def _send_command(self, command: Buffer) -> None:
+        if self._sealed is None:
+            self.output += as_command(command)
+        else:
+            self.output += self._sealed.seal(SEALED_COMMAND, command)
