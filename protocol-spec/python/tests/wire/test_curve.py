@@ -221,7 +221,7 @@ def test_a_frame_is_accepted_once_and_in_order() -> None:
 
 
 def test_a_frame_of_one_direction_is_none_of_the_other() -> None:
-    ours, theirs = connected()
+    ours, _ = connected()
     for _ in range(3):
         data = sent(ours, [b"reflected"])
     with pytest.raises(AuthenticationError):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes.util
 import importlib.util
 import os
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, Iterator, Tuple
 
@@ -108,7 +108,7 @@ class Sodium:
         return SodiumBox(self, key)
 
 
-@lru_cache(maxsize=None)
+@cache
 def load_sodium() -> Sodium:
     """The library of this process.
 
