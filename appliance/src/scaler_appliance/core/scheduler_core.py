@@ -277,6 +277,7 @@ class SchedulerCore:
                 self._work.add(client, self._flow.compact(client))
             self.state.objects.memory.watch(now)
         if self._silent_peers.is_unfinished:
+            self._has_news = True  # tasks of a worker that is removed wait again
             self._silent_peers.go_on(now)
         if self._shutdown.is_unfinished:
             self._shutdown.go_on()
