@@ -1,7 +1,8 @@
 """Whether a figure stays flat: least-squares slopes of samples, after a time to warm up.
 
 What is allowed: ALLOWED_BYTES, because allocators keep what a burst has used and caches fill once; more in the first
-minutes, in which one burst of large arguments on a busy machine is a part of the slope; and ALLOWED_BYTES_PER_HOUR, which is less than a leak of 100 bytes a task costs at a hundred tasks a second (36 MB an hour).
+minutes, in which one burst of large arguments on a busy machine is a part of the slope; and ALLOWED_BYTES_PER_HOUR,
+which is less than a leak of 100 bytes a task costs at a hundred tasks a second (36 MB an hour).
 """
 
 from __future__ import annotations
