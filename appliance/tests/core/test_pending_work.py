@@ -151,10 +151,10 @@ def test_the_tasks_of_a_lost_worker_go_back_some_at_a_time(harness: Harness, cli
     assert not harness.state.workers and len(harness.state.ready) == SIZE
 
 
-def test_a_worker_that_says_goodbye_and_closes_while_its_results_are_worked_on_leaves_once(
-    harness: Harness, client: Client
-) -> None:
-    worker = harness.worker(slots=SIZE)
+def test_a_worker_that_says_goodbye_and_closes_while_its_results_are_worked_on_leaves_once() -> None:
+    harness = Harness(work_per_call=10 * WORK)  # one turn takes several messages
+    client, worker = harness.client(), harness.worker(slots=SIZE)
+    client.create(1, b"function")
     for number in range(1, SIZE + 1):
         client.send(*task([number], function=client.object_id(1)))
     worker.take(m.ObjectInstruction)
