@@ -310,7 +310,7 @@ class PlacementJudge:
             worker.tasks[instance] = AtWorker(taker, key, function, task_class.needs)
 
     def on_more_work(self, now: float, is_working_for: Callable[[bytes], bool]) -> None:
-        """The scheduler goes on: a peer whose message is worked on is not silent, as its heartbeats may wait for that."""
+        """The scheduler goes on: a peer whose message is worked on is not silent, as its heartbeats may wait."""
         for name in (*self._workers, *self._clients_by_name):
             if is_working_for(name):
                 self._worked_for_at[name] = now
