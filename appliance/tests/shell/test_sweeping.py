@@ -1,4 +1,4 @@
-"""Files that belong to nobody are removed some at a time, while peers are served."""
+"""Files without an owner are removed some at a time, while peers are served."""
 
 from __future__ import annotations
 

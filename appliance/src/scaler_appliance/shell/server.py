@@ -386,7 +386,7 @@ class Server:
         self._ended_sessions.add(effect.session)
 
     def _sweep_files(self) -> None:
-        """Remove some files that belong to nobody, and the others between messages."""
+        """Remove some files without an owner, and the others between messages."""
         if self._sweep is None:
             self._sweep = self._swept()
         if self._stopped.done() or next(self._sweep, True):

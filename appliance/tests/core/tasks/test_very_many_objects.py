@@ -9,11 +9,17 @@ import pytest
 from scheduler_harness import SMALL_WORK as WORK
 from scheduler_harness import Client, Harness, Worker, hello, options, task
 
+from scaler_appliance.core.placement import task_placement
 from scaler_appliance.core.tasks.task_states import TaskState
 from scaler_protocol import messages as m
 
 SETTINGS = {"work_per_call": WORK}
 SIZE = 10 * WORK
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_placement, "LEAST_ANNOUNCED", 1)
 
 
 @pytest.fixture

@@ -44,6 +44,7 @@ TASKS_AHEAD_OF_UNMEASURED = 2  # for each slot
 LEAST_MESSAGE_MICROSECONDS = 1000.0  # about ten times the cost of a message here and at the worker
 LOSSES_OF_A_SUSPECT = 2
 MAXIMUM_NEEDS_KNOWN = 1024
+LEAST_ANNOUNCED = 1000  # objects of one task, in one call
 UNITS_OF_A_DISPATCH = 10
 TASKS_PER_UNIT = 64  # of a dispatch
 UNITS_OF_A_WORKER = 1  # that is compared with what a class needs
@@ -330,7 +331,7 @@ class Placement:
         needed = batch.dependencies_of(start, stop)
         key = worker.number, batch.client, batch.ids[start]
         begin = self._announced[1] if self._announced[0] == key else 0
-        end = begin + self._state.part
+        end = begin + max(self._state.part, LEAST_ANNOUNCED)
         function = [batch.function] if batch.function and not begin else []
         self._announce(worker, [*function, *needed[begin:end]])
         if end < len(needed):
