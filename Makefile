@@ -22,6 +22,8 @@ PREPARE := PYTHON='$(PYTHON)' PYPY='$(PYPY)' sh .ci/prepare
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
+# Images of containers have it, and then each program would compile all its modules.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help:  ## list the commands

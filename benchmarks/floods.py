@@ -6,6 +6,7 @@ sleeps while the scheduler does not read, so that what an honest client loses is
 
 from __future__ import annotations
 
+import os
 import random
 import select
 import socket
@@ -256,6 +257,8 @@ FLOODS: Dict[str, Flood] = {
 def flood(addresses: Sequence[str], kind: str, seed: int, sent: Any, is_on: Any, has_begun: Any) -> None:
     """Flood while `is_on` is 1, and connect again whenever the scheduler has closed the connection.
 
+    Ends when the process that started it has ended.
+
     Parameters:
         addresses: of the scheduler, and for monitors.
     """
@@ -263,10 +266,12 @@ def flood(addresses: Sequence[str], kind: str, seed: int, sent: Any, is_on: Any,
     family, target = resolve(parse_address(addresses[chosen.monitors]))
     batches = _begun(chosen.batches(random.Random(seed)))
     is_begun = False
-    while True:
-        while not is_on.value:
+    parent = os.getppid()
+    while os.getppid() == parent:
+        if not is_on.value:
             is_begun = False
             time.sleep(PAUSE_SECONDS)
+            continue
         try:
             with socket.socket(family, socket.SOCK_STREAM) as stream:
                 stream.connect(target)

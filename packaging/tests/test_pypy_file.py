@@ -1,8 +1,8 @@
 """The single file with PyPy in it: `make dist-pypy` makes it, and it runs where there is nothing.
 
 Rules: what `make dist-pypy` has built is tested, built again if what it is made of has changed. Where it has built
-nothing, the file is one that is compressed little and is otherwise the same. Without PyPy or a tool for that, all of
-this is skipped. Tests that are not about unpacking share one unpacked copy.
+nothing, the file is one in which PyPy is stored uncompressed, and which is otherwise the same. Without PyPy or a tool
+for that, all of this is skipped. Tests that are not about unpacking share one unpacked copy.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ PACKAGE = Path(scaler.__file__).parent
 
 NEVER_SEEN = {
     "scaler.worker.frames.FrameError",  # between an agent and its processors
+    "scaler.worker.fork_server.agent_connection.AgentGoneError",  # ends the fork server
     "scaler.worker.agent.shell.code_folders.CodeError",  # ends in the agent, as the text of a failure
     "scaler.compat.names.CapnpDeserializationError",  # these three are caught by earlier programs, and never raised
     "scaler.compat.names.ClientCancelledException",

@@ -151,6 +151,23 @@ def test_the_tasks_of_a_lost_worker_go_back_some_at_a_time(harness: Harness, cli
     assert not harness.state.workers and len(harness.state.ready) == SIZE
 
 
+def test_a_worker_that_says_goodbye_and_closes_while_its_results_are_worked_on_leaves_once() -> None:
+    harness = Harness(work_per_call=10 * WORK)  # one turn takes several messages
+    client, worker = harness.client(), harness.worker(slots=SIZE)
+    client.create(1, b"function")
+    for number in range(1, SIZE + 1):
+        client.send(*task([number], function=client.object_id(1)))
+    worker.take(m.ObjectInstruction)
+    worker.post(*worker.result(worker.take_all_tasks()))
+    worker.post(m.DisconnectRequest())
+    harness.core.on_peer_gone(harness.now, worker.name)
+    harness.steps(lambda: 0)
+    assert not harness.state.workers and ended(harness) == SIZE
+    assert sum(len(results.ids) for results, _ in drain(client)) == SIZE
+    drain(worker)
+    harness.nothing_else_was_sent()
+
+
 @pytest.mark.parametrize("end", ["deleted", "cleared", "vanished"])
 def test_objects_come_and_go_some_at_a_time(harness: Harness, client: Client, end: str) -> None:
     ids = array("Q", [client.object_id(number) for number in range(2, SIZE + 2)])

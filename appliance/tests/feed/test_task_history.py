@@ -85,6 +85,14 @@ def test_a_task_is_found_by_its_client_and_id() -> None:
     assert log.find(1, 150) is None and log.find(2, 149) is None
 
 
+def test_a_task_that_failed_is_found_among_others_that_did_not() -> None:
+    log = TaskHistory()
+    log.append(message((1, 1, 107, 1, 1), (1, 1, 100, 50, 0)))
+    log.append(message((2, 1, 90, 60, 0), at=60.0))
+    run = log.find(1, 107)
+    assert run is not None and (run.first_task, run.status, run.failure) == (107, 1, b"broken")
+
+
 def test_runs_of_a_span_of_time() -> None:
     log = TaskHistory()
     for second in range(10, 20):

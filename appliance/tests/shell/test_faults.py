@@ -149,7 +149,7 @@ class Played:
         self.connections = connections.Connections(
             "tcp://127.0.0.1:1", 1 << 20, lambda peer: self.server.peer_gone(peer), self.on_congestion
         )
-        no_files: Any = SimpleNamespace(of_sessions=lambda sessions: [], sweep_abandoned=lambda: None)
+        no_files: Any = SimpleNamespace(remove_of_sessions=lambda sessions, is_kept: (), remove_abandoned=lambda: ())
         no_monitor: Any = None
         self.server = server.Server(self.core, self.connections, no_monitor, no_files)
         self.worker = SimulatedPeer(system, m.Role.WORKER, {})

@@ -14,7 +14,9 @@ from simulation.simulated_run import simulate
 SEEDS = 800
 SEEDS_OF_A_TEST = 100 if sys.implementation.name == "cpython" else 40  # PyPy needs four times as long for a seed
 SEEDS_OF_A_CHECK = 200 if sys.implementation.name == "cpython" else SEEDS_OF_A_TEST
-"""As many run in `make check` already, and have all invariants checked after each event."""
+"""As many run in `make check` already."""
+SEEDS_CHECKED_CLOSELY = SEEDS_OF_A_CHECK if sys.implementation.name == "cpython" else 0
+"""They have all invariants checked after each event; on PyPy, that would repeat what CPython shows of these seeds."""
 EVENTS_PER_CHECK = 8  # in the others: a broken invariant is rarely mended soon
 
 ONCE_FAILED = {
@@ -35,7 +37,7 @@ def _parts() -> list[object]:
 @pytest.mark.parametrize("first", _parts())
 def test_each_task_has_exactly_one_outcome(first: int) -> None:
     outcomes = 0
-    events_per_check = 1 if first < SEEDS_OF_A_CHECK else EVENTS_PER_CHECK
+    events_per_check = 1 if first < SEEDS_CHECKED_CLOSELY else EVENTS_PER_CHECK
     for seed in range(first, first + SEEDS_OF_A_TEST):
         try:
             outcomes += simulate(seed, events_per_check).outcomes

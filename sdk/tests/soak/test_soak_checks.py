@@ -262,6 +262,13 @@ def test_a_leak_is_found() -> None:
     assert trend.bytes_per_hour == pytest.approx(360 * MEGABYTE, rel=0.05)
 
 
+def test_a_burst_at_first_is_no_leak_yet() -> None:
+    short = trend_of(samples(120, 0.8 * MEGABYTE))
+    assert short is not None and short.is_flat()
+    fast = trend_of(samples(120, 3 * MEGABYTE))
+    assert fast is not None and not fast.is_flat()
+
+
 def test_a_slow_leak_is_found_by_a_long_run() -> None:
     trend = trend_of(samples(7200, 60 * MEGABYTE / 3600))
     assert trend is not None and not trend.is_flat()

@@ -313,7 +313,7 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
     ),
     "a worker is not told that an object is gone": PlantedBug(
         "scheduler",
-        f"{_SCHEDULER}.placement.task_placement:Placement._announce_objects",
+        f"{_SCHEDULER}.placement.task_placement:Placement._announce",
         "record.holders.add(worker.number)",
         "pass",
     ),

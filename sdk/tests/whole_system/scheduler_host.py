@@ -235,6 +235,8 @@ class SchedulerHost(Process):
         self._is_tick_due = False
         if self.stopped:
             return
+        if self.core.has_work:
+            self._judge.on_more_work(self.now, self.core.is_working_for)
         self.core.tick(self.now)
         self._ticks += 1
         if not self._ticks % TICKS_PER_CHECK:

@@ -123,7 +123,7 @@ class System:
     def run(self) -> Summary:
         world = self.world
         world.every(world.random.choice((0.1, 0.25)), self._step, lambda: not world.is_calm)
-        world.run(world.safety_seconds)
+        world.run(world.safety_seconds, lambda: world.events >= world.safety_events)
         world.calm_down()
         for user in self.users if world.rates["endless_tasks"] else ():
             user.end_the_endless()

@@ -33,6 +33,7 @@ HASTY_STEPS = 3
 GPU_NEEDS = (0.5, 1.0)
 UNEVEN_SECONDS = (0.0, 0.0, 0.01, 0.03, 2.0)
 MANY_BATCHES = 70
+MOST_UNFINISHED = (5, 5, 5, 15, 15, 60)
 LATE_TASKS = 6
 _LATE = m.TaskOptions(priority=-1)
 
@@ -52,7 +53,7 @@ class User:
         self._contents: Dict[int, bytes] = {}  # of objects, by id
         self._options: Dict[Tuple[Any, ...], m.TaskOptions] = {}  # equal options are one object
         self._submissions: List[Tuple[Future, Set[int]]] = []  # that hold functions and objects until `submit` returns
-        self._most_unfinished = self.world.random.choice((5, 15, 60))
+        self._most_unfinished = self.world.random.choice(MOST_UNFINISHED)
         self._is_submitting = 0  # tasks that wait for room
 
     @property

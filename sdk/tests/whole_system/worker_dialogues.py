@@ -5,7 +5,8 @@ Rules:
   that it is cancelled.
 - A task that was lost with several workers goes to a free slot only.
 - A worker that was asked to drain says so when it has none left, and not before.
-- While an object is fetched, each part of it is requested once.
+- While an object is fetched, each part of it is requested once. Of an object that was missing, an answer to an earlier
+  fetch may end a later one, and a third may begin before that one is answered.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class WorkerDialogues:
         self._draining: Set[bytes] = set()
         self._stopping: Set[bytes] = set()  # do not have to finish their tasks
         self._requested: Dict[Tuple[bytes, int], Set[int]] = {}  # offsets of an object's parts
+        self._missing: Set[Tuple[bytes, int]] = set()  # objects that a worker was told it cannot have
 
     def on_sent(self, name: bytes, message: Any, payload_bytes: int, slots: int) -> None:
         """
@@ -46,6 +48,8 @@ class WorkerDialogues:
         elif isinstance(message, m.TaskCancel) and message.force:
             self._ending.update(message.ids)
         elif isinstance(message, m.ObjectResponse):
+            if message.status != m.ObjectResponseStatus.OK:
+                self._missing.add((name, message.id))
             if message.status != m.ObjectResponseStatus.OK or message.offset + payload_bytes >= message.size:
                 self._requested.pop((name, message.id), None)  # it may be requested again
         elif isinstance(message, m.DisconnectRequest):
@@ -75,7 +79,7 @@ class WorkerDialogues:
 
     def _on_request(self, name: bytes, message: m.ObjectRequest) -> None:
         requested = self._requested.setdefault((name, message.id), set())
-        is_first = message.offset not in requested
+        is_first = message.offset not in requested or (name, message.id) in self._missing
         assert is_first or self._disks_may_be_full, f"{name!r} requests byte {message.offset} of an object twice"
         requested.add(message.offset)
 

@@ -115,8 +115,13 @@ class PendingWork:
     def end(self, session: Session, steps: Steps) -> Sequence[object]:
         """The session has ended: drop its messages, and do this instead; returns the messages that were waiting."""
         line = self._lines.pop(session.number, None)
+        dropped: Sequence[object] = ()
+        if line is not None:
+            dropped = [message for message, _ in line.messages]
+            line.messages.clear()  # one of those before may have ended the session, in this line's turn
+            line.steps = line.consequences = None
         self.begin(session, steps)
-        return () if line is None else [message for message, _ in line.messages]
+        return dropped
 
     def add(self, client: ClientSession, steps: Steps) -> None:
         """Do this in later calls, besides the client's messages."""

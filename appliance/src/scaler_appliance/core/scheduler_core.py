@@ -69,7 +69,7 @@ class SchedulerCore:
     def __init__(self, settings: Settings) -> None:
         self.state = SchedulerState(settings)
         self._placement = Placement(self.state)
-        outcomes = TaskOutcomes(self.state)
+        self._outcomes = outcomes = TaskOutcomes(self.state)
         self._dependants = DependantReactions(self.state, outcomes)
         acceptance = Acceptance(self.state, self._placement, outcomes, self._dependants)
         self._flow = FlowControl(self.state, self._placement)
@@ -169,9 +169,10 @@ class SchedulerCore:
 
     def _consequences(self, client: ClientSession) -> Steps:
         """What follows for a client's tasks from those that have ended."""
-        while client.advancing or client.dependants.has_consequences:
+        while client.advancing or client.dependants.has_consequences or client.unneeded_objects:
             yield from self._graphs.advance(client)
             yield from self._dependants.advance(client)
+            yield from self._outcomes.release_rest(client)
 
     @property
     def has_work(self) -> bool:
@@ -277,6 +278,7 @@ class SchedulerCore:
                 self._work.add(client, self._flow.compact(client))
             self.state.objects.memory.watch(now)
         if self._silent_peers.is_unfinished:
+            self._has_news = True  # tasks of a worker that is removed wait again
             self._silent_peers.go_on(now)
         if self._shutdown.is_unfinished:
             self._shutdown.go_on()
@@ -439,6 +441,7 @@ class SchedulerCore:
     def _release_client(self, client: ClientSession) -> Steps:
         # SCL-SCH-022
         yield from self._cancels.cancel_all(client)
+        yield from self._outcomes.release_rest(client)
         yield from self._objects.on_session_gone(client)
         state = self.state
         state.ready.remove_client(client.number)

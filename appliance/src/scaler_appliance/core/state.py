@@ -193,6 +193,9 @@ class SchedulerState:
                     references[object_id] = references.get(object_id, 0) + 1
             for object_id in client.dependants.references():
                 references[object_id] = references.get(object_id, 0) + 1
+            for unneeded in client.unneeded_objects:
+                for object_id in unneeded:
+                    references[object_id] = references.get(object_id, 0) + 1
             self._check_client(client, tasks_in_flight, bytes_in_flight)
         self.ready.check_invariants(set(self.clients))
         assert queued == len(self.ready), f"{queued} tasks are QUEUED, {len(self.ready)} are waiting"

@@ -276,9 +276,14 @@ class TaskHistory:
             yield self._failures[index]
 
     def find(self, client: int, task_id: int) -> Optional[RecordedRun]:
-        """The newest run with this task."""
-        found = self.search(RunQuery(clients={client}, tasks={task_id}), limit=1)
-        return found.runs[0] if found.runs else None
+        """The newest run that begins with this task, or else the newest that may contain it.
+
+        Runs are merged, so the ids of one that stands for several tasks may have gaps: a task that failed among others
+        that did not has a run of its own.
+        """
+        begins = self.search(RunQuery(clients={client}, first_tasks=(task_id, task_id + 1)), limit=1)
+        found = begins.runs or self.search(RunQuery(clients={client}, tasks={task_id}), limit=1).runs
+        return found[0] if found else None
 
 
 def _matches(run: RecordedRun, query: RunQuery) -> bool:

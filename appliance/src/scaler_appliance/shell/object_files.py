@@ -12,15 +12,16 @@ import logging
 import os
 import re
 from contextlib import suppress
-from typing import Callable, Dict, List, Optional, Set
+from typing import Callable, Dict, Iterator, Optional, Set
 
 from scaler_appliance.core.effects import StoreChunk
 from scaler_appliance.shell.spilling import Copied, Spiller
 from scaler_protocol.host.segments import (
     SPILL_NAME,
     ObjectDirectory,
+    names_in_parts,
     read_chunk,
-    sweep_abandoned,
+    remove_abandoned,
     temporary_name,
     write_chunk,
 )
@@ -144,18 +145,24 @@ class ObjectFiles:
 
     # Leftovers of peers ----------------------------------------------------------------------------------------------
 
-    def of_sessions(self, sessions: Set[int]) -> List[int]:
-        """Ids of the objects that have a file and were made by one of these sessions."""
-        names = filter(_OBJECT_NAME.fullmatch, os.listdir(self.directory.path))
-        return [object_id for object_id in (int(name, 16) for name in names) if session_of(object_id) in sessions]
+    def remove_of_sessions(self, sessions: Set[int], is_kept: Callable[[int], bool]) -> Iterator[None]:
+        """Remove the files of objects that these sessions have made and that are not kept, some between two steps.
 
-    def sweep_abandoned(self) -> None:
-        """Remove leftovers of killed peers: directories beside ours, and half-written files in ours."""
+        Raises OSError.
+        """
+        for names in names_in_parts(self.directory.path):
+            for object_id in [int(name, 16) for name in names if _OBJECT_NAME.fullmatch(name)]:
+                if session_of(object_id) in sessions and not is_kept(object_id):
+                    self.remove(object_id)
+            yield
+
+    def remove_abandoned(self) -> Iterator[None]:
+        """Remove leftovers of killed peers, in steps: directories beside ours, and half-written files in ours."""
         with suppress(OSError):  # another process may be removing the same
-            remove_orphans(self.directory.path)
+            yield from remove_orphans(self.directory.path)
         for directory in filter(None, (self.directory, self.directory.spill)):
             with suppress(OSError):
-                sweep_abandoned(os.path.dirname(directory.path))
+                yield from remove_abandoned(os.path.dirname(directory.path))
 
     def close(self) -> None:
         if self._spiller is not None:

@@ -26,7 +26,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from typing import Any, Callable, Counter, Dict, List, Optional, Set, Type
+from typing import Any, Callable, Counter, Dict, Generator, List, Optional, Set, Type
 
 from scaler_appliance.core.effects import (
     Buffer,
@@ -99,6 +99,7 @@ class Server:
         self._congestion: Dict[bytes, bool] = {}  # changes, by peer
         self._ended_sessions: Set[int] = set()
         self._sweeps_left = 0
+        self._sweep: Optional[Generator[bool, None, None]] = None  # that is not finished
         timeouts = core.state.settings.client_timeout_seconds, core.state.settings.worker_timeout_seconds
         self._allowances = Allowances(min(timeouts) / PAUSES_PER_TIMEOUT)
         self._idle_seconds: Dict[bytes, float] = {}  # besides turns, to be charged with the next one
@@ -269,7 +270,8 @@ class Server:
         now = self._loop.time()
         self._drain()
         self._peers.sweep(now)
-        self._sweep_files()
+        if self._sweep is None:
+            self._sweep_files()
         self._report_status(self._reporter.report)
         if self._reporter.is_unfinished:
             self._loop.call_soon(self._drain)
@@ -384,16 +386,30 @@ class Server:
         self._ended_sessions.add(effect.session)
 
     def _sweep_files(self) -> None:
+        """Remove some files without an owner, and the others between messages."""
+        if self._sweep is None:
+            self._sweep = self._swept()
+        if self._stopped.done() or next(self._sweep, True):
+            self._sweep.close()
+            self._sweep = None
+        else:
+            self._loop.call_soon(self._sweep_files)
+
+    def _swept(self) -> Generator[bool, None, None]:
         """Remove files of ended sessions that belong to no object of the core: never announced, or too late."""
         if self._ended_sessions:
             sessions, self._ended_sessions = self._ended_sessions, set()
-            for object_id in self._files.of_sessions(sessions):
-                if self._objects.find(object_id) is None:
-                    self._files.remove(object_id)
+            try:
+                for _ in self._files.remove_of_sessions(sessions, lambda each: self._objects.find(each) is not None):
+                    yield False
+            except OSError as error:
+                logger.warning("Scheduler: files of ended sessions could not be removed: %s", error.strerror)
+                self._ended_sessions |= sessions  # in a second it tries again
             self._sweeps_left = SWEEPS
         if self._sweeps_left:  # directories of killed peers: their connection may end before they release the lock
             self._sweeps_left -= 1
-            self._files.sweep_abandoned()
+            for _ in self._files.remove_abandoned():
+                yield False
 
     def _store_chunk(self, effect: StoreChunk) -> None:
         try:

@@ -261,6 +261,24 @@ def test_silent_peers_are_probed_and_removed_some_at_a_time() -> None:
     harness.nothing_else_was_sent()
 
 
+def test_a_task_of_a_worker_that_is_removed_late_in_a_look_at_all_peers_goes_elsewhere_at_once() -> None:
+    harness = Harness(work_per_call=160)
+    others = [harness.client() for _ in range(40)]
+    client, silent = others[0], harness.worker()
+    client.submit([0])
+    silent.take_tasks()
+    harness.now += 30
+    for peer in others:
+        peer.post(m.HeartbeatEcho())
+    worker = harness.worker()
+    harness.now += 31
+    worker.post(m.HeartbeatEcho())
+    before = len(harness.state.sessions)
+    while len(harness.state.sessions) == before:
+        harness.step()
+    assert len(worker.take_tasks()) == 1, "before the next second"
+
+
 def test_a_shutdown_does_not_wait_for_ever(harness: Harness) -> None:
     worker = harness.worker()
     harness.core.shut_down(harness.now, "signal")

@@ -49,7 +49,7 @@ TRIAL_BUGS: Dict[str, PlantedBug] = {
     ),
     "the time-outs of clients and workers are swapped": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.scheduler_core:SchedulerCore._watch",
+        f"{SCHEDULER}.peers.silent_peers:SilentPeers._is_probed",
         "settings.client_timeout_seconds if is_client else settings.worker_timeout_seconds",
         "settings.worker_timeout_seconds if is_client else settings.client_timeout_seconds",
     ),

@@ -19,7 +19,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from whole_system.user_tasks import key_of, split
 
@@ -143,6 +143,7 @@ class PlacementJudge:
         self._workers: Dict[bytes, JudgedWorker] = {}
         self._roles: Dict[bytes, m.Role] = {}
         self._heard_at: Dict[bytes, float] = {}
+        self._worked_for_at: Dict[bytes, float] = {}
         self._sizes: Dict[int, int] = {}  # of workers' objects
         self._shortest: Dict[object, float] = {}  # mean microseconds, by function
         self._rivals: Dict[TaskClass, Set[TaskClass]] = {}  # served since this class was, which waited
@@ -308,8 +309,15 @@ class PlacementJudge:
             self._given_back.pop(key, None)
             worker.tasks[instance] = AtWorker(taker, key, function, task_class.needs)
 
+    def on_more_work(self, now: float, is_working_for: Callable[[bytes], bool]) -> None:
+        """The scheduler goes on: a peer whose message is worked on is not silent, as its heartbeats may wait."""
+        for name in (*self._workers, *self._clients_by_name):
+            if is_working_for(name):
+                self._worked_for_at[name] = now
+
     def on_forgotten(self, name: bytes) -> None:
         """A session has ended."""
+        self._worked_for_at.pop(name, None)
         client = self._clients_by_name.pop(name, None)
         if client is not None:
             del self._clients[client.session]
@@ -403,7 +411,8 @@ class PlacementJudge:
 
     def _check_silence(self, now: float) -> None:
         for name in (*self._workers, *self._clients_by_name):
-            silence_seconds = now - max(self._heard_at[name], self._stood_still_until)
+            heard_at = max(self._heard_at[name], self._worked_for_at.get(name, 0.0), self._stood_still_until)
+            silence_seconds = now - heard_at
             most = self._timeouts_seconds[self._roles[name]] + TIMER_SECONDS
             assert silence_seconds <= most, f"{name!r} is silent for {silence_seconds:.1f} s, and not lost"
 

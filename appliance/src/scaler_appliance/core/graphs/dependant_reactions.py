@@ -196,8 +196,11 @@ class DependantReactions:
         client.flow.release(1, len(dependant.payload))
         client.touch()
         self._state.touch_session(client)
-        for object_id in dependant.references():
-            self._outcomes.release(object_id)
+        results = array("Q", [result for result in dependant.results.values() if isinstance(result, int)])
+        for object_ids in (dependant.dependencies, results):
+            self._outcomes.release_all(client, object_ids, 1, is_lost=event == TaskEvent.LOSE)
+        if dependant.message.function:
+            self._outcomes.release(dependant.message.function)
 
     def drop_all(self, client: ClientSession) -> Steps:
         """The client is gone."""

@@ -50,7 +50,7 @@ class Dependant:
         task_id: int,
         message: m.Task,
         payload: bytes,
-        dependencies: Sequence[int],
+        dependencies: array[int],
         predecessors: Sequence[int],
     ) -> None:
         self.task_id = task_id

@@ -397,10 +397,8 @@ class GraphReactions:
         graph.ended.extend(range(start, stop))
         done = UNITS_OF_A_RUN + (stop - start) // EDGES_PER_UNIT
         if graph.dependencies:
-            needed = self._needed_objects(graph, start, stop)
-            for object_id in needed:
-                self._outcomes.release(object_id)
-            done += len(needed)
+            needed, is_lost = self._needed_objects(graph, start, stop), event == TaskEvent.LOSE
+            done += self._outcomes.release_all(client, needed, stop - start, is_lost)
         first, end = graph.predecessor_offsets[start], graph.predecessor_offsets[stop]
         if end - first > self._state.part:
             graph.unlinking.append(Unlinking(first, end, is_released=False))
@@ -424,10 +422,10 @@ class GraphReactions:
         if not client.is_dirty:
             self._state.touch_session(client)
 
-    def _needed_objects(self, graph: Graph, start: int, stop: int) -> Sequence[int]:
+    def _needed_objects(self, graph: Graph, start: int, stop: int) -> array[int]:
         """The objects that waiting nodes [start, stop) refer to."""
         if not graph.dependencies:
-            return ()
+            return array("Q")
         ends = graph.dependency_offsets
         return graph.dependencies[ends[start] : ends[max(start, min(stop, graph.checked))]]
 
@@ -485,9 +483,7 @@ class GraphReactions:
                     apply(graph.states, first, end, TaskEvent.CANCEL)
                     self._count_ended(client, graph, first, end)
                     needed = self._needed_objects(graph, first, end)
-                    for object_id in needed:
-                        self._outcomes.release(object_id)
-                    done += UNITS_OF_A_RUN + len(needed)
+                    done += UNITS_OF_A_RUN + self._outcomes.release_all(client, needed, end - first, is_lost=False)
                 yield done
             yield from self._end_graph(client, graph)
 

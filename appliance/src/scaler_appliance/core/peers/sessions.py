@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections import OrderedDict
-from typing import ClassVar, Dict, Iterable, Iterator, NamedTuple, Optional, Sequence, Set, Tuple
+from collections import OrderedDict, deque
+from typing import ClassVar, Deque, Dict, Iterable, Iterator, NamedTuple, Optional, Sequence, Set, Tuple
 
 from scaler_appliance.core.graphs.dependants import Dependants
 from scaler_appliance.core.graphs.graph_nodes import Graph, GraphBatch
@@ -132,6 +132,7 @@ class ClientSession(Session):
         self.unasked_cancels: Set[int] = set()  # tasks whose cancel no client has asked for
         self.objects_made = 0  # by the scheduler, for its graphs
         self.spilled_objects: array[int] = array("Q")  # of its own: sent at the end of this burst
+        self.unneeded_objects: Deque[array[int]] = deque()  # that its tasks have referred to, to be released in parts
         self.compactable: Dict[int, TaskBatch] = {}  # by first task id: those with finished tasks
         self._batches: Dict[int, TaskBatch] = {}  # by first task id
         self._batch_starts = FirstIds()  # of batches that are found by ids of their own

@@ -9,6 +9,7 @@ Rules:
   worked off some of its tasks, it has credit. So a client's turn waits at most for the prefetched work.
 - A worker with at least half of its prefetch target gets nothing: few large messages are better than many small ones.
   For the same reason a message has LEAST_MESSAGE_MICROSECONDS of work, if available, even when other workers are idle.
+- A task may need very many objects. They are announced to its worker in several calls, and then it is dispatched.
 - A tick dispatches a bounded number of bytes, so that what workers do not read is noticed before there is much of it.
 - Only workers that may have room are considered; the cost follows the changes, not the number of workers.
 - A worker with blocked tasks, which wait for nested ones, gets tasks more urgent than those it holds, as many as it has
@@ -25,14 +26,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import islice
 from math import ceil
-from typing import Dict, Iterable, Iterator, List, Optional
+from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
 from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.objects.object_table import announcement
 from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_appliance.core.placement.ready_queues import ReadyClass
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.tasks.batches import MAXIMUM_TASKS_PER_DISPATCH, Dispatch, Needs, TaskSpan
+from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT
+from scaler_appliance.core.tasks.batches import MAXIMUM_TASKS_PER_DISPATCH, Dispatch, Needs, TaskBatch, TaskSpan
 from scaler_appliance.core.tasks.task_states import TaskEvent, apply
 from scaler_protocol import messages as m
 
@@ -42,6 +44,7 @@ TASKS_AHEAD_OF_UNMEASURED = 2  # for each slot
 LEAST_MESSAGE_MICROSECONDS = 1000.0  # about ten times the cost of a message here and at the worker
 LOSSES_OF_A_SUSPECT = 2
 MAXIMUM_NEEDS_KNOWN = 1024
+LEAST_ANNOUNCED = 1000  # objects of one task, in one call
 UNITS_OF_A_DISPATCH = 10
 TASKS_PER_UNIT = 64  # of a dispatch
 UNITS_OF_A_WORKER = 1  # that is compared with what a class needs
@@ -63,6 +66,8 @@ class Placement:
         self._is_outdated = False  # the pass: something has changed since it began
         self._left = self._looks_left = 0  # units of work that this call may do, and of looking for workers
         self._changes = 0  # of which workers there are
+        # To which worker and for which task of which client objects are being announced; and how many there were.
+        self._announced: Tuple[Tuple[int, int, int], int] = ((0, 0, 0), 0)
 
     def add_worker(self, worker: WorkerSession) -> None:
         self._on_workers_changed()
@@ -249,7 +254,9 @@ class Placement:
                 count = 1
             else:
                 least = int(LEAST_MESSAGE_MICROSECONDS / (duration_microseconds or LEAST_MESSAGE_MICROSECONDS))
-                count = min(taken, credit, _limit_of_message(span), max(share - placed, least))
+                count = min(taken, credit, _limit_of_message(span, self._state.part), max(share - placed, least))
+            if count and not self._announce_objects(worker, span.batch, span.start, span.start + count):
+                count = 0  # it goes on in the next call
             if count < taken:
                 ready_class.add(TaskSpan(span.batch, span.start + count, span.stop), in_front=True)
                 span = TaskSpan(span.batch, span.start, span.start + count)
@@ -258,7 +265,7 @@ class Placement:
                 self._dispatch(worker, span, estimate)
                 ready_class.count_turn(count * estimate, self._unmeasured_microseconds)
                 placed += count
-            if count == credit:
+            if count == credit or not count:
                 break
         return placed
 
@@ -290,8 +297,6 @@ class Placement:
         self._update_over_committed(worker)
         worker.sent += stop - start
         state.count_assigned(dispatch, worker, stop - start)
-        # SCL-SCH-011
-        self._announce_objects(worker, span)
         # SCL-SCH-004
         message = m.Task(
             ids=dispatch.ids,
@@ -312,17 +317,34 @@ class Placement:
             self._left = 0
         state.send(worker.peer, message, (payload,))
 
-    def _announce_objects(self, worker: WorkerSession, span: TaskSpan) -> None:
-        """Announce to the worker all objects that the tasks need and that it does not know."""
-        batch = span.batch
-        if not batch.dependency_counts and batch.function in worker.known_objects:
-            return
-        needed = [batch.function] if batch.function else []
-        if batch.dependency_counts:
-            needed += batch.dependencies_of(span.start, span.stop)
-        self._state.objects.memory.use(needed)
+    # SCL-SCH-011
+    def _announce_objects(self, worker: WorkerSession, batch: TaskBatch, start: int, stop: int) -> bool:
+        """Announce to the worker the objects that tasks [start, stop) need and that it does not know.
+
+        Returns whether these were all: if they are very many, that is only some, and the work of this call is done.
+        """
+        if not batch.dependency_counts:
+            if batch.function not in worker.known_objects and batch.function:
+                self._state.objects.memory.use((batch.function,))
+                self._announce(worker, (batch.function,))
+            return True
+        needed = batch.dependencies_of(start, stop)
+        key = worker.number, batch.client, batch.ids[start]
+        begin = self._announced[1] if self._announced[0] == key else 0
+        end = begin + max(self._state.part, LEAST_ANNOUNCED)
+        function = [batch.function] if batch.function and not begin else []
+        self._announce(worker, [*function, *needed[begin:end]])
+        if end < len(needed):
+            self._announced, self._left = (key, end), 0
+            return False
+        self._state.objects.memory.use([*function, *needed])
+        self._left -= len(needed) // COLUMN_ENTRIES_PER_UNIT
+        return True
+
+    def _announce(self, worker: WorkerSession, object_ids: Iterable[int]) -> None:
+        """Announce to the worker those of the objects that it does not know."""
         unknown: Dict[str, List[ObjectRecord]] = {}  # by codec
-        for object_id in needed:
+        for object_id in object_ids:
             if object_id not in worker.known_objects:
                 record = self._state.objects.find(object_id)
                 assert record is not None, f"a waiting task needs object {object_id:x}, which is gone"
@@ -330,14 +352,17 @@ class Placement:
                 record.holders.add(worker.number)
                 unknown.setdefault(record.codec, []).append(record)
         for records in unknown.values():
+            self._left -= len(records)
             instruction, payload = announcement(records)
             self._burst_bytes += sum(map(len, payload))
             self._state.send(worker.peer, instruction, payload)
 
 
-def _limit_of_message(span: TaskSpan) -> int:
-    """How many tasks of a span one message may carry: all of the same attempt, and not too many bytes."""
+def _limit_of_message(span: TaskSpan, most_objects: int) -> int:
+    """How many tasks of a span one message may carry: all of the same attempt, and not too many objects or bytes."""
     batch, start, stop = span
+    if batch.dependency_counts:
+        stop = batch.end_of_objects(start, stop, most_objects)
     if batch.attempts is not None:
         attempts = batch.attempts
         stop = start + len(attempts[start:stop]) - len(attempts[start:stop].lstrip(attempts[start : start + 1]))

@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from itertools import accumulate
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
@@ -142,6 +143,13 @@ class TaskBatch:
         if self._dependency_offsets is None:
             self._dependency_offsets = array("Q", accumulate(self.dependency_counts, initial=0))
         return self.dependencies[self._dependency_offsets[start] : self._dependency_offsets[stop]]
+
+    def end_of_objects(self, start: int, stop: int, most: int) -> int:
+        """The end of the tasks from `start` on, before `stop`, that need at most so many objects, or of one task."""
+        if self._dependency_offsets is None:
+            self.dependencies_of(start, stop)
+        ends = self._dependency_offsets
+        return stop if ends is None else max(start + 1, bisect_right(ends, ends[start] + most, start, stop + 1) - 1)
 
     def compact(self) -> int:
         """Drop the payloads of finished tasks if they are most of the batch; returns how many bytes that frees."""

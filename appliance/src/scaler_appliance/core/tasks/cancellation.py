@@ -170,7 +170,7 @@ class Cancellation:
             apply(batch.states, low, high, TaskEvent.CANCEL)
             apply(batch.states, low, high, TaskEvent.CONFIRM_CANCEL)
             self._outcomes.finish_cancelled(client, batch, low, high)
-            done += UNITS_OF_A_CANCEL + (high - low) // COLUMN_ENTRIES_PER_UNIT
+            done += UNITS_OF_A_CANCEL + (high - low) // (1 if batch.has_costly_ends else COLUMN_ENTRIES_PER_UNIT)
         return done
 
 

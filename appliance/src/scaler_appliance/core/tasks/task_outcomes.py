@@ -3,7 +3,8 @@
 Rules:
 - Every change of a task's state goes through `task_states.apply`; every task of a connected client ends in exactly
   one outcome: an entry in a TaskResult, or in a TaskCancelConfirm that says `cancelled`.
-- This frees what only finished tasks needed: references to objects, their batch, their dispatch.
+- This frees what only finished tasks needed: references to objects, their batch, their dispatch. Many objects are
+  released in parts.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from scaler_appliance.core.monitoring.running_tasks import where_it_ran
 from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps
 from scaler_appliance.core.tasks.batches import (
     WORTH_COMPACTING,
     Dispatch,
@@ -33,6 +35,8 @@ from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskEvent, Tas
 from scaler_protocol import encode_struct
 from scaler_protocol import messages as m
 
+OBJECTS_AT_ONCE = 8  # that tasks no longer need, besides one for each task
+UNITS_OF_A_RELEASE = 3
 _UNITS_OF_A_RUN = 4  # of tasks that are cancelled at once
 
 
@@ -197,8 +201,8 @@ class TaskOutcomes:
         if batch.is_charged:
             client.flow.release(stop - start, 0 if batch.unfinished else batch.charged_bytes)
         if batch.dependency_counts:
-            for object_id in batch.dependencies_of(start, stop):
-                self.release(object_id)
+            is_lost = batch.states.find(TaskState.LOST, start, stop) >= 0
+            self.release_all(client, batch.dependencies_of(start, stop), stop - start, is_lost)
         if isinstance(batch, GraphBatch):
             batch.graph.record_ended(batch, start, stop)
             self._state.touch_graph(batch.graph)
@@ -209,6 +213,39 @@ class TaskOutcomes:
             client.remove_batch(batch)
             if batch.function:
                 self.release(batch.function)
+
+    def release_all(self, client: ClientSession, object_ids: array[int], tasks: int, is_lost: bool) -> int:
+        """A client's tasks no longer need objects: if these are many, they are released later.
+
+        Returns the amount of work.
+
+        Parameters:
+            tasks: how many.
+            is_lost: whether any of them is, perhaps because an object was missing.
+        """
+        if len(object_ids) <= OBJECTS_AT_ONCE + tasks:
+            for object_id in object_ids:
+                self.release(object_id)
+            return len(object_ids)
+        if is_lost:  # an object that is missing may exist when it is its turn
+            find = self._state.objects.find
+            object_ids = array("Q", [each for each in object_ids if find(each) is not None])
+        client.unneeded_objects.append(object_ids)
+        if not client.is_gone:
+            self._state.advancing[client.number] = client
+        return len(object_ids) // COLUMN_ENTRIES_PER_UNIT
+
+    def release_rest(self, client: ClientSession) -> Steps:
+        """Release the objects that `release_all` has left for later."""
+        unneeded, part = client.unneeded_objects, max(1, self._state.part // UNITS_OF_A_RELEASE)
+        while unneeded:
+            some = unneeded[0][-part:]
+            del unneeded[0][-part:]
+            if not unneeded[0]:
+                unneeded.popleft()
+            for object_id in some:
+                self.release(object_id)
+            yield len(some) * UNITS_OF_A_RELEASE
 
     def release(self, object_id: int, count: int = 1) -> None:
         """`count` tasks no longer need the object."""

@@ -13,18 +13,21 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import itertools
 import mmap
 import os
 import shutil
 import tempfile
-from typing import List, Optional, Sequence
+from itertools import islice
+from typing import Iterator, List, Optional, Sequence
 
 from scaler_protocol.wire.buffers import Buffer, flat_view
 
 TOKEN_NAME = "token"
 SPILL_NAME = "spill"
+NAMES_OF_A_PART = 512  # whose files are removed within 5 ms
 _DIRECTORY_PREFIX = "scaler-"
 _MAXIMUM_BUFFERS_PER_WRITE = 512  # below IOV_MAX of every system
 _MAXIMUM_BYTES_PER_WRITE = 1 << 30
@@ -48,7 +51,8 @@ class ObjectDirectory:
     def __init__(self, parent: Optional[str] = None) -> None:
         self.spill: Optional[ObjectDirectory] = None
         parent = parent or default_parent()
-        sweep_abandoned(parent)
+        for _ in remove_abandoned(parent):
+            pass
         self.path = tempfile.mkdtemp(prefix=f"{_DIRECTORY_PREFIX}{os.getuid()}-", dir=parent)
         self.token = os.urandom(16)
         try:
@@ -102,16 +106,28 @@ def default_parent() -> str:
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
 
 
-def sweep_abandoned(parent: str) -> List[str]:
-    """Remove this user's object directories whose owners have ended, and return their paths."""
-    removed = []
+def names_in_parts(directory: str) -> Iterator[List[str]]:
+    """The names in a directory, some at a time. Raises OSError."""
+    with os.scandir(directory) as entries:
+        while names := [entry.name for entry in islice(entries, NAMES_OF_A_PART)]:
+            yield names
+
+
+def remove_abandoned(parent: str) -> Iterator[None]:
+    """Remove this user's object directories whose owners have ended, some files between two steps. Raises OSError."""
     prefix = f"{_DIRECTORY_PREFIX}{os.getuid()}-"
-    for name in os.listdir(parent):
-        path = os.path.join(parent, name)
-        if name.startswith(prefix) and is_lock_abandoned(os.path.join(path, TOKEN_NAME)):
+    for found in names_in_parts(parent):
+        for path in [os.path.join(parent, name) for name in found if name.startswith(prefix)]:
+            if not is_lock_abandoned(os.path.join(path, TOKEN_NAME)):
+                continue
+            with contextlib.suppress(OSError):  # another process may be removing the same
+                for names in names_in_parts(path):
+                    for name in names:
+                        if name != TOKEN_NAME:  # by which the next sweep would recognise what is left
+                            os.unlink(os.path.join(path, name))
+                    yield
             shutil.rmtree(path, ignore_errors=True)
-            removed.append(path)
-    return removed
+        yield
 
 
 def is_lock_abandoned(path: str) -> bool:

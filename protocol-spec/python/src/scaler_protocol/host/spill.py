@@ -19,9 +19,9 @@ import contextlib
 import errno
 import fcntl
 import os
-from typing import Callable, List, Sequence
+from typing import Callable, Iterator, List, Sequence
 
-from scaler_protocol.host.segments import SPILL_NAME, is_lock_abandoned, temporary_name, write_object
+from scaler_protocol.host.segments import SPILL_NAME, is_lock_abandoned, names_in_parts, temporary_name, write_object
 from scaler_protocol.wire.buffers import Buffer
 
 LOCK_SUFFIX = "lock"
@@ -233,13 +233,25 @@ class WriterLock:
                 os.close(descriptor)
 
 
-def remove_orphans(directory: str) -> List[str]:
-    """Remove partly written files of killed writers from an object directory, and return their names."""
-    names = os.listdir(directory)
-    dead = [name[: -len(LOCK_SUFFIX)] for name in names if name.endswith(f"-{LOCK_SUFFIX}")]
-    dead = [prefix for prefix in dead if is_lock_abandoned(os.path.join(directory, f"{prefix}{LOCK_SUFFIX}"))]
-    orphans = [name for name in names if name.startswith(tuple(dead))]
-    for name in sorted(orphans, key=lambda name: name.endswith(LOCK_SUFFIX)):  # the locks last
-        with contextlib.suppress(FileNotFoundError):
-            remove_file(os.path.join(directory, name))
-    return orphans
+def remove_orphans(directory: str) -> Iterator[None]:
+    """Remove partly written files of killed writers from an object directory, some between two steps.
+
+    Raises OSError.
+    """
+    dead: List[str] = []
+    for names in names_in_parts(directory):
+        prefixes = [name[: -len(LOCK_SUFFIX)] for name in names if name.endswith(f"-{LOCK_SUFFIX}")]
+        dead += [each for each in prefixes if is_lock_abandoned(os.path.join(directory, f"{each}{LOCK_SUFFIX}"))]
+        yield
+    for names in names_in_parts(directory) if dead else ():
+        for name in names:
+            if name.startswith(tuple(dead)) and not name.endswith(LOCK_SUFFIX):
+                _remove_if_there(os.path.join(directory, name))
+        yield
+    for prefix in dead:  # the locks last
+        _remove_if_there(os.path.join(directory, f"{prefix}{LOCK_SUFFIX}"))
+
+
+def _remove_if_there(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        remove_file(path)

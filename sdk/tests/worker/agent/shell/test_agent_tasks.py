@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -288,6 +289,22 @@ def test_a_killed_processor_loses_its_task_and_no_other(scheduler: FakeScheduler
     assert len({outcome.value for i, outcome in outcomes.items() if i != 50}) == 2
     assert worker.terminate() == 0
     assert "was ended by signal 9 (SIGKILL)" in worker.output
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux's way to choose what is killed when memory runs out")
+def test_if_memory_runs_out_the_system_kills_a_processor_before_its_agent(
+    scheduler: FakeScheduler, start_worker: StartWorker
+) -> None:
+    worker = start_worker()
+    scheduler.welcome()
+
+    def score() -> int:
+        with open("/proc/self/oom_score_adj") as file:
+            return int(file.read())
+
+    scheduler.send_calls(scheduler.create_function(score), {0: ()})
+    agents = int(Path(f"/proc/{worker.process.pid}/oom_score_adj").read_text())
+    assert scheduler.results(1)[0].value == max(agents, 300)
 
 
 def test_a_task_with_retries_is_run_again_after_its_processor_died(
