@@ -95,7 +95,7 @@ def test_messages_go_both_ways_however_they_are_cut(piece: int) -> None:
 
 
 def test_nothing_on_the_wire_can_be_read() -> None:
-    ours, theirs = connected()
+    ours, _ = connected()
     data = sent(ours, [b"a secret", b"and more of it"])
     assert b"secret" not in data and b"more" not in data
     assert sent(ours, [b"the same"]) != sent(ours, [b"the same"])

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes.util
 import importlib.util
 import os
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any, Iterator, Tuple
@@ -19,6 +20,7 @@ from typing import Any, Iterator, Tuple
 from scaler_protocol.wire.curve import KEY_BYTES, TAG_BYTES, ForgedError, KeyPair
 from scaler_protocol.wire.zmtp import Buffer
 
+KEPT_BYTES = (1 << 20) + 64  # for chunks of objects
 _TAG_ROOM = bytes(TAG_BYTES)
 _DECLARATIONS = """
 int sodium_init(void);
@@ -39,10 +41,10 @@ class MissingLibraryError(ImportError):
 class SodiumBox:
     """A precomputed key; see `scaler_protocol.wire.curve.Box`."""
 
-    __slots__ = ("_from_buffer", "_allocate", "_buffer", "_seal", "_open", "_key")
+    __slots__ = ("_from_buffer", "_room", "_buffer", "_seal", "_open", "_key")
 
     def __init__(self, sodium: Sodium, key: Any) -> None:
-        self._from_buffer, self._allocate, self._buffer = sodium.from_buffer, sodium.allocate, sodium.buffer
+        self._from_buffer, self._room, self._buffer = sodium.from_buffer, sodium.room, sodium.buffer
         self._seal, self._open = sodium.seal, sodium.open
         self._key = key
 
@@ -54,7 +56,7 @@ class SodiumBox:
         return text
 
     def open(self, nonce: bytes, data: Buffer, start: int = 0) -> bytes:
-        return bytes(self._opened(nonce, data, start))
+        return self._opened(nonce, data, start)[:]
 
     def open_split(self, nonce: bytes, data: Buffer, start: int) -> Tuple[int, bytes]:
         opened = self._opened(nonce, data, start)
@@ -64,10 +66,11 @@ class SodiumBox:
         sealed_bytes = len(data) - start
         if sealed_bytes < TAG_BYTES:
             raise ForgedError
-        opened = self._allocate("unsigned char[]", sealed_bytes - TAG_BYTES)
+        size = sealed_bytes - TAG_BYTES
+        opened = self._room(size)
         if self._open(opened, self._from_buffer(data) + start, sealed_bytes, nonce, self._key):
             raise ForgedError
-        return self._buffer(opened)
+        return self._buffer(opened, size)
 
 
 class Sodium:
@@ -80,10 +83,22 @@ class Sodium:
     def __init__(self, ffi: Any, library: Any) -> None:
         self._ffi, self._library = ffi, library
         self.from_buffer, self.buffer = ffi.from_buffer, ffi.buffer
-        self.allocate = ffi.new_allocator(should_clear_after_alloc=False)
+        self._allocate = ffi.new_allocator(should_clear_after_alloc=False)
+        self._kept = threading.local()
         self.seal, self.open = library.crypto_box_easy_afternm, library.crypto_box_open_easy_afternm
         if library.sodium_init() < 0:
             raise MissingLibraryError("libsodium could not be initialized")
+
+    def room(self, size: int) -> Any:
+        """Memory to be used at once, and by this thread only: it is the same each time, as new memory costs as much
+        as opening what is written to it."""
+        if size > KEPT_BYTES:
+            return self._allocate("unsigned char[]", size)
+        try:
+            return self._kept.room
+        except AttributeError:
+            room = self._kept.room = self._allocate("unsigned char[]", KEPT_BYTES)
+            return room
 
     def random(self, size_bytes: int) -> bytes:
         return os.urandom(size_bytes)

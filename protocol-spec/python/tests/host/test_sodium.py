@@ -1,0 +1,72 @@
+"""libsodium is found in each of its places, and seals what RFC 26 asks for."""
+
+from __future__ import annotations
+
+import sys
+from typing import Callable, List
+
+import pytest
+
+from scaler_protocol.host import sodium
+from scaler_protocol.host.sodium import MissingLibraryError, Sodium, load_sodium
+from scaler_protocol.wire.curve import ForgedError
+
+
+@pytest.fixture(params=["as it is", "without PyNaCl"])
+def arithmetic(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Sodium:
+    if request.param == "without PyNaCl":
+        monkeypatch.setitem(sys.modules, "nacl._sodium", None)
+        if not list(sodium._paths()):
+            pytest.skip("neither pyzmq nor the system has libsodium here")
+    load_sodium.cache_clear()
+    try:
+        return load_sodium()
+    finally:
+        load_sodium.cache_clear()
+
+
+def test_two_ends_agree_on_a_box_that_no_other_key_opens(arithmetic: Sodium) -> None:
+    one, other, third = (arithmetic.new_keys() for _ in range(3))
+    nonce = arithmetic.random(24)
+    sealed = arithmetic.box(other.public, one.secret).seal(nonce, b"head", b"text", b" in parts")
+    assert sealed.startswith(b"head") and b"text" not in sealed and len(sealed) == 4 + 16 + 13
+    opened = arithmetic.box(one.public, other.secret)
+    assert opened.open(nonce, sealed, 4) == b"text in parts"
+    assert opened.open_split(nonce, sealed, 4) == (ord("t"), b"ext in parts")
+    for box, number in ((arithmetic.box(one.public, third.secret), nonce), (opened, bytes(24))):
+        with pytest.raises(ForgedError):
+            box.open(number, sealed, 4)
+
+
+def test_what_is_too_short_was_not_sealed(arithmetic: Sodium) -> None:
+    keys = arithmetic.new_keys()
+    box = arithmetic.box(keys.public, keys.secret)
+    for size in (0, 15, 16):
+        with pytest.raises(ForgedError):
+            box.open(bytes(24), bytes(size))
+
+
+def test_a_public_key_follows_from_the_secret_one(arithmetic: Sodium) -> None:
+    keys = arithmetic.new_keys()
+    assert arithmetic.public_key(keys.secret) == keys.public
+    with pytest.raises(ValueError, match="keys have 32 bytes, got 31 and 32"):
+        arithmetic.box(keys.public[:31], keys.secret)
+
+
+def test_all_libraries_seal_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    results: List[bytes] = []
+    for ffi, library in sodium._candidates():
+        keys = bytes(range(32))
+        results.append(
+            bytes(Sodium(ffi, library).box(Sodium(ffi, library).public_key(keys), keys).seal(bytes(24), b"", b"x"))
+        )
+    assert len(results) >= 1 and len(set(results)) == 1
+
+
+def test_without_the_library_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing: Callable[[], List[str]] = list
+    monkeypatch.setattr(sodium, "_candidates", nothing)
+    load_sodium.cache_clear()
+    with pytest.raises(MissingLibraryError, match="pip install pynacl"):
+        load_sodium()
+    load_sodium.cache_clear()
