@@ -197,7 +197,7 @@ def recorded_handshake() -> List[Tuple[bool, bytes]]:
     return pieces
 
 
-def test_a_recorded_handshake_lets_nobody_in() -> None:
+def test_a_recorded_handshake_does_not_connect() -> None:
     theirs = server()
     theirs.take_output()
     with pytest.raises(AuthenticationError, match="cookie"):
@@ -248,7 +248,7 @@ def test_a_change_of_any_byte_of_a_frame_is_noticed() -> None:
         assert received == []  # its length: the frame is not complete
 
 
-def test_a_change_of_any_byte_of_the_handshake_lets_nobody_in() -> None:
+def test_a_handshake_does_not_connect_if_any_byte_changes() -> None:
     lengths = [len(data) for _, data in recorded_handshake()]
     for piece, length in enumerate(lengths):
         for at in range(piece % 3, length, 3):  # bytes of all kinds; libsodium is not what is tested
@@ -309,7 +309,7 @@ def test_a_connection_that_ends_in_the_handshake_is_reported() -> None:
         theirs.feed(b"\4\6\5READY")
 
 
-def test_a_key_that_leads_to_the_same_box_for_everybody_is_refused() -> None:
+def test_a_public_key_with_which_all_secret_keys_make_the_same_box_is_refused() -> None:
     with pytest.raises(ForgedError):
         sodium.box(bytes(32), CLIENT.secret)
     with pytest.raises(ValueError, match="not the public key of a server"):

@@ -94,7 +94,7 @@ class Arithmetic(Protocol):
     def box(self, public: bytes, secret: bytes) -> Box:
         """Between the owner of a public key and ourselves.
 
-        Raises ForgedError if the public key is one that leads to the same box for everybody.
+        Raises ForgedError if the public key is one with which all secret keys make the same box.
         """
 
 

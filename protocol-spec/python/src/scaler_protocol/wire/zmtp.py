@@ -314,7 +314,7 @@ class Zmtp:
             value_at = 1 + data[0] + 4
             value_end = value_at + int.from_bytes(data[value_at - 4 : value_at], "big")
             if data[0] == 0 or len(data) < max(value_at, value_end):
-                raise MalformedFrameError("the properties that the peer tells of itself are malformed")
+                raise MalformedFrameError("the properties of the peer are malformed")
             properties[data[1 : value_at - 4].lower()], data = data[value_at:value_end], data[value_end:]
         socket_type = properties.get(b"socket-type", b"")
         # SCL-TRN-002
