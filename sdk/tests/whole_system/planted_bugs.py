@@ -263,8 +263,8 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
     "a waiting node that ends keeps its objects": PlantedBug(
         "scheduler",
         f"{_SCHEDULER}.graphs.graph_reactions:GraphReactions._end_waiting",
-        "for object_id in needed:",
-        "for object_id in ():",
+        "done += self._outcomes.release_all(client, needed, stop - start, is_lost)",
+        "pass",
     ),
     "the failure of a node is not passed on": PlantedBug(
         "scheduler",

@@ -44,8 +44,8 @@ TRIAL_BUGS: Dict[str, PlantedBug] = {
     "the objects of all later tasks of a batch are released with a task": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.tasks.task_outcomes:TaskOutcomes.finish",
-        "in batch.dependencies_of(start, stop):",
-        "in batch.dependencies_of(start, len(batch)):",
+        "batch.dependencies_of(start, stop)",
+        "batch.dependencies_of(start, len(batch))",
     ),
     "the time-outs of clients and workers are swapped": PlantedBug(
         "scheduler",
