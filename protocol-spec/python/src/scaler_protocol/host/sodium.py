@@ -56,7 +56,8 @@ class SodiumBox:
         return text
 
     def open(self, nonce: bytes, data: Buffer, start: int = 0) -> bytes:
-        return self._opened(nonce, data, start)[:]
+        opened: bytes = self._opened(nonce, data, start)[:]
+        return opened
 
     def open_split(self, nonce: bytes, data: Buffer, start: int) -> Tuple[int, bytes]:
         opened = self._opened(nonce, data, start)
