@@ -63,6 +63,13 @@ def test_all_libraries_seal_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(results) >= 1 and len(set(results)) == 1
 
 
+def test_the_library_of_pynacl_is_used_where_it_is_installed() -> None:
+    pytest.importorskip("nacl")
+    from nacl._sodium import lib
+
+    assert next(sodium._candidates())[1] is lib
+
+
 def test_without_the_library_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     nothing: Callable[[], List[str]] = list
     monkeypatch.setattr(sodium, "_candidates", nothing)

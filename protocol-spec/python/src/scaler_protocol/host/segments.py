@@ -20,7 +20,6 @@ import mmap
 import os
 import shutil
 import tempfile
-from itertools import islice
 from typing import Iterator, List, Optional, Sequence
 
 from scaler_protocol.wire.buffers import Buffer, flat_view
@@ -109,7 +108,7 @@ def default_parent() -> str:
 def names_in_parts(directory: str) -> Iterator[List[str]]:
     """The names in a directory, some at a time. Raises OSError."""
     with os.scandir(directory) as entries:
-        while names := [entry.name for entry in islice(entries, NAMES_OF_A_PART)]:
+        while names := [entry.name for entry in itertools.islice(entries, NAMES_OF_A_PART)]:
             yield names
 
 

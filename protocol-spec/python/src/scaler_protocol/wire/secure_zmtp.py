@@ -7,6 +7,7 @@ Rules:
 - Each frame is sealed for itself, as libzmq does it; its flags are inside.
 - Limits count what is inside a frame; a frame on its way is some bytes longer.
 - A peer with another mechanism is turned away: there is no way down to NULL.
+- `Connection` does not carry this yet: it lays out frames, and cuts its queue, as the mechanism NULL does.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from scaler_protocol.wire.zmtp import (
     COMMAND,
     COPY_BELOW_BYTES,
     LONG,
-    LONG_SIZE,
     MORE,
     Buffer,
     ForeignPeerError,
@@ -74,6 +74,8 @@ class SecureZmtp(Zmtp):
         security: of our end.
         others: as of `Zmtp`.
     """
+
+    _has_sealed_frames = True
 
     def __init__(
         self,
@@ -147,25 +149,6 @@ class SecureZmtp(Zmtp):
 
     def feed(self, data: bytes) -> List[List[bytes]]:
         return self._feed_any(data)  # of which two short frames are no special case
-
-    def _read_frames(self, data: bytes, messages: List[List[bytes]]) -> None:
-        position, end = 0, len(data)
-        while end - position >= 2:
-            flags = data[position]
-            if flags & LONG:
-                if end - position < 9:
-                    break
-                size, start = LONG_SIZE.unpack_from(data, position + 1)[0], position + 9
-            else:
-                size, start = data[position + 1], position + 2
-            self._check_header(flags, size)
-            position = start + size
-            if position > end:
-                self._flags, self._size, self.missing_bytes = flags, size, position - end
-                self._pieces = [data[start:]]
-                return
-            self._take_frame(flags, data[start:position], messages)
-        self._held = data[position:]
 
     def _check_header(self, flags: int, size: int) -> None:
         if self._sealed is None:

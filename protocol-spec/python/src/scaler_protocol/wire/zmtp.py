@@ -26,7 +26,7 @@ COPY_BELOW_BYTES = 16 * 1024
 """Smaller frames are joined with their neighbours: one buffer is cheaper to send than several."""
 
 _GATHER_BELOW_BYTES = 4096  # smaller pieces of an unfinished frame are joined as they arrive
-_LONG_HEADER, LONG_SIZE = struct.Struct(">BQ"), struct.Struct(">Q")
+_LONG_HEADER, _LONG_SIZE = struct.Struct(">BQ"), struct.Struct(">Q")
 _SHORT_LAST, _SHORT_MORE = ([bytes((flags, size)) for size in range(256)] for flags in (0, MORE))
 _COMPATIBLE = {"DEALER": (b"DEALER", b"ROUTER", b"REP"), "ROUTER": (b"DEALER", b"ROUTER", b"REQ")}
 
@@ -77,6 +77,8 @@ class Zmtp:
         maximum_frames: of one message.
         identity: the name that a ROUTER peer may use for us; at most 255 bytes, empty: the peer chooses.
     """
+
+    _has_sealed_frames = False  # each one is for `_check_header` and `_take_frame` to look at
 
     def __init__(
         self,
@@ -207,26 +209,26 @@ class Zmtp:
         return _property(b"Socket-Type", self._socket_type.encode()) + _property(b"Identity", self._identity)
 
     def _read_frames(self, data: bytes, messages: List[List[bytes]]) -> None:
-        position, end = 0, len(data)
+        position, end, is_sealed = 0, len(data), self._has_sealed_frames
         while end - position >= 2:
             flags = data[position]
             if flags & LONG:
                 if end - position < 9:
                     break
-                size = LONG_SIZE.unpack_from(data, position + 1)[0]
+                size = _LONG_SIZE.unpack_from(data, position + 1)[0]
                 start = position + 9
             else:
                 size = data[position + 1]
                 start = position + 2
-            if flags > 3 or size > self._room or not self.is_ready:
+            if flags > 3 or size > self._room or is_sealed or not self.is_ready:
                 self._check_header(flags, size)
             position = start + size
             if position > end:
                 self._flags, self._size, self.missing_bytes = flags, size, position - end
                 self._pieces = [data[start:]]
                 return
-            if flags & COMMAND:
-                self._take_command(data[start:position])
+            if is_sealed or flags & COMMAND:
+                self._take_frame(flags, data[start:position], messages)
             else:
                 self._frames.append(data[start:position])
                 if flags & MORE:
@@ -385,5 +387,5 @@ def end_of_message(data: Buffer, position: int) -> int:
     end, is_unfinished = 0, False
     while end < position or is_unfinished:
         is_unfinished = bool(data[end] & MORE)
-        end += 9 + LONG_SIZE.unpack_from(data, end + 1)[0] if data[end] & LONG else 2 + data[end + 1]
+        end += 9 + _LONG_SIZE.unpack_from(data, end + 1)[0] if data[end] & LONG else 2 + data[end + 1]
     return end
