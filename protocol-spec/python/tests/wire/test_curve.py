@@ -37,7 +37,7 @@ MESSAGES = [
 ]
 
 sodium = load_sodium()
-SERVER, CLIENT, ANOTHER = (sodium.new_keys() for _ in range(3))
+SERVER, CLIENT, ANOTHER, OLD_SERVER = (sodium.new_keys() for _ in range(4))
 
 
 def admit_all(key: bytes) -> Optional[str]:
@@ -47,7 +47,7 @@ def admit_all(key: bytes) -> Optional[str]:
 def server(
     admit: Callable[[bytes], Optional[str]] = admit_all, keys: KeyPair = SERVER, limit: int = LIMIT_BYTES
 ) -> SecureZmtp:
-    return SecureZmtp(ServerSecurity(sodium, keys, admit), "ROUTER", limit)
+    return SecureZmtp(ServerSecurity(sodium, [keys, OLD_SERVER], admit), "ROUTER", limit)
 
 
 def client(keys: KeyPair = CLIENT, server_key: bytes = SERVER.public) -> SecureZmtp:
@@ -92,6 +92,23 @@ def test_messages_go_both_ways_however_they_are_cut(piece: int) -> None:
                 message for at in range(0, len(data), piece) for message in receiver.feed(data[at : at + piece])
             ]
             assert received == [frames]
+
+
+def test_a_client_that_knows_an_older_key_of_the_server_is_served_while_keys_are_rotated() -> None:
+    ours, theirs = client(server_key=OLD_SERVER.public), server()
+    exchange(ours, theirs)
+    assert ours.is_ready and theirs.peer_key == CLIENT.public
+
+
+def test_a_lone_message_is_sealed_apart_and_sent_before_the_others_or_not_at_all() -> None:
+    ours, theirs = connected()
+    encode, never_used = ours.lone_encoder(), ours.lone_encoder()
+    first = sent(ours, [b"before", b""])  # made after the encoder, sent after what it encodes
+    assert b"".join(map(bytes, never_used([b"lost in a race"])))
+    lone = [b"".join(map(bytes, encode([b"lone", text]))) for text in (b"not sent", b"sent")][1]
+    assert theirs.feed(lone + first) == [[b"lone", b"sent"], [b"before", b""]]
+    with pytest.raises(AuthenticationError, match="repeated"):
+        theirs.feed(lone)
 
 
 def test_nothing_on_the_wire_can_be_read() -> None:

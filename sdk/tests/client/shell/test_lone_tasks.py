@@ -9,14 +9,18 @@ from typing import Any, Callable, Deque, List
 from scaler.client.core.client_objects import ClientObjects
 from scaler.client.shell.lone_tasks import LoneTask, Slot, sort_out
 from scaler.client.shell.mailbox import Mailbox
+from scaler.client.shell.transport import TaskSender
 from scaler.values.named_functions import NamedFunction
 from scaler_protocol.wire import messages as m
+from scaler_protocol.wire.zmtp import encode
 
 ECHO = NamedFunction("scaler.conformance/echo")
 
 
 def slot_with(send: Callable[[bytes, int], int]) -> Slot:
-    return Slot(5, send, ClientObjects(m.Welcome(session=1), itertools.count(1), lambda effect: None))
+    return Slot(
+        5, TaskSender(encode, send), ClientObjects(m.Welcome(session=1), itertools.count(1), lambda effect: None)
+    )
 
 
 def task(name: str) -> Any:

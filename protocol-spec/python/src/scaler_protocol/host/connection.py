@@ -16,13 +16,15 @@ from __future__ import annotations
 import os
 import socket
 import struct
+from array import array
+from bisect import bisect_left
 from collections import deque
 from itertools import islice
-from typing import Deque, List, Optional, Sequence
+from typing import Callable, Deque, List, Optional, Sequence
 
 from scaler_protocol.host.addresses import Address, local_socket_name, resolve
 from scaler_protocol.wire.buffers import flat_view
-from scaler_protocol.wire.zmtp import Buffer, Zmtp, begins_like_zmtp, encode, end_of_message
+from scaler_protocol.wire.zmtp import Buffer, Zmtp, begins_like_zmtp
 
 SMALLEST_READ_BYTES = 64 * 1024  # CPython allocates this much without a system call
 LARGEST_READ_BYTES = 1024 * 1024
@@ -79,7 +81,21 @@ def first_words(address: Address, timeout_seconds: float) -> bytes:
 
 
 class _Joined(Deque[memoryview]):
-    """Whole messages in one buffer."""
+    """Whole messages in one buffer.
+
+    Parameters:
+        data: the messages.
+        ends: where each of them ends.
+    """
+
+    def __init__(self, data: bytearray, ends: array[int]) -> None:
+        super().__init__((memoryview(data),))
+        self.total_bytes, self.ends = len(data), ends
+
+    def rest_of_first(self) -> bytes:
+        """What is left of the message that has left in part; empty if there is none."""
+        sent = self.total_bytes - len(self[0])
+        return bytes(self[0][: self.ends[bisect_left(self.ends, sent)] - sent]) if sent else b""
 
 
 class Connection:
@@ -87,10 +103,10 @@ class Connection:
 
     Parameters:
         stream: connected or connecting; this object makes it non-blocking and owns it.
-        protocol: the state of ZMTP at this end.
+        protocol: the state of ZMTP at this end, and how it encodes messages.
     """
 
-    __slots__ = ("protocol", "unsent_bytes", "_stream", "_unsent", "_gathered", "_held")
+    __slots__ = ("protocol", "unsent_bytes", "_stream", "_encode", "_unsent", "_gathered", "_ends", "_held")
 
     def __init__(self, stream: socket.socket, protocol: Zmtp) -> None:
         stream.setblocking(False)
@@ -102,8 +118,10 @@ class Connection:
         self.protocol = protocol
         self.unsent_bytes = 0
         self._stream = stream
+        self._encode = protocol.encode
         self._unsent: Deque[Deque[memoryview]] = deque()  # messages, or joined ones; the first may have left in part
         self._gathered = bytearray()  # small messages behind them
+        self._ends = array("I")  # where each of these ends
         self._held: Optional[List[Sequence[Buffer]]] = []  # messages queued until the handshake is done; None after it
 
     def fileno(self) -> int:
@@ -170,7 +188,7 @@ class Connection:
             self._held.append(frames)
             return
         try:
-            buffers = encode(frames)
+            buffers = self._encode(frames)
             views = deque(map(flat_view, buffers)) if len(buffers) > 1 else None
         except MemoryError:
             self.abort()
@@ -179,7 +197,7 @@ class Connection:
             self._write(buffers[0])
         else:
             was_empty = not self.has_unsent
-            self._seal()
+            self._join()
             self._unsent.append(views)
             self.unsent_bytes += sum(map(len, views))
             if was_empty:
@@ -192,17 +210,26 @@ class Connection:
         """
         self._write(data)
 
+    def lone_encoder(self) -> Callable[[Sequence[Buffer]], List[Buffer]]:
+        """A function that encodes a message of at most two frames for `send_encoded`.
+
+        Of all that it encodes, one message may be sent, before any that `send` sends from now on. Any thread may use
+        it.
+        """
+        return self.protocol.lone_encoder()
+
     def _write(self, data: Buffer) -> None:
-        """Send the bytes of one message, or of a command between messages."""
+        """Send the bytes of one message, or of commands between messages."""
         if self._unsent or self._gathered:
             try:
                 self._gathered += data
+                self._ends.append(len(self._gathered))
             except MemoryError:
                 self.abort()
                 raise
             self.unsent_bytes += len(data)
             if len(self._gathered) >= GATHER_BYTES:
-                self._seal()
+                self._join()
             return
         try:
             sent = self._stream.send(data)
@@ -215,11 +242,14 @@ class Connection:
             self._unsent.append(deque((memoryview(data)[sent:],)))
             self.unsent_bytes += len(data) - sent
 
-    def _seal(self) -> None:
+    def _forget_gathered(self) -> None:
+        self._gathered, self._ends = bytearray(), array("I")
+
+    def _join(self) -> None:
         """Queue the small messages that were joined."""
         if self._gathered:
-            self._unsent.append(_Joined((memoryview(self._gathered),)))
-            self._gathered = bytearray()
+            self._unsent.append(_Joined(self._gathered, self._ends))
+            self._forget_gathered()
 
     def flush(self) -> bool:
         """Send queued data, and return whether the queue is empty.
@@ -228,7 +258,7 @@ class Connection:
         """
         while self._unsent or self._gathered:
             if not self._unsent:
-                self._seal()
+                self._join()
             message = self._unsent[0]
             try:
                 sent = self._send_some(message)
@@ -262,25 +292,21 @@ class Connection:
         """Discard queued messages, except the rest of a message that has been sent in part."""
         if self._held is not None:
             self._held = []
-        self._gathered = bytearray()
+        self._forget_gathered()
         while len(self._unsent) > 1:
             self._unsent.pop()
-        if self._unsent and isinstance(self._unsent[0], _Joined):
-            self._cut(self._unsent.pop()[0])
+        first = self._unsent[0] if self._unsent else None
+        if isinstance(first, _Joined):
+            self._unsent.clear()
+            rest = first.rest_of_first()
+            if rest:
+                self._unsent.append(deque((memoryview(rest),)))
         self.unsent_bytes = sum(map(len, self._unsent[0])) if self._unsent else 0
-
-    def _cut(self, unsent: memoryview) -> None:
-        """Of joined messages, queue again the rest of the one that has left in part."""
-        joined: bytearray = unsent.obj  # type: ignore[assignment]  # what a memoryview is of, typeshed does not know
-        sent = len(joined) - len(unsent)
-        rest = bytes(unsent[: end_of_message(joined, sent) - sent])
-        if rest:
-            self._unsent.append(deque((memoryview(rest),)))
 
     def abort(self) -> None:
         """End the stream for both peers, because a message cannot be sent in whole: `receive` reads its end."""
         self._unsent.clear()
-        self._gathered = bytearray()
+        self._forget_gathered()
         self.unsent_bytes = 0
         try:
             self._stream.shutdown(socket.SHUT_RDWR)

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import hmac
 import struct
-from typing import Callable, NamedTuple, Optional, Protocol, Tuple
+from contextlib import suppress
+from typing import Callable, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 from scaler_protocol.wire.zmtp import LONG, MORE, Buffer, MalformedFrameError, ZmtpError
 
@@ -128,6 +129,15 @@ class SealedFrames:
         head = _SHORT_HEADS[size] if size < 256 else _LONG_HEAD.pack(LONG, size) + _MESSAGE
         return self._box.seal(self._sending + number, head + number, _FLAGS[flags], content)
 
+    def reserve(self, count: int) -> int:
+        """Set nonces aside for frames that are sealed elsewhere; returns the number before the first of them."""
+        self._last_sent += count
+        return self._last_sent - count
+
+    def beginning_at(self, last_sent: int) -> SealedFrames:
+        """The same connection's, to seal with nonces that were set aside."""
+        return SealedFrames(self._box, self._sending, self._receiving, last_sent, _LARGEST_COUNT)
+
     def open(self, body: bytes) -> Tuple[int, bytes]:
         """Flags and content of a frame.
 
@@ -216,13 +226,14 @@ class CurveServer:
 
     Parameters:
         arithmetic: of a library.
-        keys: its own, S.
+        keys: its own, S: any of them, of which a client knows one; there are several while they are rotated.
         admit: decides about the client's key.
         metadata: the properties to tell the client.
     """
 
-    def __init__(self, arithmetic: Arithmetic, keys: KeyPair, admit: Admit, metadata: bytes) -> None:
-        self._arithmetic, self._keys, self._admit, self._metadata = arithmetic, keys, admit, metadata
+    def __init__(self, arithmetic: Arithmetic, keys: Sequence[KeyPair], admit: Admit, metadata: bytes) -> None:
+        self._arithmetic, self._all_keys, self._admit, self._metadata = arithmetic, keys, admit, metadata
+        self._public_key = b""  # S, of the one that the client knows
         self._client_own = self._cookie = b""  # C', from its HELLO
         self._own: Optional[KeyPair] = None  # S', from our WELCOME on
         self.peer_key = b""  # C, once the client has proved to own it
@@ -244,18 +255,24 @@ class CurveServer:
             raise MalformedFrameError(f"CURVE version {command[6]}.{command[7]}; this end supports 1.0")
         if command[8:80] != _HELLO_PADDING:
             raise MalformedFrameError("the padding of CURVE's HELLO is not zero")
-        client_own, number = command[80:112], command[112:120]
-        try:
-            box = self._arithmetic.box(client_own, self._keys.secret)
-            box.open(b"CurveZMQHELLO---" + number, command, 120)
-        except ForgedError:
-            raise AuthenticationError("the client expects another key of this server") from None
+        client_own = command[80:112]
+        box = self._box_of_hello(command, client_own)
         self._client_own = client_own
         self._own = self._arithmetic.new_keys()
         # This end keeps the connection's state, so the cookie need not contain it: it has to come back, that is all.
         self._cookie = self._arithmetic.random(COOKIE_BYTES)
         nonce = self._arithmetic.random(16)
         return box.seal(b"WELCOME-" + nonce, _WELCOME + nonce, self._own.public, self._cookie)
+
+    def _box_of_hello(self, command: bytes, client_own: bytes) -> Box:
+        """Find the key that the client expects; returns the box of that and the client's own."""
+        for keys in self._all_keys:
+            with suppress(ForgedError):
+                box = self._arithmetic.box(client_own, keys.secret)
+                box.open(b"CurveZMQHELLO---" + command[112:120], command, 120)
+                self._public_key = keys.public
+                return box
+        raise AuthenticationError("the client expects another key of this server")
 
     def _take_initiate(self, command: bytes, own: KeyPair) -> Tuple[Buffer, bytes]:
         if len(command) < _LEAST_INITIATE_BYTES or not command.startswith(_INITIATE):
@@ -273,7 +290,7 @@ class CurveServer:
             vouched = vouch_box.open(b"VOUCH---" + vouch_nonce, opened[:vouch_end], KEY_BYTES + 16)
         except ForgedError:
             raise AuthenticationError("the client does not own the key that it names") from None
-        if not hmac.compare_digest(vouched, self._client_own + self._keys.public):
+        if not hmac.compare_digest(vouched, self._client_own + self._public_key):
             raise AuthenticationError("the client's key speaks for another connection")
         refusal = self._admit(client)
         if refusal is not None:

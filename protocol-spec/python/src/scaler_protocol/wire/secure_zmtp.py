@@ -7,12 +7,12 @@ Rules:
 - Each frame is sealed for itself, as libzmq does it; its flags are inside.
 - Limits count what is inside a frame; a frame on its way is some bytes longer.
 - A peer with another mechanism is turned away: there is no way down to NULL.
-- `Connection` does not carry this yet: it lays out frames, and cuts its queue, as the mechanism NULL does.
+- A message that was encoded and never sent leaves a gap between the nonces, which is allowed.
 """
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Sequence, Union
+from typing import Callable, List, NamedTuple, Optional, Sequence, Union
 
 from scaler_protocol.wire.curve import (
     SEALED_COMMAND,
@@ -38,6 +38,8 @@ from scaler_protocol.wire.zmtp import (
     greeting,
 )
 
+_LONE_FRAMES = 2
+
 
 class ClientSecurity(NamedTuple):
     """For the end that connects.
@@ -58,12 +60,12 @@ class ServerSecurity(NamedTuple):
 
     Attributes:
         arithmetic: of a library.
-        keys: its own.
+        keys: its own; a client must know one of them.
         admit: decides about the public key that a client has proved to own.
     """
 
     arithmetic: Arithmetic
-    keys: KeyPair
+    keys: Sequence[KeyPair]
     admit: Admit
 
 
@@ -101,21 +103,19 @@ class SecureZmtp(Zmtp):
         return self._curve.peer_key if isinstance(self._curve, CurveServer) else b""
 
     def encode(self, frames: Sequence[Buffer]) -> List[Buffer]:
-        """Seal one message, and lay it out for `sendmsg`: to be sent in this order, each message once."""
         assert self._sealed is not None, "the handshake is not complete"
-        seal, last = self._sealed.seal, len(frames) - 1
-        buffers: List[Buffer] = []
-        small: List[Buffer] = []
-        for index, frame in enumerate(frames):
-            sealed = seal(MORE if index < last else 0, frame)
-            if len(sealed) < COPY_BELOW_BYTES:
-                small.append(sealed)
-            else:
-                buffers += (b"".join(small), sealed) if small else (sealed,)
-                small = []
-        if small:
-            buffers.append(b"".join(small))
-        return buffers
+        return _encode(self._sealed, frames)
+
+    def lone_encoder(self) -> Callable[[Sequence[Buffer]], List[Buffer]]:
+        assert self._sealed is not None, "the handshake is not complete"
+        sealed, first = self._sealed, self._sealed.reserve(_LONE_FRAMES)
+
+        def encode_one(frames: Sequence[Buffer]) -> List[Buffer]:
+            # With the same nonces each time, of which none is used twice, because one message is sent.
+            assert len(frames) <= _LONE_FRAMES
+            return _encode(sealed.beginning_at(first), frames)
+
+        return encode_one
 
     # The handshake ----------------------------------------------------------------------------------------------------
 
@@ -173,3 +173,19 @@ class SecureZmtp(Zmtp):
             self.output += as_command(command)
         else:
             self.output += self._sealed.seal(SEALED_COMMAND, command)
+
+
+def _encode(sealed: SealedFrames, frames: Sequence[Buffer]) -> List[Buffer]:
+    seal, last = sealed.seal, len(frames) - 1
+    buffers: List[Buffer] = []
+    small: List[Buffer] = []
+    for index, frame in enumerate(frames):
+        content = seal(MORE if index < last else 0, frame)
+        if len(content) < COPY_BELOW_BYTES:
+            small.append(content)
+        else:
+            buffers += (b"".join(small), content) if small else (content,)
+            small = []
+    if small:
+        buffers.append(b"".join(small))
+    return buffers

@@ -13,7 +13,7 @@ Rules:
 from __future__ import annotations
 
 import struct
-from typing import Dict, List, Optional, Sequence, Union
+from typing import Callable, Dict, List, Optional, Sequence, Union
 
 from scaler_protocol.wire.errors import ProtocolError
 
@@ -332,8 +332,15 @@ class Zmtp:
         self._send_command(b"\5ERROR" + bytes((len(text),)) + text)
 
     def encode(self, frames: Sequence[Buffer]) -> List[Buffer]:
-        """Lay out one message for `sendmsg`; large frames are not copied."""
+        """Lay out one message for `sendmsg`: to be sent in this order, each message once."""
         return encode(frames)
+
+    def lone_encoder(self) -> Callable[[Sequence[Buffer]], List[Buffer]]:
+        """A function like `encode` for messages of at most two frames, of which one may be sent.
+
+        It has to be sent before any message that `encode` lays out from now on. Any thread may use the function.
+        """
+        return encode
 
 
 def encode(frames: Sequence[Buffer]) -> List[Buffer]:
@@ -376,16 +383,3 @@ def as_command(body: Buffer) -> bytes:
 
 def _property(name: bytes, value: bytes) -> bytes:
     return bytes((len(name),)) + name + len(value).to_bytes(4, "big") + value
-
-
-def end_of_message(data: Buffer, position: int) -> int:
-    """Where the message or command ends that a position is in; the position itself if it is between two of them.
-
-    Parameters:
-        data: bytes of ZMTP that begin with a message and end with one.
-    """
-    end, is_unfinished = 0, False
-    while end < position or is_unfinished:
-        is_unfinished = bool(data[end] & MORE)
-        end += 9 + _LONG_SIZE.unpack_from(data, end + 1)[0] if data[end] & LONG else 2 + data[end + 1]
-    return end

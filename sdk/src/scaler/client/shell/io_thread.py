@@ -280,9 +280,9 @@ class IoThread:
         """Let a user thread send its next task by itself, if there is nothing else to do."""
         core = self.core
         if core.is_idle and not self.mailbox.commands and self._session.is_open:
-            send = self.transport.task_sender()
-            if send is not None:
-                self.slot = Slot(core.next_task_id, send, core.objects)
+            sender = self.transport.task_sender()
+            if sender is not None:
+                self.slot = Slot(core.next_task_id, sender, core.objects)
 
     def _leave(self) -> None:
         self.core.on_leaving()

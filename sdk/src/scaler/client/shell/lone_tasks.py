@@ -22,14 +22,14 @@ from __future__ import annotations
 import time
 from array import array
 from collections import deque
-from typing import Any, Callable, Deque, Iterable, List, Optional, Tuple
+from typing import Any, Deque, Iterable, List, Optional, Tuple
 
 from scaler.client.core.client_objects import ClientObjects
 from scaler.client.core.commands import Command, PlainTask
+from scaler.client.shell.transport import TaskSender
 from scaler.values.codecs import PYTHON_CODEC
 from scaler_protocol.wire import messages as m
 from scaler_protocol.wire.codec import encode
-from scaler_protocol.wire.zmtp import encode as encode_frames
 
 _CLAIM_TIMEOUT_SECONDS = 1.0
 _LONGEST_STEP_SECONDS = 0.05  # in which this process ran; more than that is a stop, in which the other thread stood too
@@ -56,15 +56,15 @@ class Slot:
 
     Parameters:
         task_id: of that task.
-        send: sends bytes; the socket's own.
+        sender: encodes and sends it.
         objects: has the function's id at the scheduler.
     """
 
-    __slots__ = ("_task_id", "_send", "_objects", "_claims")
+    __slots__ = ("_task_id", "_encode", "_send", "_objects", "_claims")
 
-    def __init__(self, task_id: int, send: Callable[[bytes, int], int], objects: ClientObjects) -> None:
+    def __init__(self, task_id: int, sender: TaskSender, objects: ClientObjects) -> None:
         self._task_id = task_id
-        self._send = send
+        self._encode, self._send = sender
         self._objects = objects
         self._claims: List[int] = [0]  # the thread that pops it has the slot; also the flags of `send`
 
@@ -99,7 +99,7 @@ class Slot:
             message.function = self._objects.wire_id(function)
         else:
             message.function_name, message.codec = function.name, function.codec
-        buffers = encode_frames([encode(message), payload])
+        buffers = self._encode([encode(message), payload])
         return bytes(buffers[0]) if len(buffers) == 1 else None
 
     def withdraw(self) -> bool:

@@ -5,7 +5,7 @@ Rules:
   end of the connection, whatever the system's error was.
 - An error while waiting is followed by a pause and by reading, so that what has arrived is not missed, and a descriptor
   that stays ready does not keep the processor busy.
-- One thread does everything, except that `task_sender` returns a function that sends a single message from another
+- One thread does everything, except that `task_sender` returns functions that send a single message from another
   thread.
 - The session decides when to connect and what to send.
 """
@@ -19,7 +19,7 @@ import platform
 import select
 import socket
 import time
-from typing import Callable, List, Optional, Sequence
+from typing import Callable, List, NamedTuple, Optional, Sequence
 
 from scaler.exceptions import (
     DisconnectedError,
@@ -44,6 +44,18 @@ _LONGEST_WAIT_SECONDS = 1e6  # infinity is no number of milliseconds
 _READABLE = ~select.POLLOUT  # data, the end of the stream, errors
 _ERROR_PAUSE_SECONDS = 0.01
 _OWN_ERRORS = (errno.ENOMEM, errno.ENOBUFS, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EIO)  # of this host
+
+
+class TaskSender(NamedTuple):
+    """How another thread sends one message.
+
+    Attributes:
+        encode: lays a message out.
+        send: sends its bytes; the socket's own.
+    """
+
+    encode: Callable[[Sequence[Buffer]], List[Buffer]]
+    send: Callable[[bytes, int], int]
 
 
 class Transport:
@@ -132,11 +144,12 @@ class Transport:
         except MemoryError:
             connection.abort()
 
-    def task_sender(self) -> Optional[Callable[[bytes, int], int]]:
-        """A function that sends ZMTP bytes immediately; None if other bytes have to be sent first."""
+    def task_sender(self) -> Optional[TaskSender]:
+        """How one message can be sent immediately; None if other bytes have to be sent first."""
         connection, stream = self._connection, self._stream
-        is_free = connection is not None and connection.is_ready and not connection.has_unsent
-        return stream.send if is_free and stream is not None else None
+        if connection is None or stream is None or not connection.is_ready or connection.has_unsent:
+            return None
+        return TaskSender(connection.lone_encoder(), stream.send)
 
     def send_rest(self, data: Buffer) -> None:
         """Send the rest of what a `task_sender` has begun."""
