@@ -19,7 +19,7 @@ from shell.faulty_system import Call, Fault, SimulatedLoop, SimulatedStream, Sim
 
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
-from scaler_appliance.shell import connections, server
+from scaler_appliance.shell import acceptor, connections, server
 from scaler_protocol import decode, encode
 from scaler_protocol import messages as m
 from scaler_protocol.wire.zmtp import Zmtp
@@ -139,7 +139,7 @@ class Played:
         patch.setattr(connections, "listen", lambda address: (system.listener, "tcp://127.0.0.1:1"))
         patch.setattr(connections, "listen_locally", lambda address: None)
         patch.setattr(connections, "remove_socket_file", lambda address: None)
-        patch.setattr(connections, "os", system.as_os())
+        patch.setattr(acceptor, "os", system.as_os())
         patch.setattr(connections, "select", system.as_select())
         for module in (connections, server):
             patch.setattr(module, "time", system.as_time())

@@ -29,28 +29,26 @@ Rules:
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 import select
 import socket
 import time
 from contextlib import suppress
 from typing import Callable, Dict, List, Optional, Set, Tuple
 
+from scaler_appliance.shell.acceptor import Acceptor, RejectedError
+from scaler_appliance.shell.connection_ends import FAULT_SECONDS, is_fault, log_end
 from scaler_appliance.shell.fair_turns import FairTurns, at_work
 from scaler_appliance.shell.listening import listen, listen_locally, remove_socket_file
 from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.connection import SMALLEST_READ_BYTES, Connection
 from scaler_protocol.session.ids import MAXIMUM_HELLO_BYTES
-from scaler_protocol.wire.zmtp import Buffer, LimitExceededError, PeerGoneError, RefusedError, Zmtp, ZmtpError
+from scaler_protocol.wire.zmtp import Buffer, LimitExceededError, Zmtp, ZmtpError
 
 READING_SECONDS = 0.002
 READING_SECONDS_PER_BYTE = 0.5e-9  # copied by the kernel, and twice by us
-FAULT_SECONDS = 0.005  # three to five times what is measured here of a connection that is refused
 CHARGED_SECONDS = 50e-6  # a lone small message, which most reads bring, takes some microseconds
-ACCEPTED_AT_ONCE = 16
 LINGER_SECONDS = 1.0  # to send the last messages
 
 HELLO_TIMEOUT_SECONDS = 5.0
@@ -65,11 +63,7 @@ MAXIMUM_WAITING_BYTES = 2 * 1024 * 1024 * 1024
 STOOD_STILL_SECONDS = 3.0
 """After a longer time between two sweeps this process was stopped, and heard no peer."""
 
-SPARE_DESCRIPTORS = 8
-NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ENOSPC)
-"""Errors by which the operating system says that it is short of something."""
-LOG_INTERVAL_SECONDS = 60.0
-
+_ADVICE = "to serve more peers, raise --maximum-peers and the limit of open files (ulimit -n)"
 _NAME_BYTES = 5
 
 logger = logging.getLogger("scaler")
@@ -130,23 +124,13 @@ class Connections:
         self._unregistered: Dict[bytes, PeerConnection] = {}  # without a session, oldest first
         self._not_read: Dict[bytes, PeerConnection] = {}  # until they have read
         self._put_off: Set[int] = set()  # descriptors that were ready when the last round of reading was over
-        self.is_accepting = True
         self._last_number = 0
         self._last_sweep: Optional[float] = None
-        self._rejected = 0  # callers, since the log said so
-        self._next_log = 0.0
         listener, self.address = listen(parse_address(address))
-        self._listeners = {listener.fileno(): listener}
         local_listener = listen_locally(parse_address(self.address))
-        if local_listener is not None:
-            self._listeners[local_listener.fileno()] = local_listener
-        # Closed when no descriptors are left, to reject callers; the rest is for files of objects and of the log.
-        self._spares: List[int] = []
-        self._restore_spares()
+        listeners = [listener] if local_listener is None else [listener, local_listener]
         self._epoll = select.epoll()
-        for descriptor in self._listeners:
-            self._epoll.register(descriptor, select.EPOLLIN)
-        self._listener_events = dict.fromkeys(self._listeners, select.EPOLLIN)
+        self._acceptor = Acceptor(self.address, listeners, self._epoll, self._add, _ADVICE)
 
     def fileno(self) -> int:
         """Readable whenever `receive` has something to do."""
@@ -182,8 +166,8 @@ class Connections:
                 events = select.EPOLLOUT
             before = end
             if peer is None:
-                if descriptor in self._listeners:
-                    self._accept(self._listeners[descriptor], now)
+                if descriptor in self._acceptor:
+                    self._accept(descriptor, now)
                     end = clock()
                     self.newcomer_seconds += at_work(end - before)
                 continue
@@ -209,32 +193,15 @@ class Connections:
         peer = self._by_descriptor.get(each[0])
         return 0.0 if peer is None else self.turns.time_of(peer.name), each[0] not in self._put_off
 
-    def _accept(self, listener: socket.socket, now: float) -> None:
-        for _ in range(ACCEPTED_AT_ONCE):
-            try:
-                stream, caller = listener.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except (OSError, MemoryError) as error:
-                self._turn_away(listener, error, now)
-                return
-            if 0 < self._maximum_connections <= len(self._peers):
-                stream.close()
-                self._log_rejected(f"it has {len(self._peers)} connections", now)
-                continue
-            try:
-                self._add(stream, f"{caller[0]}:{caller[1]}" if isinstance(caller, tuple) else self.address, now)
-            except Exception as error:
-                stream.close()
-                if isinstance(error, MemoryError) or getattr(error, "errno", 0) in NO_ROOM:
-                    self._log_rejected(str(error) or type(error).__name__, now)
-                elif not isinstance(error, OSError):  # it may have gone already
-                    logger.error("Scheduler: what ended a connection is a bug of the scheduler", exc_info=error)
+    def _accept(self, descriptor: int, now: float) -> None:
+        self._acceptor.accept(descriptor, now)
         while len(self._unregistered) > MAXIMUM_UNREGISTERED:
             oldest = next(iter(self._unregistered.values()))
             self._lose(oldest, TimeoutError("others, too, have not said Hello"))
 
     def _add(self, stream: socket.socket, label: str, now: float) -> None:
+        if 0 < self._maximum_connections <= len(self._peers):
+            raise RejectedError(f"it has {len(self._peers)} connections; {_ADVICE}")
         # SCL-TRN-001, SCL-SEC-006, SCL-SEC-012
         small = self._maximum_hello_bytes
         connection = Connection(stream, Zmtp("ROUTER", small, small))
@@ -246,50 +213,18 @@ class Connections:
         self._epoll.register(connection.fileno(), select.EPOLLIN)
         self._peers[name] = self._unregistered[name] = self._by_descriptor[connection.fileno()] = peer
 
+    @property
+    def is_accepting(self) -> bool:
+        """Whether callers are accepted."""
+        return self._acceptor.is_accepting
+
     def stop_accepting(self) -> None:
         """Leave further callers in the queue of the kernel until `go_on_accepting`."""
-        self._set_accepting(False)
+        self._acceptor.stop()
 
     def go_on_accepting(self) -> None:
         """Accept callers again."""
-        self._set_accepting(True)
-
-    def _set_accepting(self, is_accepting: bool) -> None:
-        self.is_accepting = is_accepting
-        events = select.EPOLLIN if is_accepting else 0
-        for descriptor, before in self._listener_events.items():
-            if events != before:
-                with suppress(OSError, MemoryError):  # `sweep` tries again
-                    self._epoll.modify(descriptor, events)
-                    self._listener_events[descriptor] = events
-
-    def _turn_away(self, listener: socket.socket, error: Exception, now: float) -> None:
-        """No descriptor is left for a caller: reject it, because otherwise it would wait and our loop would spin."""
-        if self._spares:
-            os.close(self._spares.pop())
-        try:
-            listener.accept()[0].close()
-        except (OSError, MemoryError):
-            pass
-        self._restore_spares()
-        self._log_rejected(getattr(error, "strerror", None) or type(error).__name__, now)
-
-    def _restore_spares(self) -> None:
-        try:
-            while len(self._spares) < SPARE_DESCRIPTORS:
-                self._spares.append(os.open(os.devnull, os.O_RDONLY))
-        except OSError:
-            pass  # another caller is rejected with one that is left
-
-    def _log_rejected(self, why: str, now: float) -> None:
-        self._rejected += 1
-        if now < self._next_log:
-            return
-        count = "a connection was" if self._rejected == 1 else f"{self._rejected} connections were"
-        advice = "to serve more peers, raise --maximum-peers and the limit of open files (ulimit -n)"
-        logger.error("Scheduler: %s rejected: %s; %s", count, why, advice)
-        self._rejected = 0
-        self._next_log = now + LOG_INTERVAL_SECONDS
+        self._acceptor.go_on()
 
     # Sessions -------------------------------------------------------------------------------------------------------
 
@@ -328,8 +263,7 @@ class Connections:
             for peer in self._unregistered.values():
                 peer.hello_deadline = now + HELLO_TIMEOUT_SECONDS
         self._sweep_unregistered(now)
-        self._restore_spares()
-        self._set_accepting(self.is_accepting)
+        self._acceptor.sweep()
 
     # SCL-SEC-009
     def _sweep_unregistered(self, now: float) -> None:
@@ -438,18 +372,10 @@ class Connections:
     def _lose(self, peer: PeerConnection, error: Exception) -> None:
         if self._peers.get(peer.name) is not peer:
             return
-        # A caller that closes without sending anything is probably a health check, which is not worth a warning.
-        is_question = isinstance(error, RefusedError) and not peer.connection.peer_has_spoken
-        is_usual = isinstance(error, (OSError, PeerGoneError)) and not isinstance(error, TimeoutError)
-        is_fault = isinstance(error, ZmtpError) and not isinstance(error, (PeerGoneError, RefusedError))
-        if is_fault or (peer.hello_deadline is None and peer.connection.protocol.held_bytes > SMALLEST_READ_BYTES):
+        is_registered = peer.hello_deadline is None
+        if is_fault(error) or (is_registered and peer.connection.protocol.held_bytes > SMALLEST_READ_BYTES):
             self.newcomer_seconds += FAULT_SECONDS
-        if not (is_usual or is_question):
-            level = logging.WARNING if peer.hello_deadline is None else logging.INFO
-            text = str(error) or type(error).__name__
-            logger.log(level, "Scheduler: the connection from %s is closed: %s", peer.label, text)
-            if not isinstance(error, (ZmtpError, TimeoutError, MemoryError)):
-                logger.error("Scheduler: what ended it is a bug of the scheduler", exc_info=error)
+        log_end(peer.label, error, peer.connection.peer_has_spoken, is_registered)
         self._remove(peer)
         self._on_peer_gone(peer.name)
 
@@ -476,10 +402,7 @@ class Connections:
 
     def close(self) -> None:
         """Stop listening, send waiting messages within LINGER_SECONDS, and close all connections."""
-        for descriptor, listener in self._listeners.items():
-            self._epoll.unregister(descriptor)
-            listener.close()
-        self._listener_events.clear()  # `go_on_accepting` may still be called
+        self._acceptor.close()
         remove_socket_file(self.address)
         self._on_peer_gone = lambda name: None
         finishing: Set[bytes] = set()
@@ -499,5 +422,3 @@ class Connections:
         for peer in list(self._peers.values()):
             self._remove(peer)
         self._epoll.close()
-        for spare in self._spares:
-            os.close(spare)
