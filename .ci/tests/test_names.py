@@ -26,6 +26,7 @@ MODULES = {
     "core": "each role has one",
     "shell": "each role has one",
     "effects": "what each core asks its shell to do",
+    "errors": "what a package raises",
     "programs": "what all programs share, and the programs themselves",
     "replay": "the command, and what it does",
 }

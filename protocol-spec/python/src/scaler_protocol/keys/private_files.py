@@ -1,0 +1,111 @@
+"""Files that only their user can read: how they are read, and how they are written.
+
+    read_private ──▶ open, without waiting ─▶ fstat: whose, what, which mode ─▶ text
+    write_private ─▶ a new file, 0600 ─▶ fsync ─▶ link or rename to its name
+
+Rules:
+- What is checked is the open file, so that it cannot be exchanged in between. A pipe or a device is not waited for.
+- Symbolic links are followed when a file is read: a secret mounted by Kubernetes is one. When a file is written they
+  are not: a link at its name is an error, or is replaced itself.
+- A file has its whole content from the moment it has its name, and mode 0600 from the moment it exists. Of several
+  programs that create one file, one wins and the others find its file: this uses link(), which is atomic on network
+  file systems, too, and no lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+
+from scaler_protocol.keys.errors import KeyFileError
+
+MAXIMUM_KEY_FILE_BYTES = 1 << 16
+
+
+def read_private(path: str, maximum_bytes: int = MAXIMUM_KEY_FILE_BYTES) -> str:
+    """The text of a file that no other user can read.
+
+    It must be a regular file of this user, with mode 0600 or less; or one of root that at most a group can read as
+    well, as Kubernetes mounts it for a user with an fsGroup.
+
+    Raises KeyFileError, and FileNotFoundError if it does not exist.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise KeyFileError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        found = os.fstat(descriptor)
+        _check_private(path, found)
+        content = b""
+        while len(content) <= maximum_bytes and (data := os.read(descriptor, maximum_bytes + 1 - len(content))):
+            content += data
+    except OSError as error:
+        raise KeyFileError(f"cannot read {path}: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
+    if len(content) > maximum_bytes:
+        raise KeyFileError(f"cannot use {path}: it has more than {maximum_bytes} bytes; is it a file of keys?")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise KeyFileError(f"cannot use {path}: it is not UTF-8 text; is it a file of keys?") from None
+
+
+def _check_private(path: str, found: os.stat_result) -> None:
+    mode = stat.S_IMODE(found.st_mode)
+    if not stat.S_ISREG(found.st_mode):
+        raise KeyFileError(f"cannot use {path}: it is not a regular file")
+    if found.st_uid not in (os.geteuid(), 0):
+        raise KeyFileError(
+            f"cannot use {path}: it belongs to the user with the id {found.st_uid}, who can change it and read it;"
+            f" make a file of your own: install -m 600 {path} NEW_FILE"
+        )
+    allowed = 0o740 if found.st_uid == 0 else 0o700
+    if mode & 0o777 & ~allowed:
+        raise KeyFileError(f"cannot use {path}: other users can access it (mode {mode:04o}); run: chmod 600 {path}")
+
+
+def write_private(path: str, text: str, is_replaced: bool = False) -> None:
+    """Make a file of mode 0600 with this text, at once.
+
+    Parameters:
+        is_replaced: a file of that name is replaced, rather than an error.
+
+    Raises FileExistsError, and KeyFileError if it cannot be written.
+    """
+    folder, name = os.path.split(path)
+    unfinished = os.path.join(folder, f".new-{name}-{os.getpid()}-{os.urandom(8).hex()}")
+    try:
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                os.fchmod(descriptor, 0o600)  # also if the umask leaves less
+                file.write(text.encode())
+                file.flush()
+                os.fsync(descriptor)
+            if is_replaced:
+                os.rename(unfinished, path)
+            else:
+                os.link(unfinished, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(unfinished)
+        _sync_folder(folder or ".")
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise KeyFileError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _sync_folder(folder: str) -> None:
+    """So that the name, too, is still there after a power failure; some network file systems cannot."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
