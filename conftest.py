@@ -1,7 +1,7 @@
 """What all tests share: no test finds a scheduler that it did not start, and other programs find none of a test.
 
 Rules:
-- Schedulers announce themselves in a folder of this test process, removed at its end.
+- Schedulers announce themselves in a folder of this test process, removed at its end; their keys are in there, too.
 - No example of a property has a time limit of its own: how long one takes depends on what else the machine does.
 - Programs that tests start write and use bytecode, also where the environment says otherwise, as images of containers
   do: some thousand programs start, and compiling all their modules takes each of them as long as all else.
@@ -41,6 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="scaler-tests-")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     os.environ["SCALER_RUN_DIRECTORY"] = folder
+    os.environ["SCALER_KEY_DIRECTORY"] = os.path.join(folder, "keys")
+    os.environ.pop("SCALER_KEY_FILE", None)
     os.environ.pop("SCALER_ADDRESS", None)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False

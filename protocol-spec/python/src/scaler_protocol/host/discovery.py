@@ -159,7 +159,7 @@ def folders() -> List[str]:
         return [os.path.abspath(given)]
     fallback = os.path.join(tempfile.gettempdir(), f"scaler-{os.geteuid()}")
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if os.path.isabs(runtime) and _problem_of(runtime) == "":
+    if os.path.isabs(runtime) and problem_of_folder(runtime) == "":
         return [os.path.join(runtime, "scaler"), fallback]
     return [fallback]
 
@@ -300,7 +300,7 @@ def _parse(text: bytes) -> Optional[Entry]:
 
 def _check_folder(folder: str) -> None:
     """Raises DiscoveryError if the folder cannot be trusted."""
-    problem = _problem_of(folder)
+    problem = problem_of_folder(folder)
     if problem:
         raise DiscoveryError(
             f"cannot use {folder} to find schedulers: {problem}; remove it, or name another folder in the"
@@ -308,7 +308,7 @@ def _check_folder(folder: str) -> None:
         )
 
 
-def _problem_of(folder: str) -> str:
+def problem_of_folder(folder: str) -> str:
     """Why a folder is not private to this user; empty if it is."""
     try:
         found = os.lstat(folder)

@@ -1,6 +1,7 @@
 """Files that only their user can read: how they are read, and how they are written.
 
-    read_private ──▶ open, without waiting ─▶ fstat: whose, what, which mode ─▶ text
+    read_private ──▶ open, without waiting ─▶ fstat: owner, kind, mode ─▶ text
+    read_trusted ──▶ the same, for a text that others may read, but not write
     write_private ─▶ a new file, 0600 ─▶ fsync ─▶ link or rename to its name
 
 Rules:
@@ -31,6 +32,19 @@ def read_private(path: str, maximum_bytes: int = MAXIMUM_KEY_FILE_BYTES) -> str:
 
     Raises KeyFileError, and FileNotFoundError if it does not exist.
     """
+    return _read(path, maximum_bytes, 0o077, 0o037)
+
+
+def read_trusted(path: str, maximum_bytes: int) -> str:
+    """The text of a file that no other user but root can write.
+
+    Raises KeyFileError, and FileNotFoundError if it does not exist.
+    """
+    return _read(path, maximum_bytes, 0o022, 0o022)
+
+
+def _read(path: str, maximum_bytes: int, forbidden: int, forbidden_of_root: int) -> str:
+    """The text of a file without these bits in its mode."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except FileNotFoundError:
@@ -39,7 +53,7 @@ def read_private(path: str, maximum_bytes: int = MAXIMUM_KEY_FILE_BYTES) -> str:
         raise KeyFileError(f"cannot read {path}: {error.strerror}") from None
     try:
         found = os.fstat(descriptor)
-        _check_private(path, found)
+        _check(path, found, forbidden_of_root if found.st_uid == 0 else forbidden)
         content = b""
         while len(content) <= maximum_bytes and (data := os.read(descriptor, maximum_bytes + 1 - len(content))):
             content += data
@@ -55,7 +69,7 @@ def read_private(path: str, maximum_bytes: int = MAXIMUM_KEY_FILE_BYTES) -> str:
         raise KeyFileError(f"cannot use {path}: it is not UTF-8 text; is it a file of keys?") from None
 
 
-def _check_private(path: str, found: os.stat_result) -> None:
+def _check(path: str, found: os.stat_result, forbidden: int) -> None:
     mode = stat.S_IMODE(found.st_mode)
     if not stat.S_ISREG(found.st_mode):
         raise KeyFileError(f"cannot use {path}: it is not a regular file")
@@ -64,8 +78,7 @@ def _check_private(path: str, found: os.stat_result) -> None:
             f"cannot use {path}: it belongs to the user with the id {found.st_uid}, who can change it and read it;"
             f" make a file of your own: install -m 600 {path} NEW_FILE"
         )
-    allowed = 0o740 if found.st_uid == 0 else 0o700
-    if mode & 0o777 & ~allowed:
+    if mode & forbidden:
         raise KeyFileError(f"cannot use {path}: other users can access it (mode {mode:04o}); run: chmod 600 {path}")
 
 

@@ -1,0 +1,71 @@
+"""Which key file a program uses that connects to a scheduler.
+
+Rules:
+- The first of these that applies, and no other is tried after it:
+
+  1. the file that was given;
+  2. the file that SCALER_KEY_FILE names;
+  3. the owner's key of the scheduler that this user runs on this host at the address: it announces its key directory,
+     or that it has no keys;
+  4. the owner's key in the default key directory, if there is one: schedulers that this user runs elsewhere have it,
+     if the hosts share a home;
+  5. none: the connection is neither authenticated nor encrypted.
+
+- A file that exists and cannot be used is an error in each of these cases: no program connects without a key because
+  its file is not private.
+- What another user announces is ignored: the folder of announcements is private, or not used.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Mapping, Optional
+
+from scaler_protocol.host.addresses import parse_address
+from scaler_protocol.host.discovery import SCHEDULER, DiscoveryError, connectable, entries
+from scaler_protocol.keys.key_directory import KeyDirectory, default_key_directory
+from scaler_protocol.keys.key_file import KeyFile, read_key_file
+
+FILE_VARIABLE = "SCALER_KEY_FILE"
+DIRECTORY_DETAIL = "key_directory"
+"""Of a scheduler's announcement: the absolute path of its folder of keys."""
+SECURITY_DETAIL = "security"
+"""Of a scheduler's announcement: NO_SECURITY if it takes connections without keys."""
+NO_SECURITY = "none"
+
+
+def find_key_file(address: str, key_file: Optional[str]) -> Optional[KeyFile]:
+    """The key file for a connection to a scheduler; None for a connection without keys. See the rules above.
+
+    Parameters:
+        address: of the scheduler.
+        key_file: the path that the user has given; None or empty if there is none.
+
+    Raises KeyFileError if the file cannot be used.
+    """
+    path = key_file or os.environ.get(FILE_VARIABLE)
+    if path:
+        return read_key_file(path)
+    details = _announced_details(address)
+    if details.get(SECURITY_DETAIL) == NO_SECURITY:
+        return None
+    announced = details.get(DIRECTORY_DETAIL)
+    if announced:
+        return KeyDirectory(announced).owner()
+    default = KeyDirectory(default_key_directory())
+    return default.owner() if default.has_owner() else None
+
+
+def _announced_details(address: str) -> Mapping[str, str]:
+    """What the newest scheduler of this user on this host at an address announces; empty if there is none."""
+    try:
+        found = entries(SCHEDULER)
+    except (DiscoveryError, OSError):
+        return {}
+    wanted = _comparable(address)
+    return next((entry.details for entry in found if _comparable(entry.address) == wanted), {})
+
+
+def _comparable(address: str) -> str:
+    parsed = parse_address(connectable(address))
+    return str(parsed._replace(host="127.0.0.1")) if parsed.host == "localhost" else str(parsed)
