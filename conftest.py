@@ -43,6 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["SCALER_RUN_DIRECTORY"] = folder
     os.environ["SCALER_KEY_DIRECTORY"] = os.path.join(folder, "keys")
     os.environ.pop("SCALER_KEY_FILE", None)
+    os.environ.pop("SCALER_INSECURE", None)
     os.environ.pop("SCALER_ADDRESS", None)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False

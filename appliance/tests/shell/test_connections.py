@@ -15,9 +15,9 @@ import pytest
 from connections_bench import MAXIMUM_MESSAGE_BYTES, Bench
 
 from scaler_appliance.shell import connections
+from scaler_appliance.shell.connection_ends import FAULT_SECONDS
 from scaler_appliance.shell.connections import (
     CONGESTED_BYTES,
-    FAULT_SECONDS,
     HELLO_TIMEOUT_SECONDS,
     READING_SECONDS_PER_BYTE,
     STOP_READING_BYTES,

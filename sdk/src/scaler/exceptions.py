@@ -101,6 +101,10 @@ class SchedulerShuttingDownError(SchedulerRefusedError):
     """The scheduler accepts no new peers because it is shutting down."""
 
 
+class AuthenticationError(ScalerError, ConnectionError):
+    """There is no key for the scheduler, it does not admit the key, or it cannot prove its own."""
+
+
 class DisconnectedError(ScalerError, ConnectionError):
     """The client is disconnected, or has lost its scheduler, so the call or the task has no outcome."""
 

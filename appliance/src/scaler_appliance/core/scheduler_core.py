@@ -24,6 +24,7 @@ from scaler_appliance.core.monitoring.info_requests import LARGEST_COUNT, InfoRe
 from scaler_appliance.core.monitoring.running_tasks import reported_tasks
 from scaler_appliance.core.monitoring.status_columns import StatusColumns
 from scaler_appliance.core.objects.object_reactions import ObjectReactions
+from scaler_appliance.core.peers.authority import OWNER_GRANT, check_message, in_log, may_stop, why_not_stopped
 from scaler_appliance.core.peers.client_flow import ClientFlow
 from scaler_appliance.core.peers.flow_control import FlowControl
 from scaler_appliance.core.peers.handshake import check_hello, refusal, welcome
@@ -43,6 +44,7 @@ from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.worker_reports import WorkerReports
 from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
+from scaler_protocol.keys.allow_list import Grant
 
 WATCH_INTERVAL_SECONDS = 1.0
 BALANCE_INTERVAL_SECONDS = 0.01  # at least, while messages come
@@ -155,6 +157,8 @@ class SchedulerCore:
             return None
         reaction = self._reactions[type(session)].get(type(message))
         if reaction is not None:
+            if session.grant is not OWNER_GRANT and isinstance(session, ClientSession):
+                check_message(session.grant, message)
             return reaction(session, message, payload)
         # SCL-SES-024, SCL-VER-001
         if not isinstance(message, m.UnknownMessage):  # which is of a newer minor version
@@ -209,11 +213,18 @@ class SchedulerCore:
             self._remove(session, f"it broke the protocol: {error.text}", is_fault=True)
         self._refuse(peer, error.reason, error.text)
 
+    def on_authenticated(self, now: float, peer: bytes, role: str, tenant: str, name: str) -> None:
+        """It is known who a peer is, before its first message: see `Grant`."""
+        self._now = self.state.now = now
+        grant = Grant(role, tenant, name)
+        self.state.grants[peer] = OWNER_GRANT if grant == OWNER_GRANT else grant
+
     # SCL-SES-017
     def on_peer_gone(self, now: float, peer: bytes) -> None:
         """The connection to a peer has ended."""
         self._now = self.state.now = now
         self._has_news = True
+        self.state.grants.pop(peer, None)
         session = self.state.sessions.get(peer)
         if session is not None:
             loses_nothing = isinstance(session, ClientSession) and not (
@@ -359,8 +370,9 @@ class SchedulerCore:
         # SCL-SES-010
         if before is not None:
             self._remove(before, "it connected again", is_fault=False)
-        check_hello(
+        grant = check_hello(
             hello,
+            self.state.grants.get(peer, None if self.state.settings.requires_grants else OWNER_GRANT),
             self.state.last_session,
             is_stopping=self._shutdown.has_begun,
             peers=len(self.state.sessions),
@@ -383,8 +395,9 @@ class SchedulerCore:
             self.state.total_slots += worker.slots
             self._placement.add_worker(worker)
         self.state.sessions[peer] = session
-        self.state.send(peer, welcome(self.state.settings, number, hello))
-        self.state.log("INFO", f"{session.label} connected, session {number}")
+        session.grant = grant
+        self.state.send(peer, welcome(self.state.settings, number, hello, grant))
+        self.state.log("INFO", f"{session.label} connected, session {number}{in_log(grant)}")
 
     def _refuse(self, peer: bytes, reason: m.RefusalReason, text: str) -> None:
         self.state.send(peer, refusal(self.state.settings, reason, text))
@@ -400,8 +413,8 @@ class SchedulerCore:
 
     def _on_client_shutdown(self, client: ClientSession) -> None:
         # SCL-SCH-024
-        if self.state.settings.protected:
-            text = "the scheduler is protected: stop it where it was started, or start it with --no-protected"
+        if not may_stop(client.grant, self.state.settings.protected):
+            text = why_not_stopped(client.grant, "the scheduler")
             self.state.send(client.peer, m.ClientShutdownResponse(accepted=False, message=text))
             return
         # SCL-SCH-025

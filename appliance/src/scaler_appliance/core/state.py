@@ -24,6 +24,7 @@ from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
 from scaler_appliance.core.tasks.function_durations import FunctionDurations
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState, runs
 from scaler_protocol import messages as m
+from scaler_protocol.keys.allow_list import Grant
 
 BACKLOG_TASKS = 32_768  # of one client: some 0.1 s of the shortest tasks
 
@@ -56,6 +57,7 @@ class Settings(NamedTuple):
     object_directory: str = ""
     object_directory_token: bytes = b""
     monitor_address: str = ""
+    requires_grants: bool = False  # of each peer, see `on_authenticated`; without it, all are owners
     work_per_call: int = 4000  # units, of what may be done in parts: see `pending_work`
 
 
@@ -67,6 +69,7 @@ class SchedulerState:
         self.is_watched = False  # by monitors
         self.effects: List[Effect] = []
         self.sessions: Dict[bytes, Session] = {}  # by peer
+        self.grants: Dict[bytes, Grant] = {}  # by peer, with a session or without
         self.clients: Dict[int, ClientSession] = {}  # by session number
         self.workers: Dict[int, WorkerSession] = {}
         self.over_committed: Dict[int, WorkerSession] = {}  # hold more tasks than slots, or did when last looked at

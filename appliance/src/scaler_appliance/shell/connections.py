@@ -21,7 +21,7 @@ Rules:
   `maximum_waiting_bytes` of all peers together, messages that have arrived in part included, those peers that hold most
   are disconnected.
 - A peer without a session, which has had none or has one no more, may send MAXIMUM_HELLO_BYTES, and has
-  HELLO_TIMEOUT_SECONDS for its Hello.
+  HELLO_TIMEOUT_SECONDS for its handshake and its Hello. Before its first message it is reported who it is.
 - The end of a connection is detected at once, and reported with the peer's name after its last messages. Names are
   never reused.
 - Data that is not ZeroMQ's protocol closes the connection, and is logged.
@@ -34,17 +34,21 @@ import select
 import socket
 import time
 from contextlib import suppress
+from math import inf
 from typing import Callable, Dict, List, Optional, Set, Tuple
 
 from scaler_appliance.shell.acceptor import Acceptor, RejectedError
+from scaler_appliance.shell.admission import Admission, Caller
 from scaler_appliance.shell.connection_ends import FAULT_SECONDS, is_fault, log_end
 from scaler_appliance.shell.fair_turns import FairTurns, at_work
 from scaler_appliance.shell.listening import listen, listen_locally, remove_socket_file
 from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.connection import SMALLEST_READ_BYTES, Connection
+from scaler_protocol.keys.allow_list import Grant
 from scaler_protocol.session.ids import MAXIMUM_HELLO_BYTES
-from scaler_protocol.wire.zmtp import Buffer, LimitExceededError, Zmtp, ZmtpError
+from scaler_protocol.wire.curve import AuthenticationError
+from scaler_protocol.wire.zmtp import Buffer, LimitExceededError, ZmtpError
 
 READING_SECONDS = 0.002
 READING_SECONDS_PER_BYTE = 0.5e-9  # copied by the kernel, and twice by us
@@ -73,13 +77,16 @@ class PeerConnection:
     """One connection and its state."""
 
     __slots__ = (
-        "name", "label", "connection", "hello_deadline", "events", "is_congested", "is_paused", "counted_bytes",
+        "name", "label", "connection", "caller", "grant", "hello_deadline", "events", "is_congested", "is_paused",
+        "counted_bytes",
     )  # fmt: skip
 
-    def __init__(self, name: bytes, label: str, connection: Connection, hello_deadline: float) -> None:
+    def __init__(self, name: bytes, label: str, connection: Connection, caller: Caller, hello_deadline: float) -> None:
         self.name = name
         self.label = label  # for the log
         self.connection = connection
+        self.caller = caller
+        self.grant: Optional[Grant] = None  # once it is known who it is
         self.hello_deadline: Optional[float] = hello_deadline  # None: it has a session
         self.events = select.EPOLLIN
         self.is_congested = False
@@ -97,6 +104,8 @@ class Connections:
         on_congestion: called with the name of a peer, and whether it is congested.
         maximum_waiting_bytes: of messages that have been sent or received in part, of all peers.
         maximum_connections: further callers are rejected; 0: as many as there are descriptors.
+        admission: decides about callers; None: all of them may do everything.
+        on_authenticated: called with the name of a peer and what it may do, before its first message.
 
     Raises OSError if it cannot listen there, AddressError if the address is malformed.
     """
@@ -109,6 +118,8 @@ class Connections:
         on_congestion: Callable[[bytes, bool], None] = lambda name, is_congested: None,
         maximum_waiting_bytes: int = MAXIMUM_WAITING_BYTES,
         maximum_connections: int = 0,
+        admission: Optional[Admission] = None,
+        on_authenticated: Callable[[bytes, Grant], None] = lambda name, grant: None,
     ) -> None:
         self.turns = FairTurns()
         self.newcomer_seconds = 0.0  # the owner charges them, and sets them to zero
@@ -117,6 +128,9 @@ class Connections:
         self._maximum_waiting_bytes = maximum_waiting_bytes
         self._maximum_connections = maximum_connections
         self._waiting_bytes = 0
+        self._admission = admission or Admission(None, None)
+        self._on_authenticated = on_authenticated
+        self._next_expiry = inf  # of the keys of peers, in Unix seconds
         self._on_congestion = on_congestion
         self._on_peer_gone = on_peer_gone
         self._peers: Dict[bytes, PeerConnection] = {}
@@ -175,6 +189,8 @@ class Connections:
                 if events & ~select.EPOLLOUT and peer.name not in turns:
                     messages = peer.connection.receive()
                     if messages:
+                        if peer.grant is None:
+                            self._authenticate(peer)
                         turns.add(peer.name, messages)
                 if events & select.EPOLLOUT:
                     peer.connection.flush()
@@ -204,12 +220,13 @@ class Connections:
             raise RejectedError(f"it has {len(self._peers)} connections; {_ADVICE}")
         # SCL-TRN-001, SCL-SEC-006, SCL-SEC-012
         small = self._maximum_hello_bytes
-        connection = Connection(stream, Zmtp("ROUTER", small, small))
+        caller = self._admission.caller(stream, "ROUTER", small)
+        connection = Connection(stream, caller.protocol)
         connection.start()
         self._last_number += 1
         # SCL-TRN-007
         name = self._last_number.to_bytes(_NAME_BYTES, "big")
-        peer = PeerConnection(name, label, connection, now + HELLO_TIMEOUT_SECONDS)
+        peer = PeerConnection(name, label, connection, caller, now + HELLO_TIMEOUT_SECONDS)
         self._epoll.register(connection.fileno(), select.EPOLLIN)
         self._peers[name] = self._unregistered[name] = self._by_descriptor[connection.fileno()] = peer
 
@@ -227,6 +244,35 @@ class Connections:
         self._acceptor.go_on()
 
     # Sessions -------------------------------------------------------------------------------------------------------
+
+    def _authenticate(self, peer: PeerConnection) -> None:
+        """A peer whose handshake is complete sends its first message.
+
+        Raises AuthenticationError if its key is not admitted any more.
+        """
+        grant = peer.grant = self._admission.grant_of(peer.caller)
+        if grant is None:
+            raise AuthenticationError("its key was revoked, or has expired")
+        if grant.expires is not None:
+            self._next_expiry = min(self._next_expiry, grant.expires)
+        self._on_authenticated(peer.name, grant)
+
+    def reload(self) -> None:
+        """Read anew which keys are admitted."""
+        if self._admission.reload():
+            self.review()
+
+    def review(self) -> None:
+        """End the connections of peers whose keys are not admitted any more, or as something else."""
+        self._next_expiry = inf
+        for peer in list(self._peers.values()):
+            before, grant = peer.grant, self._admission.grant_of(peer.caller)
+            if before is None:
+                continue  # its first message will be judged
+            if grant is None or (grant.role, grant.tenant) != (before.role, before.tenant):
+                self._lose(peer, AuthenticationError("its key was revoked, or has expired"))
+            elif grant.expires is not None:
+                self._next_expiry = min(self._next_expiry, grant.expires)
 
     def greet(self, name: bytes) -> None:
         """A peer has got a session: it may send messages of all sizes, at any time."""
@@ -264,6 +310,8 @@ class Connections:
                 peer.hello_deadline = now + HELLO_TIMEOUT_SECONDS
         self._sweep_unregistered(now)
         self._acceptor.sweep()
+        if time.time() >= self._next_expiry:
+            self.review()
 
     # SCL-SEC-009
     def _sweep_unregistered(self, now: float) -> None:

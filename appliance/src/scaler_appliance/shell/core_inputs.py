@@ -38,6 +38,7 @@ class InputKind(IntEnum):
     EFFECTS = 12  # the effects are taken, without a tick before
     STOOD_STILL = 13  # this process was stopped for a while
     MEMORY_USED = 14  # bytes of this process's heap
+    AUTHENTICATED = 15  # peer, role, tenant and name of its key
 
 
 class Reception(IntEnum):
@@ -102,6 +103,7 @@ class CoreInputs:
             InputKind.OBJECT_SPILL_FAILED: core.on_object_spill_failed,
             InputKind.SHUT_DOWN: core.shut_down,
             InputKind.STOOD_STILL: core.on_stood_still,
+            InputKind.AUTHENTICATED: core.on_authenticated,
             InputKind.MEMORY_USED: core.on_memory_used,
             InputKind.SUBSCRIPTIONS: lambda now, has_status, has_runs: core.watch(has_status, has_runs),
             InputKind.TAKE_STATUS: core.take_status,

@@ -22,6 +22,7 @@ from typing import Iterator, List, NamedTuple, Optional
 from scaler_appliance import __version__
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
+from scaler_appliance.shell.admission import Admission
 from scaler_appliance.shell.connections import MAXIMUM_WAITING_BYTES, Connections
 from scaler_appliance.shell.core_inputs import EXIT_BROKEN_INVARIANT, BrokenInvariantError
 from scaler_appliance.shell.memory_use import (
@@ -40,6 +41,9 @@ from scaler_protocol import messages as m
 from scaler_protocol.host.discovery import SCHEDULER as ANNOUNCED_SCHEDULER
 from scaler_protocol.host.discovery import announced
 from scaler_protocol.host.segments import ObjectDirectory
+from scaler_protocol.host.sodium import MissingLibraryError, load_sodium
+from scaler_protocol.keys.errors import KeyFileError
+from scaler_protocol.keys.key_directory import KeyDirectory, default_key_directory
 from scaler_protocol.programs.logging_setup import setup_logging
 from scaler_protocol.recording.recording_path import path_of_process, recording_path
 
@@ -150,6 +154,7 @@ async def _serve(options: argparse.Namespace) -> None:
         memory = MemoryUse()
         closing.callback(memory.close)
         bounds = _bounds(options, memory, directory)
+        admission = _admission(options)
         peers = Connections(
             options.address,
             bounds.message,
@@ -157,6 +162,8 @@ async def _serve(options: argparse.Namespace) -> None:
             lambda peer, is_congested: servers[0].congestion(peer, is_congested),
             bounds.waiting,
             maximum_connections=maximum_peers + CONNECTIONS_FOR_REFUSALS if maximum_peers else 0,
+            admission=admission,
+            on_authenticated=lambda peer, grant: servers[0].authenticated(peer, grant),
         )
         closing.callback(peers.close)
         monitor = StatusPublisher(options.monitor_address or monitor_address_of(peers.address), options.io_threads)
@@ -173,7 +180,13 @@ async def _serve(options: argparse.Namespace) -> None:
         if options.announce:
             otherwise = "Scheduler: clients and workers need its address"
             closing.enter_context(
-                announced(ANNOUNCED_SCHEDULER, peers.address, otherwise, monitor_address=monitor.address)
+                announced(
+                    ANNOUNCED_SCHEDULER,
+                    peers.address,
+                    otherwise,
+                    monitor_address=monitor.address,
+                    **admission.announced,
+                )
             )
         if options.address_file is not None:
             with _at("--address-file", options.address_file):
@@ -195,6 +208,26 @@ async def _serve(options: argparse.Namespace) -> None:
         finally:
             if recorder is not None:
                 recorder.close()
+
+
+def _admission(options: argparse.Namespace) -> Admission:
+    """Who may connect.
+
+    Raises OSError if there are no keys.
+    """
+    if options.insecure:
+        text = "Scheduler: --insecure: whoever reaches %s can run programs as its user, and read all tasks"
+        logger.warning(text, options.address)
+        return Admission(None, None)
+    path = options.keys or default_key_directory()
+    try:
+        arithmetic = load_sodium()
+        directory = KeyDirectory(path)
+        directory.open_or_create(arithmetic)
+        return Admission(directory, arithmetic)
+    except (KeyFileError, MissingLibraryError, OSError) as error:
+        advice = "name another directory with --keys, or serve all who can connect with --insecure"
+        raise OSError(f"there are no keys, {error}; {advice}") from error
 
 
 def _recorder(options: argparse.Namespace, settings: Settings) -> Optional[SchedulerRecorder]:
@@ -286,4 +319,5 @@ def _settings(
         object_directory=files.directory.path,
         object_directory_token=files.directory.token,
         monitor_address=monitor.address,
+        requires_grants=True,
     )

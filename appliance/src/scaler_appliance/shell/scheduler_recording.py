@@ -19,7 +19,7 @@ from scaler_protocol import messages as m
 from scaler_protocol.recording.file_recorder import FileRecorder
 from scaler_protocol.recording.recording_file import Header, RecordedInput, Recording, RecordingError
 
-_KINDS_OF_A_PEER = (InputKind.PEER_GONE, InputKind.CONGESTION)
+_KINDS_OF_A_PEER = (InputKind.PEER_GONE, InputKind.CONGESTION, InputKind.AUTHENTICATED)
 
 
 class SchedulerRecorder:

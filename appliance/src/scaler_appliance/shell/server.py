@@ -61,6 +61,7 @@ from scaler_appliance.shell.status_reporter import StatusReporter
 from scaler_protocol import encode
 from scaler_protocol import messages as m
 from scaler_protocol.host.spill import is_about_room
+from scaler_protocol.keys.allow_list import Grant
 from scaler_protocol.programs.repeated_lines import report_repetitions
 
 TICK_INTERVAL_SECONDS = 1.0
@@ -124,6 +125,7 @@ class Server:
         """Handle signals. To be called before its address is published, because a signal may follow at once."""
         for number in (signal.SIGINT, signal.SIGTERM):
             self._loop.add_signal_handler(number, self._on_signal, signal.Signals(number).name)
+        self._loop.add_signal_handler(signal.SIGHUP, self._on_hangup, has_terminal())
 
     async def run(self, exit_when_stdin_closes: bool) -> None:
         """Serve until stopped by a client, a signal or the parent process.
@@ -146,6 +148,11 @@ class Server:
     def peer_gone(self, peer: bytes) -> None:
         """A connection has ended; the core is notified after the current effects, and the peer's last messages."""
         self._gone[peer] = None
+
+    def authenticated(self, peer: bytes, grant: Grant) -> None:
+        """It is known who a peer is, before its first message."""
+        now = self._loop.time()
+        self._inputs.call(InputKind.AUTHENTICATED, now, peer, grant.role, grant.tenant, grant.name)
 
     def congestion(self, peer: bytes, is_congested: bool) -> None:
         """A peer leaves many bytes unread, or has read most of them; the core is notified before its next decision."""
@@ -294,6 +301,13 @@ class Server:
             self._stop(StopEffect(f"second {name}"))
             return
         self._begin_stop(name)
+
+    def _on_hangup(self, had_terminal: bool) -> None:
+        """Read the keys anew; or stop, if our terminal has gone."""
+        if had_terminal and not has_terminal():
+            self._on_signal("SIGHUP")
+        elif not self._stopped.done():
+            self._peers.reload()
 
     def _on_stdin(self) -> None:
         if not os.read(sys.stdin.fileno(), 4096):
@@ -485,3 +499,12 @@ class Server:
     def _stop(self, effect: StopEffect) -> None:
         if not self._stopped.done():
             self._stopped.set_result(effect.reason)
+
+
+def has_terminal() -> bool:
+    """Whether the standard input is a terminal that has not hung up."""
+    try:
+        os.tcgetpgrp(0)
+    except OSError:
+        return False
+    return True

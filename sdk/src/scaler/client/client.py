@@ -40,6 +40,7 @@ from scaler.values.texts import description_of
 from scaler_protocol import messages as m
 from scaler_protocol.host.addresses import AddressError, parse_address
 from scaler_protocol.host.discovery import DiscoveryError, address_given_or_found, link_to
+from scaler_protocol.keys.credentials import Credentials
 
 SHUTDOWN_TIMEOUT_SECONDS = 10.0
 MINIMUM_INTERVAL_SECONDS = 0.001  # the protocol counts in milliseconds
@@ -67,6 +68,10 @@ class Client(Submitter):
             thread of the client.
         modules: Python code that workers import as it is here, given as names of modules and packages, paths, or
             modules; see `upload`.
+        key_file: with the key of this client (`scaler keys new --role client`). By default, that of the environment
+            variable SCALER_KEY_FILE, or of a scheduler that the same user has started.
+        insecure: connect to a scheduler that was started with --insecure, without a key; by default, as the environment
+            variable SCALER_INSECURE says.
 
     Durations are a number of seconds or a text such as "30s", "250ms" or "5min".
 
@@ -75,6 +80,7 @@ class Client(Submitter):
         SchedulerNotFoundError: no address was given and no scheduler was found.
         SchedulerUnreachableError: the address cannot be connected to.
         NotASchedulerError: the program that listens there is not a Scaler scheduler.
+        AuthenticationError: there is no key for the scheduler, it does not admit the key, or it cannot prove its own.
         ProtocolVersionError: client and scheduler have no protocol version in common.
         SchedulerRefusedError: the scheduler refused for another reason.
         InvalidArgumentError, ArgumentTypeError: another argument is invalid.
@@ -98,6 +104,8 @@ class Client(Submitter):
         stream_output: Union[bool, OutputCallback] = False,
         connect_timeout_seconds: Duration = 5.0,
         modules: Union[Uploadable, Sequence[Uploadable]] = (),
+        key_file: Optional[Union[str, os.PathLike[str]]] = None,
+        insecure: Optional[bool] = None,
     ) -> None:
         check_installation()
         if isinstance(modules, (str, os.PathLike, ModuleType)):
@@ -114,6 +122,8 @@ class Client(Submitter):
             "connect_timeout_seconds", connect_timeout_seconds, below=MAXIMUM_SECONDS
         )
         self._serializer = _checked_serializer(serializer)
+        self._key_file = os.fspath(key_file) if key_file is not None else None
+        self._insecure = insecure
         self._shell = self._make_shell(code_sources)
         weakref.finalize(self, self._shell.abandon).atexit = False
         if callable(stream_output):
@@ -121,7 +131,7 @@ class Client(Submitter):
 
     def _make_shell(self, code_sources: Sequence[CodeSource]) -> ClientShell:
         shell = ClientShell(
-            self._address,
+            Credentials(self._address, self._key_file, self._insecure),
             self._serializer,
             self._timeout_seconds,
             self._connect_timeout_seconds,
@@ -299,6 +309,8 @@ class Client(Submitter):
             "heartbeat_interval_seconds": self._heartbeat_interval_seconds,
             "connect_timeout_seconds": self._connect_timeout_seconds,
             "serializer": self._serializer,
+            "key_file": self._key_file,
+            "insecure": self._insecure,
             "code_roots": self._shell.code.roots,
         }
 

@@ -34,6 +34,7 @@ from scaler_protocol.programs.options import (
     Seconds,
     Whole,
     Words,
+    key_options,
     logging_options,
     recording_options,
     service_options,
@@ -258,6 +259,7 @@ _NETWORK = [
         default=_DEFAULTS.event_loop,
         group="network",
     ),
+    *key_options("worker"),
 ]
 
 

@@ -50,6 +50,8 @@ def _settings(options: argparse.Namespace) -> WorkerSettings:
         death_timeout_seconds=options.death_timeout_seconds,
         per_worker_queue_size=options.per_worker_queue_size,
         event_loop=options.event_loop,
+        key_file=options.key_file,
+        insecure=options.insecure,
         exit_when_stdin_closes=options.exit_when_stdin_closes,
         functions=tuple(options.functions),
         capabilities=tuple(sorted(capabilities.items())),

@@ -21,6 +21,8 @@ class WorkerSettings:
     death_timeout_seconds: float = 300
     per_worker_queue_size: int = 1000
     event_loop: str = "builtin"
+    key_file: Optional[str] = None
+    insecure: bool = False  # connect without a key
     exit_when_stdin_closes: bool = False
     functions: Tuple[Tuple[str, str], ...] = ()  # served by name: pairs of a name and MODULE:FUNCTION
     capabilities: Tuple[Tuple[str, float], ...] = ()  # of the host, that is of all its slots together

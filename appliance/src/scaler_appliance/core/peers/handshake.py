@@ -5,20 +5,27 @@ Rule: pure functions of the message and the settings; `scheduler` keeps the conn
 
 from __future__ import annotations
 
+from typing import Optional
+
 from scaler_appliance.core.effects import PeerError
+from scaler_appliance.core.peers.authority import check_role, may_stop
 from scaler_appliance.core.state import Settings
 from scaler_appliance.core.tasks.capabilities import check_capabilities
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
 from scaler_protocol import messages as m
+from scaler_protocol.keys.allow_list import Grant
 from scaler_protocol.session.ids import MAXIMUM_SESSION
 
 PREDECESSORS = "predecessors"  # the feature: tasks may need results of tasks before them
 
 
-def check_hello(hello: m.Hello, last_session: int, is_stopping: bool, peers: int, maximum_peers: int) -> None:
-    """Raise PeerError unless a peer can have a session.
+def check_hello(
+    hello: m.Hello, grant: Optional[Grant], last_session: int, is_stopping: bool, peers: int, maximum_peers: int
+) -> Grant:
+    """What the peer may do, or PeerError unless it can have a session.
 
     Parameters:
+        grant: of the peer, if it has one.
         last_session: the last number that was granted.
         is_stopping: whether the scheduler is shutting down.
         peers: how many others have a session.
@@ -36,6 +43,7 @@ def check_hello(hello: m.Hello, last_session: int, is_stopping: bool, peers: int
     # SCL-SES-005
     if hello.role not in (m.Role.CLIENT, m.Role.WORKER):
         raise PeerError(m.RefusalReason.ROLE_NOT_SERVED, "a scheduler serves clients and workers only")
+    granted = check_role(grant, hello)
     # SCL-SES-006
     if hello.role == m.Role.WORKER and hello.slots == 0:
         raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, "a worker needs at least one slot")
@@ -48,9 +56,10 @@ def check_hello(hello: m.Hello, last_session: int, is_stopping: bool, peers: int
         raise PeerError(m.RefusalReason.LIMIT_EXCEEDED, text)
     if last_session >= MAXIMUM_SESSION:
         raise PeerError(m.RefusalReason.LIMIT_EXCEEDED, "the scheduler has granted all its sessions: restart it")
+    return granted
 
 
-def welcome(settings: Settings, number: int, hello: m.Hello) -> m.Welcome:
+def welcome(settings: Settings, number: int, hello: m.Hello, grant: Grant) -> m.Welcome:
     """The answer to a peer that gets a session."""
     is_client = hello.role == m.Role.CLIENT
     timeout_seconds = settings.client_timeout_seconds if is_client else settings.worker_timeout_seconds
@@ -74,7 +83,7 @@ def welcome(settings: Settings, number: int, hello: m.Hello) -> m.Welcome:
         timeout_milliseconds=int(timeout_seconds * 1000),
         object_directory=settings.object_directory,
         object_directory_token=settings.object_directory_token,
-        protected=settings.protected,
+        protected=not may_stop(grant, settings.protected),
         monitor_address=settings.monitor_address,
     )
 

@@ -16,6 +16,7 @@ from typing import ClassVar, Deque, Dict, Iterable, Iterator, NamedTuple, Option
 from scaler_appliance.core.graphs.dependants import Dependants
 from scaler_appliance.core.graphs.graph_nodes import Graph, GraphBatch
 from scaler_appliance.core.objects.object_records import ObjectRecord
+from scaler_appliance.core.peers.authority import OWNER_GRANT
 from scaler_appliance.core.peers.client_flow import ClientFlow
 from scaler_appliance.core.tasks.batches import Dispatch, Needs, Requirement, TaskBatch
 from scaler_appliance.core.tasks.client_results import ClientResults, ResultSpan
@@ -48,6 +49,7 @@ class Session:
         self.number = number
         self.peer = peer
         self.hello = hello
+        self.grant = OWNER_GRANT
         self.last_heard = now
         self.leaving = False
         self.is_congested = False  # much of what was sent to it is unread

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import List
 
+from scaler_appliance.core.peers.authority import may_stop, why_not_stopped
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
@@ -29,8 +30,8 @@ class WorkerShutdownReactions:
         found = self._find(message)
         text = ""
         # SCL-SCH-037
-        if self._state.settings.protected:
-            text = "the scheduler is protected: stop the worker where it was started, or start it with --no-protected"
+        if not may_stop(client.grant, self._state.settings.protected):
+            text = why_not_stopped(client.grant, "the worker")
         elif not found:
             wanted = f"session {message.session}" if message.session else f"the name {message.name!r}"
             text = f"no worker with {wanted} is connected (any more)"

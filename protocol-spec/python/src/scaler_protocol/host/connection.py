@@ -24,7 +24,7 @@ from typing import Callable, Deque, List, Optional, Sequence
 
 from scaler_protocol.host.addresses import Address, local_socket_name, resolve
 from scaler_protocol.wire.buffers import flat_view
-from scaler_protocol.wire.zmtp import Buffer, Zmtp, begins_like_zmtp
+from scaler_protocol.wire.zmtp import Buffer, Zmtp, ZmtpError, begins_like_zmtp
 
 SMALLEST_READ_BYTES = 64 * 1024  # CPython allocates this much without a system call
 LARGEST_READ_BYTES = 1024 * 1024
@@ -53,14 +53,27 @@ def connect_to_local_socket(address: Address) -> Optional[socket.socket]:
     try:
         stream.setblocking(False)
         stream.connect(name)
-        _, user, _ = _CREDENTIALS.unpack(stream.getsockopt(socket.SOL_SOCKET, _PEER_CREDENTIALS, _CREDENTIALS.size))
         # SCL-TRN-010
-        if user in (0, os.getuid()):
+        if is_of_this_user(stream):
             return stream
     except OSError:
         pass
     stream.close()
     return None
+
+
+def is_of_this_user(stream: socket.socket) -> bool:
+    """Whether the kernel says that the other end of a connected Unix socket belongs to this user or root.
+
+    Of a listening program, it is the user that made the socket; of a caller, the one that called.
+    """
+    if stream.family != socket.AF_UNIX:
+        return False
+    try:
+        found = stream.getsockopt(socket.SOL_SOCKET, _PEER_CREDENTIALS, _CREDENTIALS.size)
+        return _CREDENTIALS.unpack(found)[1] in (0, os.geteuid())
+    except (OSError, struct.error):  # a system without SO_PEERCRED
+        return False
 
 
 def first_words(address: Address, timeout_seconds: float) -> bytes:
@@ -166,7 +179,11 @@ class Connection:
             )
         except (BlockingIOError, InterruptedError):
             return []
-        messages = protocol.feed(data)
+        try:
+            messages = protocol.feed(data)
+        except ZmtpError:
+            self._send_last_words(protocol.take_output())
+            raise
         try:
             if protocol.output:
                 self._write(protocol.take_output())
@@ -178,6 +195,14 @@ class Connection:
             if not messages:
                 raise
         return messages  # a failed answer to them is reported by the next call
+
+    def _send_last_words(self, data: bytes) -> None:
+        """Tell the peer why the connection ends, if that is possible at once."""
+        if data and not self.has_unsent:
+            try:
+                self._stream.send(data)
+            except (OSError, MemoryError):
+                pass  # the connection ends anyway
 
     def send(self, frames: Sequence[Buffer]) -> None:
         """Send a message, now or as soon as there is room.

@@ -69,6 +69,8 @@ PERMISSIONS: Mapping[str, Permission] = {
 }
 """By the role of a key; what is missing here is forbidden."""
 
+_NOTHING = Permission(frozenset(), frozenset())
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]*", re.ASCII)
 _OPTIONS = ("role", "tenant", "name", "expires")
 
@@ -90,11 +92,11 @@ class Grant(NamedTuple):
 
     def may(self, request: str) -> bool:
         """Whether the role allows a request, such as SUBMIT."""
-        return request in PERMISSIONS[self.role].requests
+        return request in PERMISSIONS.get(self.role, _NOTHING).requests
 
     def may_greet_as(self, hello_role: str) -> bool:
         """Whether a peer may have this role in its Hello."""
-        return hello_role in PERMISSIONS[self.role].hello_roles
+        return hello_role in PERMISSIONS.get(self.role, _NOTHING).hello_roles
 
 
 class _Line(NamedTuple):

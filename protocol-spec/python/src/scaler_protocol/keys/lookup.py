@@ -9,7 +9,7 @@ Rules:
      or that it has no keys;
   4. the owner's key in the default key directory, if there is one: schedulers that this user runs elsewhere have it,
      if the hosts share a home;
-  5. none: the connection is neither authenticated nor encrypted.
+  5. none: see `credentials` for what then happens.
 
 - A file that exists and cannot be used is an error in each of these cases: no program connects without a key because
   its file is not private.
@@ -35,7 +35,7 @@ NO_SECURITY = "none"
 
 
 def find_key_file(address: str, key_file: Optional[str]) -> Optional[KeyFile]:
-    """The key file for a connection to a scheduler; None for a connection without keys. See the rules above.
+    """The key file for a connection to a scheduler; None if there is none. See the rules above.
 
     Parameters:
         address: of the scheduler.
@@ -54,6 +54,11 @@ def find_key_file(address: str, key_file: Optional[str]) -> Optional[KeyFile]:
         return KeyDirectory(announced).owner()
     default = KeyDirectory(default_key_directory())
     return default.owner() if default.has_owner() else None
+
+
+def is_announced_insecure(address: str) -> bool:
+    """Whether this user runs a scheduler on this host at the address that serves without keys."""
+    return _announced_details(address).get(SECURITY_DETAIL) == NO_SECURITY
 
 
 def _announced_details(address: str) -> Mapping[str, str]:

@@ -31,8 +31,8 @@ from scaler_protocol.wire.zmtp import (
     LONG,
     MORE,
     Buffer,
-    ForeignPeerError,
     MalformedFrameError,
+    MechanismError,
     Zmtp,
     as_command,
     greeting,
@@ -127,7 +127,7 @@ class SecureZmtp(Zmtp):
         if mechanism != b"CURVE":
             what = "has none" if mechanism == b"NULL" else f"uses mechanism {mechanism!r}"
             self._refuse("keys are required here (mechanism CURVE)")
-            raise ForeignPeerError(f"this end requires keys (mechanism CURVE), and the peer {what}")
+            raise MechanismError(f"this end requires keys (mechanism CURVE), and the peer {what}")
 
     def _begin_handshake(self) -> None:
         if isinstance(self._curve, CurveClient):

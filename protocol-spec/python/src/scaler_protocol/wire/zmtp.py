@@ -47,6 +47,10 @@ class ForeignPeerError(ZmtpError):
     """The peer is not a compatible ZeroMQ socket: another program, another mechanism, or another socket type."""
 
 
+class MechanismError(ForeignPeerError):
+    """One of the two ends requires keys, and the other has none."""
+
+
 class RefusedError(ZmtpError):
     """The peer refused the connection with an ERROR command, or by closing during the handshake."""
 
@@ -197,7 +201,7 @@ class Zmtp:
 
     def _check_mechanism(self, mechanism: bytes) -> None:
         if mechanism == b"CURVE":
-            raise ForeignPeerError("the peer requires keys (mechanism CURVE), and this end has none")
+            raise MechanismError("the peer requires keys (mechanism CURVE), and this end has none")
         if mechanism != b"NULL":
             raise ForeignPeerError(f"the peer uses mechanism {mechanism!r}; this end supports NULL only")
 

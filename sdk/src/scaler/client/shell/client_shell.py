@@ -37,6 +37,7 @@ from scaler.exceptions import ClientFailedError, DisconnectedError
 from scaler.serializer import Serializer
 from scaler.values.codecs import CODECS, PYTHON_CODEC
 from scaler.values.payload import Parts, parts_size
+from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.session.ids import object_id_of
 from scaler_protocol.session.peer_session import SessionSettings
 from scaler_protocol.wire import messages as m
@@ -58,7 +59,7 @@ class ClientShell:
 
     def __init__(
         self,
-        address: str,
+        credentials: Credentials,
         serializer: Optional[Serializer],
         timeout_seconds: float,
         connect_timeout_seconds: float,
@@ -66,7 +67,7 @@ class ClientShell:
         code_sources: Sequence[CodeSource] = (),
     ) -> None:
         self.serializer = serializer
-        self.address = address
+        self.address = credentials.address
         self.value_objects: Set[int] = set()
         self._numbers = itertools.count(1)
         self._kept: weakref.WeakValueDictionary[int, KeptObject] = weakref.WeakValueDictionary()
@@ -80,7 +81,7 @@ class ClientShell:
             first_timeout_seconds=connect_timeout_seconds,
             lasting_seconds=5.0,
         )
-        self.io = IoThread(address, described(hello), settings, self._numbers, self._on_heartbeat, deferred.send)
+        self.io = IoThread(credentials, described(hello), settings, self._numbers, self._on_heartbeat, deferred.send)
         self.core = self.io.core
         self.mailbox = self.io.mailbox
         self.commands = self.mailbox.commands

@@ -43,10 +43,11 @@ from scaler.client.shell.mailbox import CLOSED, Mailbox
 from scaler.client.shell.notices import Notices
 from scaler.client.shell.output import OutputChannel
 from scaler.client.shell.settling import Settling
-from scaler.client.shell.transport import LINGER_SECONDS, Transport, is_end_of_connection
+from scaler.client.shell.transport import LINGER_SECONDS, Transport, is_about_keys, is_end_of_connection
 from scaler.client.shell.waiting import Gate, Waiter
-from scaler.exceptions import ClientFailedError, ClientShutdownException, DisconnectedError
+from scaler.exceptions import AuthenticationError, ClientFailedError, ClientShutdownException, DisconnectedError
 from scaler.values.code_notes import NOTICE_STREAM
+from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.session.effects import (
     Connect,
     Disconnect,
@@ -70,25 +71,27 @@ logger = logging.getLogger("scaler")
 
 class IoThread:
     """Parameters:
+    credentials: for the scheduler, at its address.
     hello: introduces this client.
     settings: of its session.
     numbers: yields a new number for each object.
     on_heartbeat: called at each heartbeat, for periodic checks.
     send_deferred: sends a task that waited here.
 
-    Raises SchedulerUnreachableError, NotASchedulerError, ProtocolVersionError, SchedulerRefusedError.
+    Raises SchedulerUnreachableError, NotASchedulerError, AuthenticationError, ProtocolVersionError,
+    SchedulerRefusedError.
     """
 
     def __init__(
         self,
-        address: str,
+        credentials: Credentials,
         hello: m.Hello,
         settings: SessionSettings,
         numbers: Iterator[int],
         on_heartbeat: Callable[[], None],
         send_deferred: Callable[[Any], None],
     ) -> None:
-        self.address = address
+        self.address = credentials.address
         self.closed_because: Optional[Exception] = None
         self.slot: Optional[Slot] = None
         self.is_leaving = False
@@ -111,12 +114,12 @@ class IoThread:
         self._session_effects: List[SessionEffect] = []
         with contextlib.ExitStack() as after_error:
             after_error.callback(self.mailbox.close_pipe)
-            self.transport = Transport(address, self.mailbox.reader)
+            self.transport = Transport(credentials, self.mailbox.reader)
             after_error.callback(self.transport.drop)
             self._session = PeerSession(hello, settings, self._session_effects, self._heartbeat, random.random)
             self.welcome = self._connect_first()
             self.files = ClientObjectFiles(self.welcome)
-            self.core = make_core(self.welcome, numbers, address)
+            self.core = make_core(self.welcome, numbers, self.address)
             after_error.pop_all()
         self.mailbox.room = self.core.room
         self._performers: Dict[type, Callable[[Any], None]] = {
@@ -201,6 +204,8 @@ class IoThread:
                     return
         except (DisconnectedError, MalformedMessageError) as error:
             why = error.__cause__ if isinstance(error, DisconnectedError) else error
+            if is_about_keys(why):
+                raise self.transport.authentication_error(why) from error
             if not is_end_of_connection(why):
                 raise self.transport.foreign_error(why) from error
             self._session.on_disconnected(time.monotonic(), str(error))
@@ -391,6 +396,8 @@ class IoThread:
 
     def _on_connect_failed(self, error: Exception) -> None:
         self.transport.drop()
+        if isinstance(error, AuthenticationError) and not self._has_started:
+            raise error
         if not isinstance(error, OSError):
             error = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
         self._connect_error = error

@@ -22,6 +22,7 @@ import time
 from typing import Callable, List, NamedTuple, Optional, Sequence
 
 from scaler.exceptions import (
+    AuthenticationError,
     DisconnectedError,
     NotASchedulerError,
     ProtocolVersionError,
@@ -33,9 +34,13 @@ from scaler.values.payload import Buffer
 from scaler.version import __version__
 from scaler_protocol.host.addresses import parse_address, resolve, why_foreign, why_not_connected, why_not_greeted
 from scaler_protocol.host.connection import Connection, connect_to_local_socket, first_words
+from scaler_protocol.host.sodium import MissingLibraryError
+from scaler_protocol.keys.credentials import Credentials
+from scaler_protocol.keys.errors import KeyFileError
+from scaler_protocol.wire import curve as wire_curve
 from scaler_protocol.wire import messages as m
 from scaler_protocol.wire.codec import encode
-from scaler_protocol.wire.zmtp import PeerGoneError, UnfinishedHandshakeError, Zmtp, ZmtpError
+from scaler_protocol.wire.zmtp import MechanismError, PeerGoneError, RefusedError, UnfinishedHandshakeError, ZmtpError
 
 LINGER_SECONDS = 1.0
 MAXIMUM_MESSAGE_BYTES = 1 << 40  # a client trusts its scheduler
@@ -60,15 +65,16 @@ class TaskSender(NamedTuple):
 
 class Transport:
     """Parameters:
-    address: of the scheduler.
+    credentials: for the scheduler, at its address.
     wake_reader: a descriptor that ends `wait` when there is something to read.
     """
 
-    def __init__(self, address: str, wake_reader: int) -> None:
-        self.address = address
+    def __init__(self, credentials: Credentials, wake_reader: int) -> None:
+        self.address = credentials.address
+        self._credentials = credentials
         self.is_connecting = False
         self.has_closed = False  # a peer has closed or reset a connection
-        self._parsed = parse_address(address)
+        self._parsed = parse_address(self.address)
         self._connection: Optional[Connection] = None
         self._stream: Optional[socket.socket] = None
         self._wake_reader = wake_reader
@@ -83,7 +89,7 @@ class Transport:
     def connect(self) -> bool:
         """Begin to connect; returns whether that is already done. If not, `finish_connecting` follows.
 
-        Raises OSError or MemoryError; `drop` follows.
+        Raises OSError, of which AuthenticationError is one, or MemoryError; `drop` follows.
         """
         stream = connect_to_local_socket(self._parsed)
         self._is_scheduler = stream is not None
@@ -106,7 +112,7 @@ class Transport:
     def finish_connecting(self) -> bool:
         """Whether the connection is established now, after `wait` returned.
 
-        Raises OSError or MemoryError; `drop` follows.
+        Raises OSError, of which AuthenticationError is one, or MemoryError; `drop` follows.
         """
         stream = self._stream
         assert stream is not None
@@ -123,7 +129,11 @@ class Transport:
 
     def _start(self) -> None:
         assert self._stream is not None
-        self._connection = Connection(self._stream, Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES))
+        try:
+            protocol = self._credentials.protocol(self._stream, "DEALER", MAXIMUM_MESSAGE_BYTES)
+        except (KeyFileError, MissingLibraryError) as error:
+            raise AuthenticationError(str(error)) from error
+        self._connection = Connection(self._stream, protocol)
         self._connection.start()
 
     # Messages -------------------------------------------------------------------------------------------------------
@@ -270,6 +280,15 @@ class Transport:
             " check address and port, and that the scheduler speaks version 1 of the protocol"
         )
 
+    def authentication_error(self, why: object) -> AuthenticationError:
+        """The error for a peer with which the handshake has failed because of the keys."""
+        if isinstance(why, MechanismError):
+            text = "one of the two ends has no key"
+            advice = "give both one; or start the scheduler with --insecure, and set SCALER_INSECURE=1 here"
+        else:
+            text, advice = "the keys do not fit", "get a new key file from where the scheduler runs: scaler keys new -h"
+        return AuthenticationError(f"no connection to the scheduler at {self.address}: {text} ({why}); {advice}")
+
     def refusal_error(self, refusal: m.Refusal) -> ConnectionError:
         """The exception for a Refusal."""
         if refusal.reason == m.RefusalReason.VERSION_MISMATCH:
@@ -282,6 +301,12 @@ class Transport:
 def is_own_error(error: object) -> bool:
     """Whether an exception tells about this host, and nothing about the peer."""
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _OWN_ERRORS)
+
+
+def is_about_keys(error: object) -> bool:
+    """Whether an exception tells that the handshake has failed because of the keys of both ends."""
+    is_refusal = isinstance(error, RefusedError) and not isinstance(error, UnfinishedHandshakeError)
+    return is_refusal or isinstance(error, (MechanismError, wire_curve.AuthenticationError))
 
 
 def is_end_of_connection(error: object) -> bool:

@@ -94,7 +94,31 @@ def service_options(group: str = "running under another program") -> List[Option
     ]
 
 
-NO_TLS = "connections are not encrypted by TLS; keep them on a trusted network"
+def key_options(role: str, group: str = "network") -> List[Option]:
+    """How a program connects to its scheduler.
+
+    Parameters:
+        role: of the key that it needs.
+    """
+    return [
+        Option(
+            "--key-file",
+            ExistingFile(),
+            f"the key to connect with, of `scaler keys new --role {role}`",
+            default_text="SCALER_KEY_FILE, else the key of the scheduler's user",
+            group=group,
+        ),
+        Option(
+            "--insecure",
+            Switch(has_negation=False),
+            "connect without a key, to a scheduler that was started with --insecure",
+            default=False,
+            group=group,
+        ),
+    ]
+
+
+NO_TLS = "connections are encrypted with keys: see `scaler keys -h`"
 
 EARLIER_LOGGING = (Earlier("-lcf", becomes=("logging_config_file",)),)
 EARLIER_SECURITY = (Earlier("-tc --tls-cert", why=NO_TLS), Earlier("-tk --tls-key", why=NO_TLS))

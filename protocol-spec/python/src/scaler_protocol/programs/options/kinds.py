@@ -310,6 +310,17 @@ class Directory(Kind):
         return "" if os.access(value, os.W_OK | os.X_OK) else f"{value} is not writable"
 
 
+class NewDirectory(Kind):
+    """A directory that is made if it is not there."""
+
+    expects = "a path"
+    metavar = "PATH"
+    completes = "directory"
+
+    def fault_here(self, value: Any) -> str:
+        return Directory().fault_here(value if os.path.exists(value) else os.path.dirname(value) or ".")
+
+
 class NewFile(Kind):
     """A file to be written."""
 

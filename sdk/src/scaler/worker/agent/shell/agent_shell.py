@@ -61,6 +61,7 @@ from scaler.worker.progress_page import ProgressPage
 from scaler.worker.resident_memory import private_bytes
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import messages as m
+from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.programs.repeated_lines import report_repetitions
 from scaler_protocol.session.effects import Connect, Disconnect
 from scaler_protocol.session.peer_session import NEVER
@@ -108,7 +109,8 @@ class Agent:
         self._handles: Dict[int, ProcessorHandle] = {}
         # SCL-WRK-030
         self._rounds = Rounds(loop, self._turn)
-        self._connection = SchedulerConnection(self._rounds, settings.address, self)
+        credentials = Credentials(settings.address, settings.key_file, settings.insecure or None)
+        self._connection = SchedulerConnection(self._rounds, credentials, self)
         self._finished: asyncio.Future[int] = loop.create_future()
         self._timer: Optional[asyncio.TimerHandle] = None
         self._timer_at = NEVER

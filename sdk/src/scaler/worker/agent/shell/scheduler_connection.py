@@ -24,7 +24,10 @@ from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
 from scaler_protocol.host.addresses import parse_address, resolve, why_not_connected
 from scaler_protocol.host.connection import Connection, connect_to_local_socket
-from scaler_protocol.wire.zmtp import Buffer, Zmtp, ZmtpError
+from scaler_protocol.host.sodium import MissingLibraryError
+from scaler_protocol.keys.credentials import Credentials
+from scaler_protocol.keys.errors import KeyFileError
+from scaler_protocol.wire.zmtp import Buffer, ZmtpError
 
 logger = logging.getLogger("scaler")
 
@@ -59,9 +62,10 @@ class SchedulerConnection:
     Raises AddressError when the address is malformed.
     """
 
-    def __init__(self, rounds: Rounds, address: str, owner: ConnectionOwner) -> None:
+    def __init__(self, rounds: Rounds, credentials: Credentials, owner: ConnectionOwner) -> None:
         self._rounds = rounds
-        self._address = parse_address(address)
+        self._credentials = credentials
+        self._address = parse_address(credentials.address)
         self._owner = owner
         self.congested = False  # too much waits to be sent: senders should pause
         self._connection: Optional[Connection] = None
@@ -83,11 +87,11 @@ class SchedulerConnection:
                 stream = socket.socket(family, socket.SOCK_STREAM)
                 stream.setblocking(False)
                 error_number = stream.connect_ex(target)
-            self._connection = Connection(stream, Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES))
+            self._connection = Connection(stream, self._credentials.protocol(stream, "DEALER", MAXIMUM_MESSAGE_BYTES))
             if error_number == errno.EINPROGRESS:
                 self._rounds.add_writer(stream.fileno(), self._on_attempt_ended)
                 return
-        except (OSError, MemoryError) as error:
+        except (OSError, MemoryError, KeyFileError, MissingLibraryError) as error:
             if stream is not None and self._connection is None:
                 _close(stream)
             self._fail(error)
@@ -122,6 +126,9 @@ class SchedulerConnection:
 
     def _fail(self, error: Exception) -> None:
         self.drop()
+        if isinstance(error, (KeyFileError, MissingLibraryError)):
+            self._owner.on_connect_failed(str(error))
+            return
         known = error if isinstance(error, OSError) else OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
         self._owner.on_connect_failed(why_not_connected(self._address, known))
 

@@ -1,0 +1,67 @@
+"""What a peer may do, by what its key is admitted as.
+
+Rules:
+- The shell says who a peer is, once, before its first message. A peer of which it says nothing may do nothing.
+- Owners are programs of the user that the scheduler runs as. To stop the cluster, they need `--no-protected`, which
+  guards against mistakes; a key with the role admin is made for it.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from scaler_appliance.core.effects import PeerError
+from scaler_protocol import messages as m
+from scaler_protocol.keys.allow_list import DEFAULT_TENANT, STOP, SUBMIT, Grant
+
+OWNER = "owner"
+OWNER_GRANT = Grant(OWNER, DEFAULT_TENANT, "")
+
+_WORK = frozenset((m.Task, m.GraphTask, m.TaskCancel, m.ObjectInstruction, m.ObjectRequest, m.ObjectResponse))
+_HELLO_ROLES = {m.Role.CLIENT: "client", m.Role.WORKER: "worker"}
+
+
+def check_role(grant: Optional[Grant], hello: m.Hello) -> Grant:
+    """The grant, if a peer may have the role that it says Hello in, which is one of those that are served.
+
+    Raises PeerError.
+    """
+    if grant is None:
+        raise PeerError(m.RefusalReason.NOT_ALLOWED, "this connection is not authenticated")
+    role = _HELLO_ROLES[m.Role(hello.role)]
+    if not grant.may_greet_as(role):
+        text = f"a key with the role {grant.role} cannot be used by a {role}: make one for it"
+        raise PeerError(m.RefusalReason.NOT_ALLOWED, f"{text}: scaler keys new --role {role}")
+    return grant
+
+
+def check_message(grant: Grant, message: object) -> None:
+    """Raise PeerError unless a client may send a message."""
+    if type(message) in _WORK and not grant.may(SUBMIT):
+        text = f"a key with the role {grant.role} cannot be used for tasks and objects: use one with the role client"
+        raise PeerError(m.RefusalReason.NOT_ALLOWED, text)
+
+
+def may_stop(grant: Grant, is_protected: bool) -> bool:
+    """Whether a peer may stop workers and the scheduler.
+
+    Parameters:
+        is_protected: the scheduler refuses its own user.
+    """
+    return grant.may(STOP) and not (grant.role == OWNER and is_protected)
+
+
+def why_not_stopped(grant: Grant, what: str) -> str:
+    """The answer to a peer that may not stop something.
+
+    Parameters:
+        what: with its article.
+    """
+    if grant.may(STOP):
+        return f"the scheduler is protected: stop {what} where it was started, or start it with --no-protected"
+    return f"a key with the role {grant.role} cannot stop {what}: use one with the role admin"
+
+
+def in_log(grant: Grant) -> str:
+    """What the log says of a peer with a key."""
+    return f", with the key {grant.name!r} ({grant.role}, tenant {grant.tenant})" if grant.name else ""

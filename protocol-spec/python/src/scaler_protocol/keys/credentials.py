@@ -1,0 +1,83 @@
+"""How a program connects to a scheduler: with a key, or without one where it is certain who answers.
+
+    Unix socket of this user or root ──▶ plain: the kernel says whose it is
+    insecure, on request ──────────────▶ plain
+    a key ─────────────────────────────▶ CURVE: the scheduler proves its key before anything is sent, and we prove ours
+    none of these ─────────────────────▶ MissingKeyError, before anything is sent
+
+Rules:
+- The key is looked for at each connection, because a scheduler that was started again may have other keys.
+- There is no way down: with a key, a scheduler that cannot prove its own gets nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Optional
+
+from scaler_protocol.host.connection import is_of_this_user
+from scaler_protocol.host.sodium import load_sodium
+from scaler_protocol.keys.errors import KeyFileError
+from scaler_protocol.keys.lookup import FILE_VARIABLE, find_key_file, is_announced_insecure
+from scaler_protocol.wire.secure_zmtp import ClientSecurity, SecureZmtp
+from scaler_protocol.wire.zmtp import Zmtp
+
+INSECURE_VARIABLE = "SCALER_INSECURE"
+
+
+class MissingKeyError(KeyFileError):
+    """There is no key for a scheduler; the message says what to do."""
+
+
+class Credentials:
+    """What a program has to show to one scheduler.
+
+    Parameters:
+        address: of the scheduler.
+        key_file: where the key is; None: see `find_key_file`.
+        insecure: connect without a key, unless a file was named; None: as the environment variable SCALER_INSECURE
+            says.
+    """
+
+    def __init__(self, address: str, key_file: Optional[str] = None, insecure: Optional[bool] = None) -> None:
+        self.address, self.key_file = address, key_file
+        is_named = bool(key_file or os.environ.get(FILE_VARIABLE))
+        self._is_insecure = not is_named and (is_insecure_by_default() if insecure is None else insecure)
+
+    def protocol(self, stream: socket.socket, socket_type: str, maximum_message_bytes: int) -> Zmtp:
+        """What to speak over a connected stream.
+
+        Parameters:
+            socket_type: of our end, such as DEALER.
+            maximum_message_bytes: that the scheduler may send.
+
+        Raises KeyFileError, MissingLibraryError.
+        """
+        security = None if is_of_this_user(stream) else self.security()
+        if security is None:
+            return Zmtp(socket_type, maximum_message_bytes)
+        return SecureZmtp(security, socket_type, maximum_message_bytes)
+
+    def security(self) -> Optional[ClientSecurity]:
+        """The key to use for a connection over which others may listen; None: none is needed.
+
+        Raises KeyFileError, MissingLibraryError.
+        """
+        if self._is_insecure:
+            return None
+        found = find_key_file(self.address, self.key_file)
+        if found is not None:
+            return ClientSecurity(load_sodium(), found.keys, found.server_keys[0])
+        if is_announced_insecure(self.address):
+            return None
+        raise MissingKeyError(
+            f"there is no key for the scheduler at {self.address}: on its host, `scaler keys new --role client > FILE`"
+            f" makes one; copy the file, and name it in {FILE_VARIABLE}. If the scheduler was started with"
+            f" --insecure, set {INSECURE_VARIABLE}=1"
+        )
+
+
+def is_insecure_by_default() -> bool:
+    """Whether the environment says that keys are not needed."""
+    return os.environ.get(INSECURE_VARIABLE, "").lower() in ("1", "true", "yes", "on")
