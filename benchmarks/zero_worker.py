@@ -7,6 +7,7 @@ CPU time per task, read from outside; the main thread (Python) is told apart fro
 from __future__ import annotations
 
 import multiprocessing
+import os
 import re
 import resource
 import signal
@@ -47,7 +48,8 @@ class SchedulerUnderTest:
     ) -> None:
         self._command = list(command)
         self._options = list(options)
-        self._environment = environment
+        # Its played peers have no keys.
+        self._environment = {**(os.environ if environment is None else environment), "SCALER_SCHEDULER_INSECURE": "1"}
         self.address = f"tcp://127.0.0.1:{_free_port()}"
         self._process: Optional[subprocess.Popen[bytes]] = None
 

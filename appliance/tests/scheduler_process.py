@@ -20,6 +20,7 @@ from scheduler_harness import hello, task
 
 from scaler_protocol import decode, encode
 from scaler_protocol import messages as m
+from scaler_protocol.host.addresses import local_socket_name, parse_address
 
 DEADLINE_SECONDS = 30.0
 REPOSITORY = Path(__file__).parents[2]
@@ -114,7 +115,7 @@ class RawPeer:
         self.socket = socket
         for name, value in options.items():
             socket.setsockopt(getattr(zmq, name), value)
-        socket.connect(address)
+        socket.connect(plain_address(address))
         self.welcome = m.Welcome()
 
     def greet(self, message: m.Hello) -> None:
@@ -163,6 +164,12 @@ class RawPeer:
 
     def take_result_ids(self) -> List[int]:
         return list(self.take(m.TaskResult)[0].ids)
+
+
+def plain_address(address: str) -> str:
+    """Where libzmq connects without a key: the local socket beside a loopback address."""
+    name = local_socket_name(parse_address(address))
+    return address if name is None else f"ipc://@{name[1:]}"
 
 
 def check_others_work(scheduler: SchedulerProcess) -> None:

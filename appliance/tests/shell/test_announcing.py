@@ -25,7 +25,10 @@ def test_it_is_found_until_it_stops(folder: Path, start: Start) -> None:
     scheduler = start()
     (entry,) = entries(SCHEDULER)
     assert (entry.address, entry.process_id) == (scheduler.address, scheduler.process.pid)
-    assert entry.details == {"monitor_address": scheduler.monitor_address}
+    assert entry.details == {
+        "monitor_address": scheduler.monitor_address,
+        "key_directory": os.environ["SCALER_KEY_DIRECTORY"],
+    }
     scheduler.process.send_signal(signal.SIGTERM)
     assert scheduler.wait_for_end() == 0
     assert os.listdir(folder) == []

@@ -64,7 +64,7 @@ def accepting(message: m.Message, accepted: bool = True, protected: bool = False
 
 
 def ask(address: str, session: int = 1001, is_draining: bool = True) -> str:
-    return asyncio.run(shut_down_worker(address, session, is_draining))
+    return asyncio.run(shut_down_worker(address, session, is_draining, insecure=True))
 
 
 @pytest.mark.parametrize("is_draining", [True, False])
@@ -129,7 +129,7 @@ def test_who_is_no_scheduler_is_told() -> None:
         async with server:
             port = server.sockets[0].getsockname()[1]
             with pytest.raises(ActionError, match="does not speak ZMTP"):
-                await shut_down_worker(f"tcp://127.0.0.1:{port}", 1, True)
+                await shut_down_worker(f"tcp://127.0.0.1:{port}", 1, True, insecure=True)
         return None
 
     asyncio.run(run())

@@ -58,7 +58,8 @@ class Admission:
         arithmetic: Optional[Arithmetic],
         unix_time: Callable[[], float] = time.time,
     ) -> None:
-        self._directory, self._arithmetic, self._unix_time = directory, arithmetic, unix_time
+        self.unix_time = unix_time
+        self._directory, self._arithmetic = directory, arithmetic
         self._allow_list = AllowList()
         self._security: Optional[ServerSecurity] = None
         self._read()
@@ -85,7 +86,7 @@ class Admission:
             return OWNER_GRANT
         protocol = caller.protocol
         assert isinstance(protocol, SecureZmtp)
-        return self._allow_list.grant(protocol.peer_key, self._unix_time()) if protocol.peer_key else None
+        return self._allow_list.grant(protocol.peer_key, self.unix_time()) if protocol.peer_key else None
 
     def reload(self) -> bool:
         """Read the keys anew; returns whether that was possible."""
@@ -105,6 +106,6 @@ class Admission:
             self._security = ServerSecurity(self._arithmetic, keys, self._why_refused)
 
     def _why_refused(self, public_key: bytes) -> Optional[str]:
-        if self._allow_list.grant(public_key, self._unix_time()) is not None:
+        if self._allow_list.grant(public_key, self.unix_time()) is not None:
             return None
         return "the scheduler does not admit this key: it is unknown, was revoked, or has expired"

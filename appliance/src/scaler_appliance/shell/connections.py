@@ -310,7 +310,7 @@ class Connections:
                 peer.hello_deadline = now + HELLO_TIMEOUT_SECONDS
         self._sweep_unregistered(now)
         self._acceptor.sweep()
-        if time.time() >= self._next_expiry:
+        if self._admission.unix_time() >= self._next_expiry:
             self.review()
 
     # SCL-SEC-009

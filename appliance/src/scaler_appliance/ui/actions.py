@@ -13,7 +13,7 @@ import asyncio
 import os
 import platform
 import socket
-from typing import List
+from typing import List, Optional
 
 from scaler_appliance import __version__
 from scaler_protocol import (
@@ -25,9 +25,12 @@ from scaler_protocol import (
     encode,
 )
 from scaler_protocol import messages as m
-from scaler_protocol.host.addresses import AddressError, parse_address, resolve, why_not_connected
+from scaler_protocol.host.addresses import Address, AddressError, parse_address, resolve, why_not_connected
+from scaler_protocol.host.connection import connect_to_local_socket
+from scaler_protocol.host.sodium import MissingLibraryError
+from scaler_protocol.keys.credentials import Credentials
+from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.wire.zmtp import Zmtp, ZmtpError
-from scaler_protocol.wire.zmtp import encode as lay_out
 
 ANSWER_TIMEOUT_SECONDS = 5.0
 MAXIMUM_ANSWER_BYTES = 1 << 20
@@ -44,19 +47,23 @@ class NotAllowedError(ActionError):
     """The scheduler refuses."""
 
 
-async def shut_down_worker(address: str, session: int, is_draining: bool) -> str:
+async def shut_down_worker(
+    address: str, session: int, is_draining: bool, key_file: Optional[str] = None, insecure: Optional[bool] = None
+) -> str:
     """Ask the scheduler to let one worker leave; returns its answer.
 
     Parameters:
         address: where clients connect.
         session: of the worker.
         is_draining: it finishes what it runs; otherwise it stops at once.
+        key_file, insecure: see `Credentials`; the key needs the role admin or owner.
 
     Raises ActionError.
     """
     question = m.WorkerShutdown(request_id=_REQUEST_ID, session=session, is_draining=is_draining)
     try:
-        answer = await asyncio.wait_for(_ask(address, question), ANSWER_TIMEOUT_SECONDS)
+        credentials = Credentials(address, key_file, insecure)
+        answer = await asyncio.wait_for(_ask(credentials, question), ANSWER_TIMEOUT_SECONDS)
     except asyncio.TimeoutError:
         raise ActionError(
             f"the scheduler at {address} did not answer within {ANSWER_TIMEOUT_SECONDS:.0f} s; its version may not"
@@ -65,7 +72,7 @@ async def shut_down_worker(address: str, session: int, is_draining: bool) -> str
     except OSError as error:
         why = why_not_connected(parse_address(address), error)
         raise ActionError(f"the scheduler cannot be asked: {why}") from error
-    except (ZmtpError, MalformedMessageError, AddressError) as error:
+    except (ZmtpError, MalformedMessageError, AddressError, KeyFileError, MissingLibraryError) as error:
         raise ActionError(f"the scheduler at {address or 'an unknown address'} cannot be asked: {error}") from error
     if not answer.accepted:
         raise NotAllowedError(answer.message or "the scheduler refuses")
@@ -84,24 +91,37 @@ def reachable(address: str, monitor_address: str) -> str:
     return str(own._replace(host=host))
 
 
-async def _ask(address: str, question: m.WorkerShutdown) -> m.WorkerShutdownResponse:
-    family, target = resolve(parse_address(address))
-    with socket.socket(family, socket.SOCK_STREAM) as stream:
-        stream.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(stream, target)
-        conversation = _Conversation(stream)
+async def _ask(credentials: Credentials, question: m.WorkerShutdown) -> m.WorkerShutdownResponse:
+    address = credentials.address
+    with await _connected(parse_address(address)) as stream:
+        conversation = _Conversation(stream, credentials.protocol(stream, "DEALER", MAXIMUM_ANSWER_BYTES))
         await conversation.send(_hello())
         while True:
             for answer in await conversation.receive():
                 if isinstance(answer, m.Welcome):
                     if answer.protected:
-                        raise NotAllowedError("the scheduler is protected: it was started without --no-protected")
+                        why = "it was started without --no-protected, or the key has not the role admin"
+                        raise NotAllowedError(f"the scheduler is protected: {why}")
                     await conversation.send(question)
                 elif isinstance(answer, m.WorkerShutdownResponse) and answer.request_id == _REQUEST_ID:
                     await conversation.send(m.DisconnectRequest(reason=m.DisconnectReason.LEAVING))
                     return answer
                 elif isinstance(answer, m.Refusal):
                     raise ActionError(f"the scheduler at {address} refused: {answer.message or answer.reason!r}")
+
+
+async def _connected(address: Address) -> socket.socket:
+    stream = connect_to_local_socket(address)
+    if stream is None:
+        family, target = resolve(address)
+        stream = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            stream.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(stream, target)
+        except BaseException:
+            stream.close()
+            raise
+    return stream
 
 
 def _hello() -> m.Hello:
@@ -125,15 +145,15 @@ def _hello() -> m.Hello:
 class _Conversation:
     """Messages over a connected socket."""
 
-    def __init__(self, stream: socket.socket) -> None:
+    def __init__(self, stream: socket.socket, protocol: Zmtp) -> None:
         self._stream = stream
         self._loop = asyncio.get_running_loop()
-        self._protocol = Zmtp("DEALER", MAXIMUM_ANSWER_BYTES)
+        self._protocol = protocol
 
     async def send(self, message: m.Member) -> None:
         while not self._protocol.is_ready:
             await self._feed()
-        await self._loop.sock_sendall(self._stream, b"".join(lay_out([encode(message)])))
+        await self._loop.sock_sendall(self._stream, b"".join(self._protocol.encode([encode(message)])))
 
     async def receive(self) -> List[m.Message]:
         return [decode(header) for header, *_ in await self._feed()]

@@ -26,6 +26,7 @@ from scaler_protocol.programs.options import (
     Switch,
     Whole,
     Words,
+    key_options,
     logging_options,
     service_options,
 )
@@ -127,6 +128,7 @@ UI = Program(
             default=False,
             group="the page",
         ),
+        *key_options("admin", "the scheduler"),
         *logging_options(),
         Option(
             "--link-file",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import importlib.util
 import logging
 import os
@@ -60,6 +61,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
 async def _serve(options: argparse.Namespace, token: Optional[str]) -> None:
     # Imported late, so that -h and errors of the command line are printed at once.
     from scaler_appliance.feed.status_feed import Feed
+    from scaler_appliance.ui.actions import shut_down_worker
     from scaler_appliance.ui.application import make_application
     from scaler_appliance.ui.serving import Serving, listen
     from scaler_appliance.ui.ui_state import UiState
@@ -76,7 +78,8 @@ async def _serve(options: argparse.Namespace, token: Optional[str]) -> None:
         closing.callback(feed.close)
         state = UiState(feed, options.allow_actions)
         watch = Watch(feed, state)
-        application = make_application(state, watch, token, options.allowed_host)
+        ask = functools.partial(shut_down_worker, key_file=options.key_file, insecure=options.insecure or None)
+        application = make_application(state, watch, token, options.allowed_host, ask_to_shut_down=ask)
         serving = Serving(application, listener, watch.close)
         serving.take_signals()
         url = _url(options.host, listener.getsockname()[1])
@@ -118,8 +121,8 @@ def _write_link(path: str, link: str) -> None:
         with open(path, "w", encoding="utf-8") as pipe:
             pipe.write(f"{link}\n")
         return
-    unfinished = f"{path}.{os.getpid()}"
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    unfinished = f"{path}.{secrets.token_hex(8)}"
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with open(descriptor, "w", encoding="utf-8") as link_file:
         link_file.write(f"{link}\n")
     os.replace(unfinished, path)

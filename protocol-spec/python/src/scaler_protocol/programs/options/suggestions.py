@@ -14,7 +14,9 @@ from typing import Iterable, List, Mapping, Sequence, Tuple
 from scaler_protocol.programs.options.sources import OTHER_NAMES, SECTIONS, closest
 from scaler_protocol.programs.options.table import Table
 
-GENERAL_VARIABLES = ("SCALER_ADDRESS", "SCALER_RUN_DIRECTORY", "SCALER_KEY_FILE", "SCALER_KEY_DIRECTORY")
+GENERAL_VARIABLES = (
+    "SCALER_ADDRESS", "SCALER_RUN_DIRECTORY", "SCALER_KEY_FILE", "SCALER_KEY_DIRECTORY", "SCALER_INSECURE",
+)  # fmt: skip
 """Variables that every program reads."""
 
 _OTHER_VARIABLES = frozenset(
