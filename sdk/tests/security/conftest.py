@@ -1,0 +1,33 @@
+"""Schedulers with keys, and what belongs to them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Iterator, List
+
+import pytest
+from keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler, StartWorker
+
+
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyedScheduler]:
+    """With all settings as they are by default."""
+    started = KeyedScheduler(tmp_path_factory.mktemp("scheduler"))
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def workers(scheduler: KeyedScheduler) -> Iterator[StartWorker]:
+    """Starts workers that end with the test."""
+    started: List[subprocess.Popen[bytes]] = []
+
+    def start(*options: str, key_file: Path, **environment: str) -> subprocess.Popen[bytes]:
+        started.append(scheduler.worker(*options, key_file=key_file, **environment))
+        return started[-1]
+
+    yield start
+    for worker in started:
+        worker.terminate()
+        worker.wait(TIMEOUT_SECONDS)

@@ -1,0 +1,124 @@
+"""A scheduler that only keys open: at an address of this host beside which there is no local socket."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, Optional, Tuple
+
+from sdk_tasks import wait_for
+
+from scaler import Client
+from scaler.cluster.appliance import scheduler_command
+from scaler_protocol.host.sodium import load_sodium
+from scaler_protocol.keys.allow_list import Grant
+from scaler_protocol.keys.key_directory import KeyDirectory
+from scaler_protocol.keys.key_file import KeyFile, write_key_file
+
+TESTS = str(Path(__file__).parents[1])
+ADDRESS = "tcp://127.0.0.2:0"
+TIMEOUT_SECONDS = 60.0
+StartWorker = Callable[..., "subprocess.Popen[bytes]"]
+
+
+class KeyedScheduler:
+    """The process and its folder of keys.
+
+    Parameters:
+        folder: for its files.
+        options: of the command line.
+    """
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self._folder, self._options = folder, options
+        self.keys = KeyDirectory(str(folder / "keys"))
+        self.log_file = folder / "scheduler.log"
+        self.process: Optional[subprocess.Popen[bytes]] = None
+        self.address = ADDRESS
+        self.start()
+
+    def start(self) -> None:
+        """Start it, again at the same address if it had one."""
+        address_file = self._folder / "address"
+        address_file.unlink(missing_ok=True)
+        options = ["--keys", self.keys.path, "--address-file", str(address_file), "-lp", str(self.log_file)]
+        self.process = subprocess.Popen([*scheduler_command(), self.address, *options, *self._options])
+        wait_for(lambda: address_file.exists() and address_file.read_text().count("\n") == 2, "the scheduler to listen")
+        self.address = address_file.read_text().splitlines()[0]
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(TIMEOUT_SECONDS)
+
+    def stop(self) -> None:
+        assert self.process is not None
+        self.process.terminate()
+        self.process.wait(TIMEOUT_SECONDS)
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text()
+
+    def wait_for_log(self, text: str) -> None:
+        wait_for(lambda: text in self.log, f"{text!r} in the log of the scheduler")
+
+    def new_key(self, role: str, name: str = "", expires: Optional[float] = None) -> Path:
+        """A file with a key that the scheduler admits once it reads its list anew."""
+        name = name or role
+        server_keys = tuple(pair.public for pair in self.keys.server_key_pairs())
+        key_file = KeyFile(role, "default", name, load_sodium().new_keys(), server_keys, expires)
+        self.keys.add(Grant(role, "default", name, expires), key_file.keys.public)
+        path = self._folder / f"{name}.key"
+        write_key_file(str(path), key_file)
+        return path
+
+    def admitted_key(self, role: str, name: str = "", expires: Optional[float] = None) -> Path:
+        """A file with a key that the scheduler admits."""
+        path = self.new_key(role, name, expires)
+        self.reload()
+        return path
+
+    def reload(self) -> None:
+        """The scheduler reads its list anew."""
+        assert self.process is not None
+        count = self.log.count("the keys were read anew")
+        self.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: self.log.count("the keys were read anew") > count, "the keys to be read anew")
+
+    def client(self, key_file: Path, **options: Any) -> Client:
+        return Client(address=self.address, key_file=key_file, **options)
+
+    def worker(
+        self, *options: str, key_file: Optional[Path] = None, address: str = "", **environment: str
+    ) -> subprocess.Popen[bytes]:
+        """A worker with one slot."""
+        key = [] if key_file is None else ["--key-file", str(key_file)]
+        command = [sys.executable, "-m", "scaler.worker", address or self.address, "-n", "1", *key, *options]
+        return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": TESTS, **environment})
+
+
+def as_another_user(action: Callable[[], str]) -> Tuple[int, str]:
+    """Perform an action in a copy of this process that belongs to another user; its status, and what it returned."""
+    reader, writer = os.pipe()
+    process_id = os.fork()
+    if not process_id:
+        status = 1
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            os.write(writer, action().encode())
+            status = 0
+        except BaseException as error:
+            os.write(writer, f"{type(error).__name__}: {error}".encode()[:4000])
+        finally:
+            os._exit(status)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        said = pipe.read().decode()
+    _, status = os.waitpid(process_id, 0)
+    return os.waitstatus_to_exitcode(status), said

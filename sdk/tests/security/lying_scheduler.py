@@ -1,0 +1,113 @@
+"""A program that listens where a scheduler was, and does not have its keys."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Callable, Dict, List, Tuple
+
+from scaler_protocol.host.sodium import load_sodium
+from scaler_protocol.wire.secure_zmtp import SecureZmtp, ServerSecurity
+from scaler_protocol.wire.zmtp import Zmtp, ZmtpError, greeting
+
+LIMIT_BYTES = 1 << 20
+MAXIMUM_HANDSHAKE_BYTES = 64 + 2 + 200 + 2 + 7 + 255
+"""What a peer may send before the scheduler has proved its key: greeting, CURVE's HELLO, and an ERROR."""
+
+
+def without_keys(stream: socket.socket) -> Zmtp:
+    return Zmtp("ROUTER", LIMIT_BYTES)
+
+
+def with_another_key(stream: socket.socket) -> Zmtp:
+    sodium = load_sodium()
+    return SecureZmtp(ServerSecurity(sodium, [sodium.new_keys()], lambda key: None), "ROUTER", LIMIT_BYTES)
+
+
+class _Silent(Zmtp):
+    def _begin_handshake(self) -> None:
+        pass
+
+    def _check_mechanism(self, mechanism: bytes) -> None:
+        pass
+
+    def _take_command(self, body: bytes) -> None:
+        pass
+
+
+class _Plain(_Silent):
+    def _greeting(self) -> bytes:
+        return greeting(b"PLAIN", True)
+
+
+class _OnlyGreets(_Silent):
+    def _greeting(self) -> bytes:
+        return greeting(b"CURVE", True)
+
+
+class _Welcomes(_OnlyGreets):
+    """Answers HELLO with a WELCOME that it has made up."""
+
+    def _take_command(self, body: bytes) -> None:
+        self._send_command(b"\7WELCOME" + bytes(range(160)))
+
+
+LIARS: Dict[str, Callable[[socket.socket], Zmtp]] = {
+    "without keys": without_keys,
+    "with another key": with_another_key,
+    "PLAIN": lambda stream: _Plain("ROUTER", LIMIT_BYTES),
+    "a greeting and no more": lambda stream: _OnlyGreets("ROUTER", LIMIT_BYTES),
+    "a WELCOME without a key": lambda stream: _Welcomes("ROUTER", LIMIT_BYTES),
+}
+
+
+class LyingScheduler:
+    """Parameters:
+    kind: one of LIARS.
+    address: where to listen.
+    """
+
+    def __init__(self, kind: str, address: Tuple[str, int] = ("127.0.0.2", 0)) -> None:
+        self._make = LIARS[kind]
+        self._listener = socket.create_server(address)
+        self.address = "tcp://{}:{}".format(*self._listener.getsockname())
+        self.received: List[bytes] = []
+        """All that each caller has sent."""
+        self.messages: List[List[bytes]] = []
+        self.has_heard = threading.Event()
+        """A caller has sent its greeting."""
+        self._streams: List[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                stream, _ = self._listener.accept()
+            except OSError:
+                return
+            self._streams.append(stream)
+            threading.Thread(target=self._serve, args=(stream,), daemon=True).start()
+
+    def _serve(self, stream: socket.socket) -> None:
+        number, protocol = len(self.received), self._make(stream)
+        self.received.append(b"")
+        try:
+            while True:
+                stream.sendall(protocol.take_output())
+                data = stream.recv(65536)
+                if not data:
+                    return
+                self.received[number] += data
+                self.messages += protocol.feed(data)
+                self.has_heard.set()
+        except ZmtpError:
+            stream.sendall(protocol.take_output())
+            stream.close()
+        except OSError:
+            stream.close()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for stream in self._streams:
+            stream.close()

@@ -1,0 +1,89 @@
+"""Whoever takes the port of a scheduler gets neither its clients nor its workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler
+from lying_scheduler import LIARS, MAXIMUM_HANDSHAKE_BYTES, LyingScheduler
+from sdk_tasks import wait_for
+
+from scaler import Client
+from scaler.exceptions import AuthenticationError, SchedulerUnreachableError
+from scaler_protocol.host.addresses import parse_address
+
+SAYS = {
+    "without keys": "has none",
+    "with another key": "expects another key|does not own the key",
+    "PLAIN": "PLAIN",
+    "a WELCOME without a key": "does not own the key",
+}
+SECRET = b"a secret argument"
+
+
+def check_nothing_was_told(liar: LyingScheduler) -> None:
+    assert liar.received and not liar.messages
+    for data in liar.received:
+        assert len(data) <= MAXIMUM_HANDSHAKE_BYTES
+        assert b"scaler" not in data and b"READY" not in data and b"INITIATE" not in data
+
+
+@pytest.mark.parametrize("kind", LIARS)
+def test_a_client_tells_a_liar_nothing(scheduler: KeyedScheduler, kind: str) -> None:
+    liar = LyingScheduler(kind)
+    try:
+        key_file = scheduler.new_key("client", f"trusting-{kind.replace(' ', '-')}")
+        with pytest.raises((AuthenticationError, SchedulerUnreachableError), match=SAYS.get(kind, "in time")):
+            Client(address=liar.address, key_file=key_file, connect_timeout_seconds=2)
+        check_nothing_was_told(liar)
+    finally:
+        liar.close()
+
+
+@pytest.mark.parametrize("kind", LIARS)
+def test_a_worker_tells_a_liar_nothing(scheduler: KeyedScheduler, kind: str, tmp_path: Path) -> None:
+    liar = LyingScheduler(kind)
+    try:
+        key_file = scheduler.new_key("worker", f"trusting-worker-{kind.replace(' ', '-')}")
+        log = tmp_path / "worker.log"
+        worker = scheduler.worker("-lp", str(log), "-ds", "1", key_file=key_file, address=liar.address)
+        assert worker.wait(TIMEOUT_SECONDS) != 0
+        check_nothing_was_told(liar)
+    finally:
+        liar.close()
+
+
+def test_a_client_without_a_key_tells_a_stranger_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("SCALER_KEY_DIRECTORY", "SCALER_RUN_DIRECTORY"):
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+    liar = LyingScheduler("without keys")
+    try:
+        with pytest.raises(AuthenticationError, match="scaler keys new --role client"):
+            Client(address=liar.address)
+        assert not any(liar.received)
+    finally:
+        liar.close()
+
+
+@pytest.mark.parametrize("kind", ["without keys", "with another key"])
+def test_who_takes_the_port_of_a_dead_scheduler_gets_no_task(tmp_path: Path, kind: str) -> None:
+    scheduler = KeyedScheduler(tmp_path)
+    parsed = parse_address(scheduler.address)
+    client_key, worker_key = scheduler.admitted_key("client"), scheduler.admitted_key("worker")
+    worker = scheduler.worker(key_file=worker_key)
+    try:
+        with scheduler.client(client_key) as client:
+            assert client.submit(len, SECRET).result(TIMEOUT_SECONDS) == len(SECRET)
+            scheduler.kill()
+            liar = LyingScheduler(kind, (parsed.host, parsed.port))
+            future = client.submit(len, SECRET)
+            wait_for(lambda: len(liar.received) >= 3, "client and worker to try")
+            liar.close()
+            check_nothing_was_told(liar)
+            scheduler.start()
+            assert future.result(TIMEOUT_SECONDS) == len(SECRET)
+    finally:
+        worker.terminate()
+        worker.wait(TIMEOUT_SECONDS)
+        scheduler.stop()
