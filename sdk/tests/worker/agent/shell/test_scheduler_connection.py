@@ -13,6 +13,7 @@ from scaler.worker.agent.shell.rounds import Rounds
 from scaler.worker.agent.shell.scheduler_connection import CONGESTED_BYTES, SchedulerConnection
 from scaler_protocol import decode, encode
 from scaler_protocol import messages as m
+from scaler_protocol.keys.credentials import Credentials
 
 
 class Bench:
@@ -33,7 +34,7 @@ class Bench:
         self.failures: List[str] = []
         self.connected = 0
         self.rounds = Rounds(self.loop, self.on_end_of_round)
-        self.connection = SchedulerConnection(self.rounds, self.address, self)
+        self.connection = SchedulerConnection(self.rounds, Credentials(self.address), self)
         self.open()
 
     def open(self) -> None:
@@ -190,7 +191,7 @@ def test_an_address_where_nothing_listens_is_told_with_the_reason() -> None:
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))  # and does not listen
             address = f"tcp://127.0.0.1:{unused.getsockname()[1]}"
-            connection = SchedulerConnection(bench.rounds, address, bench)
+            connection = SchedulerConnection(bench.rounds, Credentials(address), bench)
             for count in (1, 2):
                 connection.open()
                 bench.run_until(lambda count=count: len(bench.failures) == count)
