@@ -13,7 +13,7 @@ import sys
 from importlib.metadata import distribution
 from pathlib import Path
 from types import ModuleType
-from typing import Set
+from typing import Iterator, Set
 
 import pytest
 
@@ -61,6 +61,13 @@ def long_options(program: Table) -> Set[str]:
     if program.is_configured:
         flags |= CONFIGURED | ({"--config-entry"} if program.is_repeated else set())
     return flags | EVERY_PROGRAMS
+
+
+def commands_of(program: Table) -> Iterator[Table]:
+    """Its commands, and theirs."""
+    for command in program.commands:
+        yield command
+        yield from commands_of(command)
 
 
 def test_every_program_has_a_table() -> None:
@@ -127,8 +134,7 @@ def test_shells_complete_exactly_the_options_of_the_table(program: Program, shel
     found = set(LONG_OPTION.findall(script))
     if shell == "fish":
         found = {f"--{name}" for name in re.findall(r" -l ([a-z][a-z-]*)", script)}
-    of_commands = (long_options(command) for command in program.commands)
-    assert found == long_options(program).union(*of_commands)
+    assert found == long_options(program).union(*(long_options(command) for command in commands_of(program)))
 
 
 @pytest.mark.parametrize("name", ["configuration.md", "cluster.md"])

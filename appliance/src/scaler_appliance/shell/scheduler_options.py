@@ -12,6 +12,7 @@ import sys
 
 from scaler_appliance import __version__
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
+from scaler_protocol.keys.keys_options import KEYS
 from scaler_protocol.programs.options import (
     EARLIER_LOGGING,
     EARLIER_SECURITY,
@@ -232,8 +233,10 @@ SCHEDULER = Program(
     name="scaler_scheduler",
     section="scheduler",
     description="Start a Scaler scheduler: clients submit tasks to it, workers connect to it and run them.",
-    epilog="Then, on each machine that should run tasks:  scaler_cluster -n 4 ADDRESS",
+    epilog="Then, on each machine that should run tasks:  scaler_cluster -n 4 ADDRESS. `scaler_scheduler keys`"
+    " makes and revokes the keys of other users' programs.",
     version=version,
+    commands=[KEYS],
     options=[
         Option(
             "address",
