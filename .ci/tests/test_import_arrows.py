@@ -413,7 +413,7 @@ def test_the_web_stack_elsewhere_is_found(module: str, text: str) -> None:
 def test_the_scheduler_in_the_ui_is_found() -> None:
     texts = {
         f"{UI}.a": "from scaler_appliance.core.state import State",
-        f"{UI}.b": "import scaler_appliance.shell.status_publisher",
+        f"{UI}.b": "import scaler_appliance.shell.publishing.status_publisher",
         f"{UI}.c": "from scaler_appliance.feed.status_feed import Feed\nimport scaler_appliance",
         "scaler_appliance.other": "import scaler_appliance.core",
     }

@@ -13,7 +13,7 @@ import pytest
 from scheduler_process import SchedulerProcess, check_others_work
 
 from scaler_appliance.__main__ import NURSERY_SIZE, NURSERY_VARIABLE
-from scaler_appliance.shell.monitor_address import monitor_address_of
+from scaler_appliance.shell.publishing.monitor_address import monitor_address_of
 from scaler_appliance.shell.scheduler_options import SCHEDULER
 from scaler_appliance.shell.scheduler_program import main
 from scaler_protocol import messages as m

@@ -218,13 +218,9 @@ class Connections:
         """Whether callers are accepted."""
         return self._acceptor.is_accepting
 
-    def stop_accepting(self) -> None:
-        """Leave further callers in the queue of the kernel until `go_on_accepting`."""
-        self._acceptor.stop()
-
-    def go_on_accepting(self) -> None:
-        """Accept callers again."""
-        self._acceptor.go_on()
+    def set_accepting(self, is_accepting: bool) -> None:
+        """Accept callers again, or leave further ones in the queue of the kernel."""
+        self._acceptor.set_accepting(is_accepting)
 
     # Sessions -------------------------------------------------------------------------------------------------------
 

@@ -13,9 +13,7 @@ Rules:
 
 from __future__ import annotations
 
-import os
 import socket
-import struct
 from array import array
 from bisect import bisect_left
 from collections import deque
@@ -23,6 +21,7 @@ from itertools import islice
 from typing import Callable, Deque, List, Optional, Sequence
 
 from scaler_protocol.host.addresses import Address, local_socket_name, resolve
+from scaler_protocol.host.peer_credentials import is_trusted_user, user_of_peer
 from scaler_protocol.wire.buffers import flat_view
 from scaler_protocol.wire.zmtp import Buffer, Zmtp, begins_like_zmtp
 
@@ -37,9 +36,6 @@ LARGEST_WRITE_BYTES = 256 * 1024
 
 _MAXIMUM_BUFFERS_PER_CALL = 512  # below IOV_MAX of every system
 
-_PEER_CREDENTIALS: int = getattr(socket, "SO_PEERCRED", 17)  # PyPy 3.9 lacks the name
-_CREDENTIALS = struct.Struct("iII")  # Linux's `struct ucred`: process, user, group
-
 
 def connect_to_local_socket(address: Address) -> Optional[socket.socket]:
     """A socket connected to the Unix domain socket beside a TCP address, if its owner is this user or root.
@@ -53,9 +49,8 @@ def connect_to_local_socket(address: Address) -> Optional[socket.socket]:
     try:
         stream.setblocking(False)
         stream.connect(name)
-        _, user, _ = _CREDENTIALS.unpack(stream.getsockopt(socket.SOL_SOCKET, _PEER_CREDENTIALS, _CREDENTIALS.size))
         # SCL-TRN-010
-        if user in (0, os.getuid()):
+        if is_trusted_user(user_of_peer(stream)):
             return stream
     except OSError:
         pass
