@@ -43,7 +43,7 @@ class _EventLoop(Choice):
 
 def version() -> str:
     """A line with all versions that matter in a bug report."""
-    import zmq
+    import zmq  # which scaler_top and scaler_ui use, and which comes with libsodium
 
     return (
         f"scaler_scheduler {__version__},"
@@ -193,7 +193,6 @@ _NETWORK = [
         default=True,
         group="network",
     ),
-    Option("--io-threads", Whole(1), "ZeroMQ's threads, for monitors", default=1, group="network"),
     Option(
         "--maximum-message-bytes",
         Bytes(1),
@@ -216,7 +215,7 @@ _POLICY = "tasks are placed by capabilities and measured durations, and the sche
 
 _EARLIER = [
     Earlier("bind_address", becomes=("address",)),
-    Earlier("-it", becomes=("io_threads",)),
+    Earlier("-it --io-threads", why="the network needs no threads"),
     Earlier("-osa --object-storage-address", why=_OBJECTS_ARE_HERE),
     Earlier("-aosa --advertised-object-storage-address", why=_OBJECTS_ARE_HERE),
     Earlier("-ot --object-retention-seconds", why="workers decide how long they keep objects: see scaler_cluster -h"),
