@@ -17,6 +17,7 @@ from typing import Iterator, Set
 
 import pytest
 
+from scaler_protocol.keys.keys_options import KEYS
 from scaler_protocol.programs.options import Program, Reading
 from scaler_protocol.programs.options.table import Table
 
@@ -87,6 +88,14 @@ def test_the_options_of_a_command_are_documented_where_it_is() -> None:
     assert section is not None
     told = set(LONG_OPTION.findall(output_of("scaler", "dev", "-h")))
     assert set(LONG_OPTION.findall(section[1])) == told - EVERY_PROGRAMS
+
+
+def test_the_options_of_the_commands_of_keys_are_documented_where_they_are() -> None:
+    text = (TREE / "docs/security.md").read_text(encoding="utf-8")
+    section = re.search(r"^### `scaler keys`$(.*?)(?=^### |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    described = set(LONG_OPTION.findall(section[1]))
+    assert described == set().union(*(long_options(command) for command in commands_of(KEYS))) - EVERY_PROGRAMS
 
 
 def test_the_page_is_what_the_tables_say() -> None:
