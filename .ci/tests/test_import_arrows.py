@@ -36,7 +36,13 @@ ARROWS = {
 CORE = "scaler_appliance.core"
 AGENT_CORE = "scaler.worker.agent.core"
 
-CORES = {CORE: (CORE, "scaler_protocol"), AGENT_CORE: ("scaler", "scaler_protocol")}
+ALLOW_LIST = "scaler_protocol.keys.allow_list"  # which the scheduler's core may ask
+
+CORES = {
+    CORE: (CORE, "scaler_protocol"),
+    AGENT_CORE: ("scaler", "scaler_protocol"),
+    ALLOW_LIST: ("scaler_protocol",),
+}
 """What each core may import of ours."""
 
 UI = "scaler_appliance.ui"

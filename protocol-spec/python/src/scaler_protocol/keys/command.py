@@ -171,7 +171,10 @@ def _rotate(directory: KeyDirectory, options: argparse.Namespace) -> int:
         )
     else:
         print(f"new server key: {encode_key(directory.rotate(load_sodium()))}")
-        _tell("The old ones stay valid until: scaler keys rotate --forget-old")
+        _tell(
+            "This user's programs expect it from now on: schedulers that run elsewhere must read their keys again now."
+            " The old ones stay valid until: scaler keys rotate --forget-old"
+        )
     _reload(directory, options.reload)
     return 0
 
