@@ -6,8 +6,8 @@
 PYTHON ?= python3
 PYPY ?= pypy3
 ARGS ?=
-# Tests run at a time: one more than processors, since many wait for programs that they have started.
-JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+# Tests run at a time: two more than processors, since many wait for programs that they have started.
+JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
 CHOSEN_TESTS ?= not exhaustive
 FIRST ?= 0
 SEEDS ?=

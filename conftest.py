@@ -33,8 +33,18 @@ LONG_FILES = {"test_pypy.py", "test_whole_system.py", "test_implementations.py",
 """They are handed out first: what is left to the end keeps only one processor busy."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("exhaustive_on_pypy") and is_on_pypy(item):
+            item.add_marker("exhaustive")
     items.sort(key=lambda item: item.path.name not in LONG_FILES)
+
+
+def is_on_pypy(item: pytest.Item) -> bool:
+    """Whether PyPy runs the test, or the scheduler that it is about."""
+    callspec = getattr(item, "callspec", None)
+    return sys.implementation.name == "pypy" or (callspec is not None and "pypy" in callspec.params.values())
 
 
 def pytest_configure(config: pytest.Config) -> None:

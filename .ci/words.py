@@ -83,7 +83,10 @@ REPLACED: List[Replaced] = [
 
 # A word begins where no letter precedes it, or with an upper-case letter after a lower-case one (as in FedWorker).
 _PATTERNS: Dict[str, re.Pattern[str]] = {}
+# What every text with the word contains, in lower case: most texts have none of it, and this is found out much faster.
+_STEMS: Dict[str, re.Pattern[str]] = {}
 for _each in REPLACED:
+    _STEMS[_each.pattern] = re.compile(re.sub(r"\(\?<?![^)]*\)", "", _each.pattern))
     _upper = "|".join(part[0].upper() + part[1:] for part in [_each.pattern] if part[0].isalpha())
     _lower = rf"(?<![A-Za-z])(?:{_each.pattern})"
     _PATTERNS[_each.pattern] = re.compile(f"{_lower}|{_upper}" if _upper else rf"(?i:{_lower})")
@@ -105,8 +108,9 @@ def words_in(path: str, text: str) -> Iterator[Found]:
     Parameters:
         path: from the root of the tree.
     """
+    lowered = text.lower()
     for each in REPLACED:
-        if not (each.except_in and re.match(each.except_in, path)):
+        if _STEMS[each.pattern].search(lowered) and not (each.except_in and re.match(each.except_in, path)):
             for match in _PATTERNS[each.pattern].finditer(text):
                 yield Found(path, text.count("\n", 0, match.start()) + 1, match[0], each.instead)
 

@@ -13,10 +13,11 @@ import sys
 from importlib.metadata import distribution
 from pathlib import Path
 from types import ModuleType
-from typing import Set
+from typing import Iterator, Set
 
 import pytest
 
+from scaler_protocol.keys.keys_options import KEYS
 from scaler_protocol.programs.options import Program, Reading
 from scaler_protocol.programs.options.table import Table
 
@@ -63,6 +64,13 @@ def long_options(program: Table) -> Set[str]:
     return flags | EVERY_PROGRAMS
 
 
+def commands_of(program: Table) -> Iterator[Table]:
+    """Its commands, and theirs."""
+    for command in program.commands:
+        yield command
+        yield from commands_of(command)
+
+
 def test_every_program_has_a_table() -> None:
     scripts = {
         entry.name
@@ -80,6 +88,14 @@ def test_the_options_of_a_command_are_documented_where_it_is() -> None:
     assert section is not None
     told = set(LONG_OPTION.findall(output_of("scaler", "dev", "-h")))
     assert set(LONG_OPTION.findall(section[1])) == told - EVERY_PROGRAMS
+
+
+def test_the_options_of_the_commands_of_keys_are_documented_where_they_are() -> None:
+    text = (TREE / "docs/security.md").read_text(encoding="utf-8")
+    section = re.search(r"^### `scaler keys`$(.*?)(?=^### |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    described = set(LONG_OPTION.findall(section[1]))
+    assert described == set().union(*(long_options(command) for command in commands_of(KEYS))) - EVERY_PROGRAMS
 
 
 def test_the_page_is_what_the_tables_say() -> None:
@@ -127,8 +143,7 @@ def test_shells_complete_exactly_the_options_of_the_table(program: Program, shel
     found = set(LONG_OPTION.findall(script))
     if shell == "fish":
         found = {f"--{name}" for name in re.findall(r" -l ([a-z][a-z-]*)", script)}
-    of_commands = (long_options(command) for command in program.commands)
-    assert found == long_options(program).union(*of_commands)
+    assert found == long_options(program).union(*(long_options(command) for command in commands_of(program)))
 
 
 @pytest.mark.parametrize("name", ["configuration.md", "cluster.md"])

@@ -5,8 +5,9 @@ Rules, for README.md, the README.md of each distribution, and docs/:
   The address in it, or its absence, stands for that of a cluster that the test has started; if the program starts a
   cluster itself, for a free one.
 - `<!-- example: compile only -->` above a fence: it is a part of a program, and only its syntax is checked.
+- `<!-- example: shell -->` above a fence: bash runs it, in a home of its own that the page's fences of this kind share.
 - `<!-- example: output -->` above a fence of any kind: this is the exact output of the last program,
-  except for the log lines of a cluster that it started.
+  except for the log lines of a cluster that it started, and for times and fingerprints in that of a shell.
 - A command in a ```bash or ```console fence, `scaler_...` or `make ...`, exists, and so do its long options.
 - Every link to a file is valid, and docs/README.md links to every page.
 - The client's page names exactly the errors that exist. (For options see test_configuration.py.)
@@ -38,6 +39,8 @@ ADDRESS = re.compile(r"tcp://(?:127\.0\.0\.1|localhost):\d+")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?!\w+:)([^)#\s]+)(?:#[^)]*)?\)")
 LONG_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 PROGRAM = re.compile(r"scaler([_-]\w+)?")
+CHANGING = re.compile(r"[0-9a-f]{4}(?:-[0-9a-f]{4}){3}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+BIN = Path(sys.executable).parent
 
 TIME_LIMIT_SECONDS = 60
 
@@ -64,6 +67,7 @@ def fences_of(page: Path) -> Iterator[Fence]:
 FENCES = [fence for page in PAGES for fence in fences_of(page)]
 PYTHON_FENCES = [fence for fence in FENCES if fence.language == "python"]
 PROGRAM_FENCES = [fence for fence in PYTHON_FENCES if fence.marker != "compile only"]
+SHELL_FENCES = [fence for fence in FENCES if fence.marker == "shell"]
 
 
 def expected_output(program: Fence) -> str:
@@ -105,17 +109,37 @@ def test_program_runs(
         assert lines_but_log_lines(finished.stdout) == expected_output(fence).splitlines()
 
 
+@pytest.mark.parametrize("page", sorted({fence.page for fence in SHELL_FENCES}), ids=lambda page: page.stem)
+def test_shell_commands_run(page: Path, tmp_path: Path) -> None:
+    environment = {"HOME": str(tmp_path), "SCALER_RUN_DIRECTORY": str(tmp_path / "run"), "PATH": f"{BIN}:/usr/bin:/bin"}
+    for fence in SHELL_FENCES:
+        if fence.page != page:
+            continue
+        finished = subprocess.run(
+            ["bash", "-euc", fence.text],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIME_LIMIT_SECONDS,
+        )
+        assert finished.returncode == 0, f"{fence.place}: {finished.stderr}"
+        if expected_output(fence):
+            assert CHANGING.sub("...", finished.stdout) == CHANGING.sub("...", expected_output(fence))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TREE)))
 def test_markers_are_known_and_in_place(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     fences = list(fences_of(page))
 
-    assert {fence.marker for fence in fences} <= {"", "compile only", "output"}
+    assert {fence.marker for fence in fences} <= {"", "compile only", "output", "shell"}
     assert text.count("<!-- example:") == sum(bool(fence.marker) for fence in fences), "a marker without a fence"
     assert text.count("\n```") + text.startswith("```") == 2 * len(fences), "a fence without an end"
     for before, fence in zip([None, *fences], fences):
         if fence.marker == "output":
-            assert before in PROGRAM_FENCES, f"{fence.place} is the output of no program"
+            assert before in [*PROGRAM_FENCES, *SHELL_FENCES], f"{fence.place} is the output of no program"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TREE)))
@@ -159,16 +183,21 @@ COMMANDS = [
 ]
 
 
-def help_of(program: str) -> str:
-    path = Path(sys.executable).parent / program
+def help_of(program: str, *commands: str) -> str:
+    path = BIN / program
     assert path.exists(), f"there is no program {program}"
     return subprocess.run(
-        [str(path), "-h"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=True
+        [str(path), *commands, "-h"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=True
     ).stdout
 
 
-def options_of(program: str) -> Set[str]:
-    return set(LONG_OPTION.findall(help_of(program))) - {"--help"}
+def options_of(program: str, *commands: str) -> Set[str]:
+    return set(LONG_OPTION.findall(help_of(program, *commands))) - {"--help"}
+
+
+def subcommands_in(words: List[str]) -> List[str]:
+    """Such as `keys new` in `scaler keys new --role client`."""
+    return words[1:3] if words[1:2] == ["keys"] else []
 
 
 @pytest.mark.parametrize(
@@ -181,7 +210,7 @@ def test_command_exists(fence: Fence, words: List[str]) -> None:
         assert [target for target in targets if not re.search(f"^{target}:", makefile, re.MULTILINE)] == []
     else:
         used = {word.partition("=")[0] for word in words if word.startswith("--")}
-        assert used - {"--help"} <= options_of(words[0])
+        assert used - {"--help"} <= options_of(words[0], *subcommands_in(words))
 
 
 def test_page_names_exactly_the_errors_there_are() -> None:

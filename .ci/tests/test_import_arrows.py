@@ -36,7 +36,13 @@ ARROWS = {
 CORE = "scaler_appliance.core"
 AGENT_CORE = "scaler.worker.agent.core"
 
-CORES = {CORE: (CORE, "scaler_protocol"), AGENT_CORE: ("scaler", "scaler_protocol")}
+ALLOW_LIST = "scaler_protocol.keys.allow_list"  # which the scheduler's core may ask
+
+CORES = {
+    CORE: (CORE, "scaler_protocol"),
+    AGENT_CORE: ("scaler", "scaler_protocol"),
+    ALLOW_LIST: ("scaler_protocol",),
+}
 """What each core may import of ours."""
 
 UI = "scaler_appliance.ui"
@@ -413,7 +419,7 @@ def test_the_web_stack_elsewhere_is_found(module: str, text: str) -> None:
 def test_the_scheduler_in_the_ui_is_found() -> None:
     texts = {
         f"{UI}.a": "from scaler_appliance.core.state import State",
-        f"{UI}.b": "import scaler_appliance.shell.status_publisher",
+        f"{UI}.b": "import scaler_appliance.shell.publishing.status_publisher",
         f"{UI}.c": "from scaler_appliance.feed.status_feed import Feed\nimport scaler_appliance",
         "scaler_appliance.other": "import scaler_appliance.core",
     }

@@ -1,5 +1,5 @@
 """`python -m scaler_appliance ADDRESS` is `scaler_scheduler ADDRESS`; with the argument `replay` it repeats a
-recording.
+recording, and with `keys` it is `scaler keys`.
 
 Rule: nothing else is imported before PyPy runs with the right size of the young generation of its garbage collector,
 which can only be set when the interpreter starts (see ADR 0009).
@@ -30,6 +30,10 @@ def _load() -> Callable[[], int]:
         from scaler_appliance.shell.replay_program import main as replay
 
         return lambda: replay(sys.argv[2:])
+    if sys.argv[1:2] == ["keys"]:
+        from scaler_protocol.keys.command import main as keys
+
+        return lambda: keys(sys.argv[2:], "scaler_scheduler keys")
     from scaler_appliance.shell.scheduler_program import main as run
 
     return run

@@ -47,7 +47,8 @@ class SimulatedSystem:
         self.room_bytes = room_bytes
         self.calls: List[Call] = []
         self.open_descriptors: Dict[int, Any] = {}
-        self.listener = SimulatedListener(self)
+        self.listener = SimulatedListener(self, 1)
+        self.listener_for_monitors = SimulatedListener(self, 3)
         self._fault_at, self._fault = fault_at, fault
         self._next = FIRST_DESCRIPTOR
         self._ports = FIRST_PORT
@@ -72,11 +73,11 @@ class SimulatedSystem:
         self.open_descriptors[self._next] = thing
         return self._next
 
-    def connect(self) -> SimulatedStream:
-        """A peer connects."""
+    def connect(self, is_monitor: bool = False) -> SimulatedStream:
+        """A peer connects, or a monitor."""
         self._ports += 1
         stream = SimulatedStream(self, self._ports)
-        self.listener.waiting.append(stream)
+        (self.listener_for_monitors if is_monitor else self.listener).waiting.append(stream)
         return stream
 
     def as_os(self) -> Any:
@@ -107,9 +108,9 @@ class SimulatedSystem:
 
 
 class SimulatedListener:
-    def __init__(self, system: SimulatedSystem) -> None:
+    def __init__(self, system: SimulatedSystem, descriptor: int) -> None:
         self._system = system
-        self._descriptor = 1
+        self._descriptor = descriptor
         self.waiting: Deque[SimulatedStream] = deque()
 
     @property
@@ -243,8 +244,9 @@ class SimulatedEpoll:
         return found
 
     def _thing(self, descriptor: int) -> Any:
-        if descriptor == self._system.listener.fileno():
-            return self._system.listener
+        for listener in (self._system.listener, self._system.listener_for_monitors):
+            if descriptor == listener.fileno():
+                return listener
         return self._system.open_descriptors[descriptor]
 
     def _port_of(self, descriptor: int) -> int:

@@ -210,7 +210,7 @@ def test_no_caller_is_accepted_for_a_moment_when_callers_have_used_their_share(
     scenario.peers.append(late)
     scenario.step(0.0)
     assert late.stream.descriptor < 0, "it waits"
-    [(seconds, go_on, arguments)] = [each for each in loop.later if each[1] == scenario.connections.go_on_accepting]
+    [(seconds, go_on, arguments)] = [each for each in loop.later if each[1] == scenario.server._set_accepting]
     assert 0.0 < seconds < 0.1
     go_on(*arguments)
     scenario.step(0.0)

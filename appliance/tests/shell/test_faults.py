@@ -16,10 +16,13 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import pytest
 from scheduler_harness import hello, task
 from shell.faulty_system import Call, Fault, SimulatedLoop, SimulatedStream, SimulatedSystem
+from subscriber_protocol import SubscriberProtocol
 
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_appliance.shell import acceptor, connections, server
+from scaler_appliance.shell.publishing import status_publisher
+from scaler_appliance.shell.publishing.subscriptions import STATUS
 from scaler_protocol import decode, encode
 from scaler_protocol import messages as m
 from scaler_protocol.wire.zmtp import Zmtp
@@ -28,6 +31,8 @@ from scaler_protocol.wire.zmtp import encode as encode_frames
 STEP_SECONDS = 0.25
 MOST_STEPS = 1000
 PIECE_BYTES, ROOM_BYTES = 2048, 4096
+PUBLICATION_BYTES = 3000
+MOST_ROUNDS = 1000
 STRIDE = 7
 
 
@@ -130,8 +135,37 @@ class SimulatedPeer:
                 offset += size
 
 
+class SimulatedMonitor:
+    """A monitor that connects again when its connection has ended."""
+
+    stream: SimulatedStream
+
+    def __init__(self, system: SimulatedSystem) -> None:
+        self._system = system
+        self.ports: List[int] = []
+        self._connect()
+
+    def _connect(self) -> None:
+        self.stream = self._system.connect(is_monitor=True)
+        self.ports.append(self.stream.port)
+        self.protocol = SubscriberProtocol(minor_version=len(self.ports) % 2)
+        self.protocol.subscribe(STATUS)
+        self._unsent = bytearray(self.protocol.take_output())
+
+    def step(self) -> None:
+        """Read and write."""
+        data = bytes(self.stream.to_peer)
+        self.stream.to_peer.clear()
+        self.protocol.feed(data)
+        if self.stream.is_closed and not data:
+            self._connect()
+        room = self._system.room_bytes - len(self.stream.to_scheduler)
+        self.stream.to_scheduler += self._unsent[: max(0, room)]
+        del self._unsent[: max(0, room)]
+
+
 class Played:
-    """The scenario: a worker, a client with tasks, and another client that comes later."""
+    """The scenario: a worker, a client with tasks, another client that comes later, and a monitor."""
 
     def __init__(self, system: SimulatedSystem, patch: pytest.MonkeyPatch, settings: Optional[Settings] = None) -> None:
         self.system = system
@@ -141,7 +175,9 @@ class Played:
         patch.setattr(connections, "remove_socket_file", lambda address: None)
         patch.setattr(acceptor, "os", system.as_os())
         patch.setattr(connections, "select", system.as_select())
-        for module in (connections, server):
+        patch.setattr(status_publisher, "listen", lambda *_, **__: (system.listener_for_monitors, "tcp://127.0.0.1:2"))
+        patch.setattr(status_publisher, "select", system.as_select())
+        for module in (connections, server, status_publisher):
             patch.setattr(module, "time", system.as_time())
         patch.setattr(server, "asyncio", system.as_asyncio(self.loop))
         patch.setattr(server.Server, "_report_status", lambda self, report: None)
@@ -150,12 +186,15 @@ class Played:
             "tcp://127.0.0.1:1", 1 << 20, lambda peer: self.server.peer_gone(peer), self.on_congestion
         )
         no_files: Any = SimpleNamespace(remove_of_sessions=lambda sessions, is_kept: (), remove_abandoned=lambda: ())
-        no_monitor: Any = None
-        self.server = server.Server(self.core, self.connections, no_monitor, no_files)
+        self.publisher = status_publisher.StatusPublisher("tcp://127.0.0.1:2")
+        self.published = 0
+        self.server = server.Server(self.core, self.connections, self.publisher, no_files)
         self.worker = SimulatedPeer(system, m.Role.WORKER, {})
         payloads = {number: b"Task %d " % number + b"x" * 600 for number in range(8)}
         self.client = SimulatedPeer(system, m.Role.CLIENT, dict(payloads))
         self.peers = [self.worker, self.client]
+        self.monitor = SimulatedMonitor(system)
+        self.monitors = [self.monitor]
         self.expected = {number: payload.swapcase() for number, payload in payloads.items()}
 
     def on_congestion(self, peer: bytes, is_congested: bool) -> None:
@@ -165,20 +204,35 @@ class Played:
         """Each peer does something, and the scheduler what its event loop would call it for."""
         for peer in self.peers:
             peer.step()
+        for monitor in self.monitors:
+            monitor.step()
         self.server._drain()
+        for _ in range(MOST_ROUNDS):
+            if not self.publisher._epoll.ready():  # type: ignore[attr-defined]  # it is a simulated one
+                break
+            self.server._serve_monitors()
+        else:
+            raise AssertionError("the event loop spins")
         while self.loop.soon:
             self.loop.soon.popleft()()
         self.system.now += seconds
         if self.system.now % 1.0 < seconds:
             self.server._on_timer()
+            if self.publisher.interest().has_status:
+                self.published += 1
+                self.publisher.publish(STATUS, b"%d" % self.published + bytes(PUBLICATION_BYTES))
 
     def play(self) -> None:
         for number in range(MOST_STEPS):
             self.step()
             if number == 3:
                 self.peers.append(SimulatedPeer(self.system, m.Role.CLIENT, {7: b"Late"}))
-            if number > 3 and all(peer.is_finished for peer in self.peers):
+            has_published = all(monitor.protocol.messages for monitor in self.monitors)
+            if number > 3 and has_published and all(peer.is_finished for peer in self.peers):
                 break
+        for monitor in self.monitors:
+            numbers = [int(header.rstrip(b"\0")) for topic, header in monitor.protocol.messages if topic == STATUS]
+            assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "one is missing"
         assert self.client.results == self.expected
         assert [peer.results for peer in self.peers[2:]] == [{7: b"lATE"}]
         self.core.state.check_invariants()
@@ -187,10 +241,13 @@ class Played:
         """All peers leave: nothing is left of them."""
         for peer in self.peers:
             peer.leave()
-        peers, self.peers = self.peers, []
+        for monitor in self.monitors:
+            monitor.stream.is_left = True
+        peers, self.peers, self.monitors = self.peers, [], []
         for _ in range(20):
             self.step()
         assert not self.core.state.sessions and not self.connections._peers and not self.connections._waiting_bytes
+        assert not self.publisher._monitors and not self.publisher._subscriptions.held_bytes
         assert not any(peer.stream.descriptor in self.system.open_descriptors for peer in peers)
         kinds = {type(thing) for thing in self.system.open_descriptors.values()}
         assert kinds <= {str}, "only the spare descriptors are open"
@@ -206,7 +263,7 @@ def played(patch: pytest.MonkeyPatch, system: SimulatedSystem) -> Played:
 
 def lost(scenario: Played) -> List[int]:
     """The connections that ended before their peers left."""
-    return [port for peer in (scenario.worker, scenario.client) for port in peer.ports[:-1]]
+    return [port for peer in (scenario.worker, scenario.client, scenario.monitor) for port in peer.ports[:-1]]
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 7, 100, 100_000])

@@ -13,7 +13,7 @@ import pytest
 from scheduler_process import SchedulerProcess, check_others_work
 
 from scaler_appliance.__main__ import NURSERY_SIZE, NURSERY_VARIABLE
-from scaler_appliance.shell.monitor_address import monitor_address_of
+from scaler_appliance.shell.publishing.monitor_address import monitor_address_of
 from scaler_appliance.shell.scheduler_options import SCHEDULER
 from scaler_appliance.shell.scheduler_program import main
 from scaler_protocol import messages as m
@@ -139,7 +139,7 @@ def test_every_option_does_what_it_says(start: Start, tmp_path: Path) -> None:
         *("-ct", "40", "-wt", "50", "-hi", "1.5", "--no-protected"),
         *("--object-directory", str(objects), "--maximum-object-bytes", "1000"),
         *("--object-memory-limit", "1000", "--object-spill-directory", str(tmp_path)),
-        *("-ma", monitor, "--io-threads", "2", "--maximum-message-bytes", "1000000", "-e", "builtin"),
+        *("-ma", monitor, "--maximum-message-bytes", "1000000", "-e", "builtin"),
         *("-ll", "WARNING", "-lp", str(log)),
     )
     client, worker = scheduler.client().welcome, scheduler.worker()
@@ -188,7 +188,7 @@ def test_help_shows_each_option_with_its_default(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(
-    "arguments", [["-qs", "0"], ["-ct", "-1"], ["-ll", "LOUD"], ["--io-threads", "x"], ["-e", "z"]]
+    "arguments", [["-qs", "0"], ["-ct", "-1"], ["-ll", "LOUD"], ["--maximum-peers", "x"], ["-e", "z"]]
 )
 def test_a_wrong_value_is_a_wrong_command_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:

@@ -42,3 +42,10 @@ def test_a_reader_that_has_gone_is_no_error(module: str, option: str) -> None:
     finally:
         os.close(writer)
     assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_a_scheduler_needs_no_libzmq() -> None:
+    """It would load it, and run its threads."""
+    program = "import sys, scaler_appliance.shell.scheduler_program; print('zmq' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    assert (ended.stdout, ended.stderr) == ("False\n", "")

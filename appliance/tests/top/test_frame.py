@@ -220,6 +220,7 @@ def test_what_is_gone_from_above_and_below_can_be_scrolled_to() -> None:
     assert f"|w{60 - page}" in last[24 - page]
 
 
+@pytest.mark.exhaustive_on_pypy
 def test_narrow_terminals_lose_sections_and_columns_in_order() -> None:
     full = cluster(status(1), status(2, **clients(""), **functions("prepare")))
 

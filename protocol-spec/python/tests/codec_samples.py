@@ -28,13 +28,18 @@ ALL_CLASSES: Tuple[Type[Struct], ...] = tuple(
 )
 
 
+def repetitions(count: int) -> int:
+    """How often a loop over random frames goes round: as of examples, SCALER_EXAMPLES_PERCENT of the number."""
+    return max(1, count * int(os.environ.get("SCALER_EXAMPLES_PERCENT", "100")) // 100)
+
+
 def examples(count: int) -> settings:
     """Hypothesis settings: the same examples on every run, unless SCALER_EXPLORE=N asks for N times as many others.
 
     With SCALER_EXAMPLES_PERCENT there are that many percent of them (see conftest.py of the tree).
     """
     factor = int(os.environ.get("SCALER_EXPLORE", "0"))
-    count = max(1, count * int(os.environ.get("SCALER_EXAMPLES_PERCENT", "100")) // 100)
+    count = repetitions(count)
     return settings(
         derandomize=not factor,
         database=None,

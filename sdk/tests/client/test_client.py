@@ -86,6 +86,7 @@ def test_a_bound_method_takes_the_state_it_has_when_it_is_submitted(client: Clie
     assert (before.result(TIMEOUT_SECONDS), client.submit(counter.get).result(TIMEOUT_SECONDS)) == (0, 5)
 
 
+@pytest.mark.exhaustive_on_pypy
 def test_a_hundred_thousand_small_tasks_all_come_back(client: Client) -> None:
     futures = [client.submit(identity, number) for number in range(100_000)]
     assert [future.result(TIMEOUT_SECONDS) for future in futures] == list(range(100_000))

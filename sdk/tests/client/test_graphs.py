@@ -297,6 +297,7 @@ def test_ten_thousand_nodes(client: Client) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive_on_pypy
 def test_three_hundred_thousand_nodes(client: Client) -> None:
     """Its columns are larger than most headers."""
     assert value_of(client, reduction_tree(150_000), "sum") == sum(range(1, 150_001))
@@ -309,6 +310,7 @@ def test_a_node_with_many_predecessors_and_one_with_many_dependants(client: Clie
     assert value_of(client, graph, "all")[0] == ["x" * 1000 + str(index) for index in range(3000)]
 
 
+@pytest.mark.exhaustive_on_pypy
 def test_a_deep_chain(client: Client) -> None:
     graph: Dict[Any, Any] = {index: (inc, index - 1) for index in range(1, 3001)}
     graph[0] = 0

@@ -71,12 +71,12 @@ def test_settings_become_the_command_line_of_a_scheduler() -> None:
 
 
 def test_a_combo_hands_each_its_own() -> None:
-    settings = ComboSettings(n_workers=3, scheduler_io_threads=2, per_worker_queue_size=7, client_timeout_seconds=9)
+    settings = ComboSettings(n_workers=3, protected=False, per_worker_queue_size=7, client_timeout_seconds=9)
 
     of_scheduler = SchedulerSettings(**settings.of_scheduler)
     of_cluster = ClusterSettings(**settings.of_cluster("tcp://127.0.0.1:1"))
 
-    assert (of_scheduler.io_threads, of_scheduler.client_timeout_seconds) == (2, 9)
+    assert (of_scheduler.protected, of_scheduler.client_timeout_seconds) == (False, 9)
     assert (of_cluster.n_workers, of_cluster.address) == (3, "tcp://127.0.0.1:1")
     assert of_scheduler.per_worker_queue_size == of_cluster.per_worker_queue_size == 7
 
@@ -95,4 +95,7 @@ def test_threads_of_a_network_that_needs_none_are_accepted(monkeypatch: pytest.M
     with pytest.warns(UserWarning, match="worker_io_threads has no effect"):
         untyped: Any = Cluster
         untyped("tcp://127.0.0.1:1", worker_io_threads=2)
+    with pytest.warns(UserWarning, match=": io_threads has no effect"):
+        untyped = Scheduler
+        untyped("tcp://127.0.0.1:1", io_threads=2)
     assert read_options(["tcp://127.0.0.1:1", "--io-threads", "2"]).address == "tcp://127.0.0.1:1"

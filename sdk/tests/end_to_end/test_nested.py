@@ -42,8 +42,9 @@ def test_recursion_on_one_worker(one_worker: Client) -> None:
 
 
 @pytest.mark.slow
-def test_deep_recursion_on_four_workers(client: Client) -> None:
-    assert client.submit(fibonacci, client, 16).result(TIMEOUT_SECONDS) == 987
+@pytest.mark.parametrize("n, number", [(13, 233), pytest.param(16, 987, marks=pytest.mark.exhaustive)])
+def test_deep_recursion_on_four_workers(n: int, number: int, client: Client) -> None:
+    assert client.submit(fibonacci, client, n).result(TIMEOUT_SECONDS) == number
 
 
 def fibonacci_and_processes(client: Client, n: int) -> Tuple[int, FrozenSet[int]]:

@@ -85,12 +85,13 @@ def test_submit_waits_at_the_limit_and_goes_on_as_outcomes_come(strict_client: C
     assert [future.result(TIMEOUT_SECONDS) for future in futures] == list(range(300))
 
 
-def test_a_loop_that_submits_for_ever_holds_no_more_than_it_was_granted(strict_client: Client) -> None:
+@pytest.mark.parametrize("count", [3000, pytest.param(20_000, marks=pytest.mark.exhaustive)])
+def test_a_loop_that_submits_for_ever_holds_no_more_than_it_was_granted(count: int, strict_client: Client) -> None:
     most = 0
-    for number in range(20_000):
+    for number in range(count):
         last = strict_client.submit(abs, -number)
         most = max(most, len(strict_client._shell.core.futures))
-    assert last.result(TIMEOUT_SECONDS) == 19_999
+    assert last.result(TIMEOUT_SECONDS) == count - 1
     assert most <= TASKS_LIMIT
 
 
@@ -250,6 +251,7 @@ with Client(address=sys.argv[1]) as client:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive_on_pypy
 @pytest.mark.parametrize("interpreter", ["cpython", "pypy"])
 def test_a_client_that_does_not_read_fills_no_memory_and_does_not_starve_others(
     interpreter: str, tmp_path: Path

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import Iterator, List
+from typing import Dict, Iterator, List, Optional
 
 import pytest
-from keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler, StartWorker
+from security.keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler, StartWorker
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +23,8 @@ def workers(scheduler: KeyedScheduler) -> Iterator[StartWorker]:
     """Starts workers that end with the test."""
     started: List[subprocess.Popen[bytes]] = []
 
-    def start(*options: str, key_file: Path, **environment: str) -> subprocess.Popen[bytes]:
-        started.append(scheduler.worker(*options, key_file=key_file, **environment))
+    def start(*options: str, key_file: Path, environment: Optional[Dict[str, str]] = None) -> subprocess.Popen[bytes]:
+        started.append(scheduler.worker(*options, key_file=key_file, environment=environment))
         return started[-1]
 
     yield start

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Mapping, Optional, Tuple
 
 from sdk_tasks import wait_for
 
@@ -93,12 +93,16 @@ class KeyedScheduler:
         return Client(address=self.address, key_file=key_file, **options)
 
     def worker(
-        self, *options: str, key_file: Optional[Path] = None, address: str = "", **environment: str
+        self,
+        *options: str,
+        key_file: Optional[Path] = None,
+        address: str = "",
+        environment: Optional[Mapping[str, str]] = None,
     ) -> subprocess.Popen[bytes]:
         """A worker with one slot."""
         key = [] if key_file is None else ["--key-file", str(key_file)]
         command = [sys.executable, "-m", "scaler.worker", address or self.address, "-n", "1", *key, *options]
-        return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": TESTS, **environment})
+        return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": TESTS, **(environment or {})})
 
 
 def as_another_user(action: Callable[[], str]) -> Tuple[int, str]:

@@ -31,7 +31,7 @@ class _Silent(Zmtp):
     def _check_mechanism(self, mechanism: bytes) -> None:
         pass
 
-    def _take_command(self, body: bytes) -> None:
+    def _take_command(self, body: bytes, messages: List[List[bytes]]) -> None:
         pass
 
 
@@ -48,7 +48,7 @@ class _OnlyGreets(_Silent):
 class _Welcomes(_OnlyGreets):
     """Answers HELLO with a WELCOME that it has made up."""
 
-    def _take_command(self, body: bytes) -> None:
+    def _take_command(self, body: bytes, messages: List[List[bytes]]) -> None:
         self._send_command(b"\7WELCOME" + bytes(range(160)))
 
 

@@ -6,7 +6,7 @@ import socket
 from typing import Callable, Dict, List, Tuple
 
 import pytest
-from keyed_scheduler import KeyedScheduler
+from security.keyed_scheduler import KeyedScheduler
 
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN, encode
 from scaler_protocol import messages as m
@@ -235,7 +235,7 @@ def test_honest_peers_connect_while_strangers_do_nothing_else(scheduler: KeyedSc
         for number, wire in enumerate(wires):
             wire.send(greeting(b"CURVE")[: 1 + number % GREETING_BYTES])
         with scheduler.client(key_file) as client:
-            assert client.info()
+            client.info()
     finally:
         for wire in wires:
             wire.stream.close()

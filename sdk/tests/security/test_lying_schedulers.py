@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler
-from lying_scheduler import LIARS, MAXIMUM_HANDSHAKE_BYTES, LyingScheduler
 from sdk_tasks import wait_for
+from security.keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler
+from security.lying_scheduler import LIARS, MAXIMUM_HANDSHAKE_BYTES, LyingScheduler
 
 from scaler import Client
 from scaler.exceptions import AuthenticationError, SchedulerUnreachableError

@@ -13,7 +13,7 @@ import time
 
 from scaler_appliance.feed.status_feed import Feed
 from scaler_appliance.feed.task_history import TaskHistory
-from scaler_appliance.shell.monitor_address import monitor_address_of
+from scaler_appliance.shell.publishing.monitor_address import monitor_address_of
 
 INTERVAL_SECONDS = 1.0
 HISTORY_BYTES = 1 << 20  # soon full: after that, its memory stays as it is

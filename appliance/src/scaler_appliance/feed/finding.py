@@ -9,7 +9,7 @@ import os
 import socket
 from typing import Any, Mapping, Optional, Sequence, Tuple
 
-from scaler_appliance.shell.monitor_address import monitor_address_of
+from scaler_appliance.shell.publishing.monitor_address import monitor_address_of
 from scaler_protocol.host.addresses import Address, AddressError, parse_address, resolve
 from scaler_protocol.host.discovery import (
     ADDRESS_VARIABLE,

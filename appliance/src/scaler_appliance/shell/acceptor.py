@@ -99,15 +99,8 @@ class Acceptor:
                 elif not isinstance(error, OSError):  # it may have gone already
                     logger.error("Scheduler: what ended a connection is a bug of the scheduler", exc_info=error)
 
-    def stop(self) -> None:
-        """Leave further callers in the queue of the kernel until `go_on`."""
-        self._set_accepting(False)
-
-    def go_on(self) -> None:
-        """Accept callers again."""
-        self._set_accepting(True)
-
-    def _set_accepting(self, is_accepting: bool) -> None:
+    def set_accepting(self, is_accepting: bool) -> None:
+        """Accept callers again, or leave further ones in the queue of the kernel."""
         self.is_accepting = is_accepting
         events = select.EPOLLIN if is_accepting else 0
         for descriptor, before in self._events.items():
@@ -146,10 +139,10 @@ class Acceptor:
     def sweep(self) -> None:
         """Try again what has failed for lack of something; to be called about once a second."""
         self._restore_spares()
-        self._set_accepting(self.is_accepting)
+        self.set_accepting(self.is_accepting)
 
     def close(self) -> None:
-        """Stop listening; `stop` and `go_on` may still be called."""
+        """Stop listening; `set_accepting` may still be called."""
         for descriptor, listener in self._listeners.items():
             self._epoll.unregister(descriptor)
             listener.close()

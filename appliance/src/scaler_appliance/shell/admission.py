@@ -15,30 +15,37 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from typing import Callable, Dict, NamedTuple, Optional
+from math import inf
+from typing import Callable, Dict, Optional
 
 from scaler_appliance.core.peers.authority import OWNER_GRANT
-from scaler_protocol.host.connection import is_of_this_user
+from scaler_protocol.host.peer_credentials import is_of_this_user
 from scaler_protocol.keys.allow_list import AllowList, Grant
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.key_directory import KeyDirectory
-from scaler_protocol.wire.curve import Arithmetic
+from scaler_protocol.wire.curve import Arithmetic, AuthenticationError
 from scaler_protocol.wire.secure_zmtp import SecureZmtp, ServerSecurity
 from scaler_protocol.wire.zmtp import Zmtp
+
+_REVOKED = "its key was revoked, or has expired"
 
 logger = logging.getLogger("scaler")
 
 
-class Caller(NamedTuple):
-    """One connection before its handshake.
+class Caller:
+    """One connection, as far as it matters who it is.
 
     Attributes:
         protocol: how it is spoken to.
         is_trusted: it needs no key.
+        grant: what it may do, once that is known.
     """
 
-    protocol: Zmtp
-    is_trusted: bool
+    __slots__ = ("protocol", "is_trusted", "grant")
+
+    def __init__(self, protocol: Zmtp, is_trusted: bool) -> None:
+        self.protocol, self.is_trusted = protocol, is_trusted
+        self.grant: Optional[Grant] = None
 
 
 class Admission:
@@ -54,14 +61,14 @@ class Admission:
 
     def __init__(
         self,
-        directory: Optional[KeyDirectory],
-        arithmetic: Optional[Arithmetic],
+        directory: Optional[KeyDirectory] = None,
+        arithmetic: Optional[Arithmetic] = None,
         unix_time: Callable[[], float] = time.time,
     ) -> None:
-        self.unix_time = unix_time
-        self._directory, self._arithmetic = directory, arithmetic
+        self._directory, self._arithmetic, self._unix_time = directory, arithmetic, unix_time
         self._allow_list = AllowList()
         self._security: Optional[ServerSecurity] = None
+        self._next_expiry = inf  # of the keys of peers, in Unix seconds
         self._read()
 
     @property
@@ -80,13 +87,39 @@ class Admission:
             return Caller(Zmtp(socket_type, maximum_message_bytes, maximum_message_bytes), True)
         return Caller(SecureZmtp(self._security, socket_type, maximum_message_bytes, maximum_message_bytes), False)
 
-    def grant_of(self, caller: Caller) -> Optional[Grant]:
-        """What a caller may do, after its handshake; None: nothing any more, or nothing yet."""
+    def authenticate(self, caller: Caller) -> Grant:
+        """Who a caller is whose handshake is complete.
+
+        Raises AuthenticationError if its key is not admitted any more.
+        """
+        grant = self._grant_of(caller)
+        if grant is None:
+            raise AuthenticationError(_REVOKED)
+        caller.grant = grant
+        if grant.expires is not None:
+            self._next_expiry = min(self._next_expiry, grant.expires)
+        return grant
+
+    def check(self, caller: Caller) -> None:
+        """Raises AuthenticationError if the key of a caller is not admitted any more, or as something else."""
+        before = caller.grant
+        if before is not None:
+            grant = self.authenticate(caller)
+            if (grant.role, grant.tenant) != (before.role, before.tenant):
+                raise AuthenticationError(_REVOKED)
+
+    def has_expired(self) -> bool:
+        """Whether a key of a caller may have expired: then all are to be checked."""
+        if self._unix_time() < self._next_expiry:
+            return False
+        self._next_expiry = inf
+        return True
+
+    def _grant_of(self, caller: Caller) -> Optional[Grant]:
         if caller.is_trusted:
             return OWNER_GRANT
-        protocol = caller.protocol
-        assert isinstance(protocol, SecureZmtp)
-        return self._allow_list.grant(protocol.peer_key, self.unix_time()) if protocol.peer_key else None
+        assert isinstance(caller.protocol, SecureZmtp)
+        return self._allow_list.grant(caller.protocol.peer_key, self._unix_time())
 
     def reload(self) -> bool:
         """Read the keys anew; returns whether that was possible."""
@@ -106,6 +139,6 @@ class Admission:
             self._security = ServerSecurity(self._arithmetic, keys, self._why_refused)
 
     def _why_refused(self, public_key: bytes) -> Optional[str]:
-        if self._allow_list.grant(public_key, self.unix_time()) is not None:
+        if self._allow_list.grant(public_key, self._unix_time()) is not None:
             return None
         return "the scheduler does not admit this key: it is unknown, was revoked, or has expired"

@@ -34,7 +34,6 @@ import select
 import socket
 import time
 from contextlib import suppress
-from math import inf
 from typing import Callable, Dict, List, Optional, Set, Tuple
 
 from scaler_appliance.shell.acceptor import Acceptor, RejectedError
@@ -77,7 +76,7 @@ class PeerConnection:
     """One connection and its state."""
 
     __slots__ = (
-        "name", "label", "connection", "caller", "grant", "hello_deadline", "events", "is_congested", "is_paused",
+        "name", "label", "connection", "caller", "hello_deadline", "events", "is_congested", "is_paused",
         "counted_bytes",
     )  # fmt: skip
 
@@ -86,7 +85,6 @@ class PeerConnection:
         self.label = label  # for the log
         self.connection = connection
         self.caller = caller
-        self.grant: Optional[Grant] = None  # once it is known who it is
         self.hello_deadline: Optional[float] = hello_deadline  # None: it has a session
         self.events = select.EPOLLIN
         self.is_congested = False
@@ -128,9 +126,8 @@ class Connections:
         self._maximum_waiting_bytes = maximum_waiting_bytes
         self._maximum_connections = maximum_connections
         self._waiting_bytes = 0
-        self._admission = admission or Admission(None, None)
+        self._admission = admission or Admission()
         self._on_authenticated = on_authenticated
-        self._next_expiry = inf  # of the keys of peers, in Unix seconds
         self._on_congestion = on_congestion
         self._on_peer_gone = on_peer_gone
         self._peers: Dict[bytes, PeerConnection] = {}
@@ -189,7 +186,7 @@ class Connections:
                 if events & ~select.EPOLLOUT and peer.name not in turns:
                     messages = peer.connection.receive()
                     if messages:
-                        if peer.grant is None:
+                        if peer.caller.grant is None:
                             self._authenticate(peer)
                         turns.add(peer.name, messages)
                 if events & select.EPOLLOUT:
@@ -235,13 +232,9 @@ class Connections:
         """Whether callers are accepted."""
         return self._acceptor.is_accepting
 
-    def stop_accepting(self) -> None:
-        """Leave further callers in the queue of the kernel until `go_on_accepting`."""
-        self._acceptor.stop()
-
-    def go_on_accepting(self) -> None:
-        """Accept callers again."""
-        self._acceptor.go_on()
+    def set_accepting(self, is_accepting: bool) -> None:
+        """Accept callers again, or leave further ones in the queue of the kernel."""
+        self._acceptor.set_accepting(is_accepting)
 
     # Sessions -------------------------------------------------------------------------------------------------------
 
@@ -250,29 +243,15 @@ class Connections:
 
         Raises AuthenticationError if its key is not admitted any more.
         """
-        grant = peer.grant = self._admission.grant_of(peer.caller)
-        if grant is None:
-            raise AuthenticationError("its key was revoked, or has expired")
-        if grant.expires is not None:
-            self._next_expiry = min(self._next_expiry, grant.expires)
-        self._on_authenticated(peer.name, grant)
-
-    def reload(self) -> None:
-        """Read anew which keys are admitted."""
-        if self._admission.reload():
-            self.review()
+        self._on_authenticated(peer.name, self._admission.authenticate(peer.caller))
 
     def review(self) -> None:
-        """End the connections of peers whose keys are not admitted any more, or as something else."""
-        self._next_expiry = inf
+        """End the connections of peers whose keys are not admitted any more."""
         for peer in list(self._peers.values()):
-            before, grant = peer.grant, self._admission.grant_of(peer.caller)
-            if before is None:
-                continue  # its first message will be judged
-            if grant is None or (grant.role, grant.tenant) != (before.role, before.tenant):
-                self._lose(peer, AuthenticationError("its key was revoked, or has expired"))
-            elif grant.expires is not None:
-                self._next_expiry = min(self._next_expiry, grant.expires)
+            try:
+                self._admission.check(peer.caller)
+            except AuthenticationError as error:
+                self._lose(peer, error)
 
     def greet(self, name: bytes) -> None:
         """A peer has got a session: it may send messages of all sizes, at any time."""
@@ -310,8 +289,6 @@ class Connections:
                 peer.hello_deadline = now + HELLO_TIMEOUT_SECONDS
         self._sweep_unregistered(now)
         self._acceptor.sweep()
-        if self._admission.unix_time() >= self._next_expiry:
-            self.review()
 
     # SCL-SEC-009
     def _sweep_unregistered(self, now: float) -> None:

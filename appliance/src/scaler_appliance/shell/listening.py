@@ -1,7 +1,10 @@
-"""The sockets at which a scheduler listens: its address, and a local socket beside it for callers on the same host.
+"""The sockets at which a scheduler listens: its address, a local socket beside it for callers on the same host, and the
+address for monitors.
 
-Rules: an address that cannot be listened at is an OSError that says why and what to do. A file that a killed scheduler
-left is removed; that of a living one is not.
+Rules:
+- An address that cannot be listened at is an OSError that says why and what to do.
+- A file that a killed scheduler left is removed; that of a living one is not.
+- Only its owner can access the file of a private socket, from the moment it is created.
 """
 
 from __future__ import annotations
@@ -10,17 +13,29 @@ import errno
 import logging
 import os
 import socket
-from typing import Optional, Tuple
+import stat
+import time
+from typing import Optional, Pattern, Tuple
 
 from scaler_protocol.host.addresses import Address, local_socket_name, parse_address, resolve
 
 BACKLOG_CONNECTIONS = 1024
+ABANDONED_AFTER_SECONDS = 60.0
+_PRIVATE_UMASK = 0o177
 
 logger = logging.getLogger("scaler")
 
 
-def listen(address: Address) -> Tuple[socket.socket, str]:
-    """A listening socket and its address."""
+def listen(address: Address, is_private: bool = False, advice: str = "") -> Tuple[socket.socket, str]:
+    """A listening socket and its address.
+
+    Parameters:
+        is_private: whether other users may not connect, if it is a file.
+        advice: what to do if one cannot listen there, for the error.
+
+    Raises OSError.
+    """
+    umask = os.umask(_PRIVATE_UMASK) if is_private else None
     try:
         family, target = resolve(address, listens=True)
         if address.path and not address.path.startswith("@"):
@@ -38,8 +53,13 @@ def listen(address: Address) -> Tuple[socket.socket, str]:
             listener.close()
             raise
     except OSError as error:
-        hint = "; use another port, or port 0 for any free one" if error.errno == errno.EADDRINUSE else ""
+        if not advice and error.errno == errno.EADDRINUSE:
+            advice = "use another port, or port 0 for any free one"
+        hint = f"; {advice}" if advice else ""
         raise OSError(f"cannot listen at {address}: {error.strerror or error}{hint}") from error
+    finally:
+        if umask is not None:
+            os.umask(umask)
     if address.path:
         return listener, str(address)
     host, port = listener.getsockname()[:2]
@@ -82,3 +102,30 @@ def remove_socket_file(address: str) -> None:
             os.unlink(path)
         except FileNotFoundError:
             pass
+
+
+def sweep_abandoned(directory: str, names: Pattern[str]) -> None:
+    """Remove this user's sockets that have such names, and at which no process listens, from a directory.
+
+    Raises OSError if the directory cannot be read.
+    """
+    for entry in os.scandir(directory) if os.path.isdir(directory) else ():
+        try:
+            if names.fullmatch(entry.name) and _is_abandoned(entry):
+                os.unlink(entry.path)
+        except OSError:
+            pass  # another process was faster, or owns it
+
+
+def _is_abandoned(entry: os.DirEntry[str]) -> bool:
+    status = entry.stat(follow_symlinks=False)
+    if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.getuid():
+        return False
+    if time.time() - status.st_mtime < ABANDONED_AFTER_SECONDS:
+        return False  # its owner may be about to listen
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(entry.path)
+        except ConnectionRefusedError:
+            return True
+    return False

@@ -31,6 +31,7 @@ REPORT_INTERVAL_SECONDS = 1.0
 DEFAULT_SHARE = 0.75  # of what this process could use if it were alone
 MESSAGE_SHARE = 1 / 8  # of the limit, for one message
 WAITING_SHARE = 1 / 4  # of the limit, for messages that were sent or received in part
+MONITORS_SHARE = 1 / 16  # of the limit, for publications that wait for monitors
 OBJECTS_SHARE = 1 / 2  # of the limit, for files of objects in memory
 
 RESERVED_ADDRESSES_BYTES = 96 << 20

@@ -12,6 +12,7 @@ import sys
 
 from scaler_appliance import __version__
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
+from scaler_protocol.keys.keys_options import KEYS
 from scaler_protocol.programs.options import (
     EARLIER_LOGGING,
     EARLIER_SECURITY,
@@ -43,7 +44,7 @@ class _EventLoop(Choice):
 
 def version() -> str:
     """A line with all versions that matter in a bug report."""
-    import zmq
+    import zmq  # which scaler_top and scaler_ui use, and which comes with libsodium
 
     return (
         f"scaler_scheduler {__version__},"
@@ -207,7 +208,6 @@ _NETWORK = [
         default=False,
         group="network",
     ),
-    Option("--io-threads", Whole(1), "ZeroMQ's threads, for monitors", default=1, group="network"),
     Option(
         "--maximum-message-bytes",
         Bytes(1),
@@ -230,7 +230,7 @@ _POLICY = "tasks are placed by capabilities and measured durations, and the sche
 
 _EARLIER = [
     Earlier("bind_address", becomes=("address",)),
-    Earlier("-it", becomes=("io_threads",)),
+    Earlier("-it --io-threads", why="the network needs no threads"),
     Earlier("-osa --object-storage-address", why=_OBJECTS_ARE_HERE),
     Earlier("-aosa --advertised-object-storage-address", why=_OBJECTS_ARE_HERE),
     Earlier("-ot --object-retention-seconds", why="workers decide how long they keep objects: see scaler_cluster -h"),
@@ -247,8 +247,10 @@ SCHEDULER = Program(
     name="scaler_scheduler",
     section="scheduler",
     description="Start a Scaler scheduler: clients submit tasks to it, workers connect to it and run them.",
-    epilog="Then, on each machine that should run tasks:  scaler_cluster -n 4 ADDRESS",
+    epilog="Then, on each machine that should run tasks:  scaler_cluster -n 4 ADDRESS. `scaler_scheduler keys`"
+    " makes and revokes the keys of other users' programs.",
     version=version,
+    commands=[KEYS],
     options=[
         Option(
             "address",

@@ -27,16 +27,18 @@ from scaler_appliance.shell.connections import MAXIMUM_WAITING_BYTES, Connection
 from scaler_appliance.shell.core_inputs import EXIT_BROKEN_INVARIANT, BrokenInvariantError
 from scaler_appliance.shell.memory_use import (
     MESSAGE_SHARE,
+    MONITORS_SHARE,
     OBJECTS_SHARE,
     WAITING_SHARE,
     MemoryUse,
 )
-from scaler_appliance.shell.monitor_address import monitor_address_of
 from scaler_appliance.shell.object_files import ObjectFiles
+from scaler_appliance.shell.publishing.monitor_address import monitor_address_of
+from scaler_appliance.shell.publishing.status_publisher import MAXIMUM_MONITORS, StatusPublisher
+from scaler_appliance.shell.publishing.status_publisher import MAXIMUM_WAITING_BYTES as MAXIMUM_PUBLICATIONS_BYTES
 from scaler_appliance.shell.scheduler_options import SCHEDULER
 from scaler_appliance.shell.scheduler_recording import SchedulerRecorder
 from scaler_appliance.shell.server import Server
-from scaler_appliance.shell.status_publisher import StatusPublisher
 from scaler_protocol import messages as m
 from scaler_protocol.host.discovery import SCHEDULER as ANNOUNCED_SCHEDULER
 from scaler_protocol.host.discovery import announced
@@ -47,7 +49,7 @@ from scaler_protocol.keys.key_directory import KeyDirectory, default_key_directo
 from scaler_protocol.programs.logging_setup import setup_logging
 from scaler_protocol.recording.recording_path import path_of_process, recording_path
 
-DESCRIPTORS_FOR_OTHERS = 64  # the log, monitors, files of objects, and connections that are refused
+DESCRIPTORS_FOR_OTHERS = 64 + MAXIMUM_MONITORS  # the log, files of objects, and connections that are refused
 MAXIMUM_MESSAGE_BYTES = 512 << 20
 CONNECTIONS_FOR_REFUSALS = 16  # so that peers beyond the maximum learn why they are refused
 
@@ -93,6 +95,7 @@ class _Bounds(NamedTuple):
     memory: int  # 0: no limit
     message: int
     waiting: int  # of messages that were sent or received in part: room for two at least
+    publications: int  # that wait for monitors
     objects: int  # of their files in memory; 0: no limit
 
 
@@ -100,8 +103,9 @@ def _bounds(options: argparse.Namespace, memory: MemoryUse, directory: ObjectDir
     memory.choose_limit(options.memory_limit)
     limit_bytes = memory.limit_bytes
     message_bytes, waiting_bytes = MAXIMUM_MESSAGE_BYTES, MAXIMUM_WAITING_BYTES
-    objects_bytes = _objects_bytes(directory)
+    objects_bytes, publications_bytes = _objects_bytes(directory), MAXIMUM_PUBLICATIONS_BYTES
     if limit_bytes:
+        publications_bytes = min(publications_bytes, int(limit_bytes * MONITORS_SHARE))
         message_bytes = min(message_bytes, int(limit_bytes * MESSAGE_SHARE))
         waiting_bytes = min(waiting_bytes, int(limit_bytes * WAITING_SHARE))
         objects_bytes = min(objects_bytes, int(limit_bytes * OBJECTS_SHARE))
@@ -109,7 +113,8 @@ def _bounds(options: argparse.Namespace, memory: MemoryUse, directory: ObjectDir
         message_bytes = options.maximum_message_bytes
     if options.object_memory_limit is not None and directory.spill is not None:
         objects_bytes = options.object_memory_limit
-    return _Bounds(limit_bytes, message_bytes, max(waiting_bytes, 2 * message_bytes), objects_bytes)
+    waiting_bytes = max(waiting_bytes, 2 * message_bytes)
+    return _Bounds(limit_bytes, message_bytes, waiting_bytes, publications_bytes, objects_bytes)
 
 
 def tune_garbage_collection() -> None:
@@ -166,13 +171,15 @@ async def _serve(options: argparse.Namespace) -> None:
             on_authenticated=lambda peer, grant: servers[0].authenticated(peer, grant),
         )
         closing.callback(peers.close)
-        monitor = StatusPublisher(options.monitor_address or monitor_address_of(peers.address), options.io_threads)
+        monitor = StatusPublisher(
+            options.monitor_address or monitor_address_of(peers.address), bounds.publications, admission=admission
+        )
         closing.callback(monitor.close)
         files = ObjectFiles(directory, lambda copied: servers[0].copied(copied))
         closing.callback(files.close)
         settings = _settings(options, maximum_peers, bounds, monitor, files)
         recorder = _recorder(options, settings)
-        server = Server(SchedulerCore(settings), peers, monitor, files, recorder, memory)
+        server = Server(SchedulerCore(settings), peers, monitor, files, recorder, memory, admission)
         servers.append(server)
         server.take_signals()
         logger.info("Scheduler: monitor address is %s", monitor.address)
@@ -218,7 +225,7 @@ def _admission(options: argparse.Namespace) -> Admission:
     if options.insecure:
         text = "Scheduler: --insecure: whoever reaches %s can run programs as its user, and read all tasks"
         logger.warning(text, options.address)
-        return Admission(None, None)
+        return Admission()
     path = options.keys or default_key_directory()
     try:
         arithmetic = load_sodium()

@@ -41,6 +41,7 @@ from scaler_appliance.core.effects import (
 )
 from scaler_appliance.core.effects import Stop as StopEffect
 from scaler_appliance.core.scheduler_core import SchedulerCore
+from scaler_appliance.shell.admission import Admission
 from scaler_appliance.shell.allowances import Allowances
 from scaler_appliance.shell.connections import READING_SECONDS_PER_BYTE, Connections
 from scaler_appliance.shell.core_inputs import (
@@ -54,10 +55,10 @@ from scaler_appliance.shell.core_inputs import (
 from scaler_appliance.shell.fair_turns import at_work
 from scaler_appliance.shell.memory_use import STEP_INTERVAL_SECONDS, MemoryUse
 from scaler_appliance.shell.object_files import ObjectFiles
+from scaler_appliance.shell.publishing.status_publisher import StatusPublisher
+from scaler_appliance.shell.publishing.status_reporter import StatusReporter
 from scaler_appliance.shell.service_manager import ServiceManager
 from scaler_appliance.shell.spilling import Copied
-from scaler_appliance.shell.status_publisher import StatusPublisher
-from scaler_appliance.shell.status_reporter import StatusReporter
 from scaler_protocol import encode
 from scaler_protocol import messages as m
 from scaler_protocol.host.spill import is_about_room
@@ -88,10 +89,13 @@ class Server:
         files: ObjectFiles,
         recorder: Optional[Recorder] = None,
         memory: Optional[MemoryUse] = None,
+        admission: Optional[Admission] = None,
     ) -> None:
         self._objects, self._budget = core.state.objects, core.state.budget
         self._memory = memory
+        self._admission = admission or Admission()
         self._peers = peers
+        self._monitor = monitor
         self._files = files
         self._loop = asyncio.get_running_loop()
         self._stopped: asyncio.Future[str] = self._loop.create_future()
@@ -134,6 +138,7 @@ class Server:
         """
         self._loop.set_exception_handler(self._on_callback_error)
         self._loop.add_reader(self._peers.fileno(), self._drain)
+        self._loop.add_reader(self._monitor.fileno(), self._serve_monitors)
         if exit_when_stdin_closes:
             self._loop.add_reader(sys.stdin.fileno(), self._on_stdin)
         self._service_manager.ready(f"listening at {self._peers.address}")
@@ -142,6 +147,7 @@ class Server:
             await self._stopped
         finally:
             self._loop.remove_reader(self._peers.fileno())
+            self._loop.remove_reader(self._monitor.fileno())
         self._service_manager.stopping(self._stopped.result())
         logger.info("Scheduler: stopped: %s", self._stopped.result())
 
@@ -193,6 +199,13 @@ class Server:
             is_ready = self._peers.receive(now, 0.0 if has_work else IDLE_WAIT_SECONDS)
             if not (is_ready or has_work or self._congestion or self._gone):
                 return
+
+    def _serve_monitors(self) -> None:
+        if not self._stopped.done():
+            now = self._loop.time()
+            self._monitor.serve(now, self._allowances)
+            if self._monitor.newcomer_seconds:
+                self._charge_newcomers(now)
 
     def _measure_memory(self, memory: MemoryUse, now: float) -> None:
         heap_bytes = memory.measure(now, self._budget.alarming_heap_bytes)
@@ -250,11 +263,16 @@ class Server:
                 turns.end_turn(at_work(end - begin_turn))
 
     def _charge_newcomers(self, now: float) -> None:
-        seconds, self._peers.newcomer_seconds = self._peers.newcomer_seconds, 0.0
+        seconds = self._peers.newcomer_seconds + self._monitor.newcomer_seconds
+        self._peers.newcomer_seconds = self._monitor.newcomer_seconds = 0.0
         pause_seconds = self._allowances.charge_newcomers(now, seconds)
         if pause_seconds and self._peers.is_accepting:
-            self._peers.stop_accepting()
-            self._loop.call_later(pause_seconds, self._peers.go_on_accepting)
+            self._set_accepting(False)
+            self._loop.call_later(pause_seconds, self._set_accepting, True)
+
+    def _set_accepting(self, is_accepting: bool) -> None:
+        for each in (self._peers, self._monitor):
+            each.set_accepting(is_accepting)
 
     def _charge_idle(self, peer: bytes, seconds: float) -> None:
         """What a peer has caused that is no work has taken time outside its turn, maybe after its connection ended."""
@@ -277,6 +295,9 @@ class Server:
         now = self._loop.time()
         self._drain()
         self._peers.sweep(now)
+        self._monitor.sweep(now)
+        if self._admission.has_expired():
+            self._review()
         if self._sweep is None:
             self._sweep_files()
         self._report_status(self._reporter.report)
@@ -307,7 +328,14 @@ class Server:
         if had_terminal and not has_terminal():
             self._on_signal("SIGHUP")
         elif not self._stopped.done():
-            self._peers.reload()
+            if self._admission.reload():
+                self._review()
+
+    def _review(self) -> None:
+        """End the connections of all whose keys are not admitted any more."""
+        self._peers.review()
+        self._monitor.review()
+        self._drain()
 
     def _on_stdin(self) -> None:
         if not os.read(sys.stdin.fileno(), 4096):

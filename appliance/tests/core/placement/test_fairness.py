@@ -15,6 +15,8 @@ from virtual_cluster import VirtualCluster
 
 from scaler_protocol import messages as m
 
+pytestmark = pytest.mark.exhaustive_on_pypy  # decisions in virtual time are the same there
+
 TURN_SECONDS = 0.15
 COMES_AT = 0.3  # a second client, in seconds
 FEW = 10

@@ -12,6 +12,8 @@ from typing import Callable, Dict, List
 import pytest
 from virtual_cluster import VirtualCluster
 
+pytestmark = pytest.mark.exhaustive_on_pypy  # decisions in virtual time are the same there
+
 TASKS = 1000
 
 

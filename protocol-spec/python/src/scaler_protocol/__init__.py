@@ -12,9 +12,11 @@ from the schema (`tools/generate.py`); the schema is the contract, this package 
     session/    sessions of peers, ids, fetching objects                           no I/O
     host/       addresses, sockets, shared memory, spilled files, discovery
     programs/   the option table, logging and start-up of command-line programs
+    keys/       files of keys, the list of those that a scheduler admits, and the command that makes them
     recording/  recordings of cores: the file, what writes it, repeating it
 
-Imports go down: `session` imports `wire`, `host` imports `wire`, `programs` imports `host`, `recording` imports none.
+Imports go down: `session` imports `wire`, `host` imports `wire`, `programs` imports `host`, `keys` imports
+`wire`, `host` and `programs`, `recording` imports none.
 An implementation of a peer needs only the first two.
 """
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Dict
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scaler_protocol.host.sodium import load_sodium
 from scaler_protocol.keys.allow_list import Grant
@@ -26,7 +28,8 @@ from scaler_protocol.keys.key_text import encode_key
 from scaler_protocol.wire.curve import KeyPair
 
 NEW_YEAR_2027 = 1_798_761_600.0
-KEYS, SERVER, OLD_SERVER = (load_sodium().new_keys() for _ in range(3))
+SECRETS = [bytes([number]) * 32 for number in (1, 2, 3)]  # known, so that a failing example can be repeated
+KEYS, SERVER, OLD_SERVER = (KeyPair(load_sodium().public_key(secret), secret) for secret in SECRETS)
 ALICE = KeyFile("worker", "team", "alice-laptop", KEYS, (SERVER.public, OLD_SERVER.public), NEW_YEAR_2027)
 SECRET_TEXT = encode_key(KEYS.secret)
 
@@ -114,6 +117,15 @@ def test_a_malformed_file_is_refused_with_its_name_and_without_its_secret(
 def test_a_file_that_is_not_toml_is_refused_with_its_line() -> None:
     with pytest.raises(KeyFileError, match=r"^alice\.key, line 1: a line must be"):
         parse_key_file(f"secret_key = {SECRET_TEXT}", "alice.key")
+
+
+@given(st.text() | st.lists(st.sampled_from([*key_file_text(ALICE).splitlines(), "role = []", ""])).map("\n".join))
+def test_any_text_is_a_key_file_or_an_error_of_one_kind(text: str) -> None:
+    try:
+        key_file = parse_key_file(text, "f")
+    except KeyFileError:
+        return
+    assert parse_key_file(key_file_text(key_file), "f") == key_file
 
 
 def test_a_missing_file_is_an_error_that_says_how_to_make_one(path: str) -> None:

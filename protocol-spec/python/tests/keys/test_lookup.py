@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Iterator
 
@@ -135,3 +137,14 @@ def test_announcements_in_a_folder_that_others_can_write_are_ignored(
     (tmp_path / "run").chmod(0o777)
 
     assert find_key_file(HERE, None) == default.owner()
+
+
+def test_looking_for_a_key_imports_no_library_until_there_is_one() -> None:
+    look = (
+        "import sys; from scaler_protocol.keys.lookup import find_key_file;"
+        " assert find_key_file('tcp://127.0.0.1:2345', None) is None;"
+        " print(sorted({'nacl', 'scaler_protocol.host.sodium'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60)
+
+    assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -448,8 +448,18 @@ def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 # Completion.
 
 COMMAND = Program("scaler dev", "scaler", "Start it all.", str, [Option("-n --workers", Whole(), "how many")])
+INNER_COMMAND = Program("scaler keys new", "scaler", "Make one.", str, [Option("--role", Choice(["one"]), "which")])
+OUTER_COMMAND = Program(
+    "scaler keys", "scaler", "Keys.", str, [Option("--all", Switch(), "each")], commands=[INNER_COMMAND]
+)
 WITH_COMMANDS = Program(
-    "scaler", "scaler", "", str, [Option("config", ExistingFile(), "a file")], commands=[COMMAND], is_configured=False
+    "scaler",
+    "scaler",
+    "",
+    str,
+    [Option("config", ExistingFile(), "a file")],
+    commands=[COMMAND, OUTER_COMMAND],
+    is_configured=False,
 )
 
 
@@ -495,6 +505,19 @@ def test_a_shell_completes_commands_with_options_of_their_own(shell: str, tmp_pa
     assert {"dev", "data.toml"} <= set(completions(shell, WITH_COMMANDS, ["scaler", "d"], tmp_path, capsys))
     assert "--workers" in completions(shell, WITH_COMMANDS, ["scaler", "dev", "--w"], tmp_path, capsys)
     assert "--workers" not in completions(shell, WITH_COMMANDS, ["scaler", "--w"], tmp_path, capsys)
+
+
+@pytest.mark.parametrize("shell", ["bash", "fish"])
+def test_a_shell_completes_commands_of_commands(shell: str, tmp_path: Path, capsys: Any) -> None:
+    def offered(*words: str) -> List[str]:
+        return completions(shell, WITH_COMMANDS, ["scaler", *words], tmp_path, capsys)
+
+    assert "keys" in offered("k") and "new" not in offered("n")
+    assert "new" in offered("keys", "n")
+    assert "--all" in offered("keys", "--a") and "--all" not in offered("keys", "new", "--a")
+    assert "--role" in offered("keys", "new", "--r") and "--role" not in offered("keys", "--r")
+    assert offered("keys", "new", "--role", "") == ["one"]
+    assert "new" not in offered("dev", "n")
 
 
 @pytest.mark.parametrize("program", [PROGRAM, WITH_COMMANDS], ids=lambda program: program.name)

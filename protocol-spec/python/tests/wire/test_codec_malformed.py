@@ -27,7 +27,7 @@ from codec_assembler import (
     tag,
     word_of,
 )
-from codec_samples import SAMPLES, any_member, examples, sample
+from codec_samples import SAMPLES, any_member, examples, repetitions, sample
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -371,12 +371,12 @@ def test_fifty_thousand_messages_with_some_bits_flipped() -> None:
     generator = random.Random(20_260_101)
     frames = [bytearray(encode(each)) for each in SAMPLES]
     outcomes = {"decoded": 0, "refused": 0}
-    for _ in range(50_000):
+    for _ in range(repetitions(50_000)):
         data = bytearray(generator.choice(frames))
         for _ in range(generator.randint(1, 4)):
             data[generator.randrange(len(data))] ^= 1 << generator.randrange(8)
         outcomes["refused" if decodes_or_is_refused(data) is None else "decoded"] += 1
-    assert min(outcomes.values()) > 1000, f"the fuzzer tests one side only: {outcomes}"
+    assert min(outcomes.values()) > repetitions(1000), f"the fuzzer tests one side only: {outcomes}"
 
 
 def test_a_malformed_failure_payload_is_refused_as_well() -> None:

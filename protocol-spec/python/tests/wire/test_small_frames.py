@@ -12,7 +12,7 @@ from typing import Any, Callable, List, Tuple, Type, Union
 
 import pytest
 from codec_assembler import BYTE, EIGHT_BYTES, list_pointer, struct_pointer
-from codec_samples import examples, instances
+from codec_samples import examples, instances, repetitions
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -90,12 +90,12 @@ def test_both_ways_read_the_same_in_twenty_thousand_frames_with_some_bits_flippe
     generator = random.Random(20_260_102)
     frames = [encode(each) for each in (lone_task(), lone_result(statuses=b"\1"), lone_task(function_name="f"))]
     counts = {"message": 0, "refused": 0}
-    for _ in range(20_000):
+    for _ in range(repetitions(20_000)):
         data = bytearray(generator.choice(frames))
         for _ in range(generator.randint(1, 3)):
             data[generator.randrange(len(data))] ^= 1 << generator.randrange(8)
         counts[read_alike(data)] += 1
-    assert min(counts.values()) > 1000, f"the fuzzer tests one side only: {counts}"
+    assert min(counts.values()) > repetitions(1000), f"the fuzzer tests one side only: {counts}"
 
 
 def replaced(data: bytes, at: int, content: bytes) -> bytes:

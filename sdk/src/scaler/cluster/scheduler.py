@@ -109,7 +109,6 @@ class Scheduler(SchedulerProcess):
                 "--exit-when-stdin-closes",
                 *option_arguments(
                     monitor_address=settings.monitor_address,
-                    io_threads=settings.io_threads,
                     announce=settings.announce,
                     **option_values(settings, SchedulerOptions),
                 ),

@@ -70,7 +70,6 @@ class ClusterOptions(CommonOptions):
 class _WhereSchedulerListens:
     address: Optional[str] = None
     monitor_address: Optional[str] = None
-    io_threads: int = 1
     announce: bool = False
 
 
@@ -86,7 +85,6 @@ class _WhatComboStarts:
     n_workers: Optional[int] = None
     address: Optional[str] = None
     monitor_address: Optional[str] = None
-    scheduler_io_threads: int = 1
 
 
 # Of several bases, the fields of the last come first.
@@ -110,7 +108,7 @@ class ComboSettings(ClusterOptions, SchedulerOptions, _WhatComboStarts):
     def of_scheduler(self) -> Dict[str, Any]:
         """Arguments of its `Scheduler`."""
         own = {"address": self.address, "monitor_address": self.monitor_address}
-        return {**own, "io_threads": self.scheduler_io_threads, **_values(self, SchedulerOptions)}
+        return {**own, **_values(self, SchedulerOptions)}
 
     def of_cluster(self, address: str) -> Dict[str, Any]:
         """Arguments of its `Cluster`, for a scheduler at this address."""

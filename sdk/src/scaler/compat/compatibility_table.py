@@ -166,6 +166,7 @@ ARGUMENTS: Dict[str, Dict[str, Argument]] = {
         "security_config": _SECURITY,
     },
     "SchedulerClusterCombo": {
+        "scheduler_io_threads": _IO_THREADS,
         "worker_io_threads": _IO_THREADS,
         "hard_processor_suspend": _SUSPENDING,
         "load_balance_seconds": _BALANCING,
@@ -185,6 +186,7 @@ ARGUMENTS: Dict[str, Dict[str, Argument]] = {
     "Scheduler": {
         "advertised_object_storage_address": _OBJECTS,
         "bind_address": Argument(becomes="address"),
+        "io_threads": _IO_THREADS,
         "load_balance_seconds": _BALANCING,
         "load_balance_trigger_times": _BALANCING,
         "object_retention_seconds": Argument(why="workers decide how long they keep objects: see Cluster"),

@@ -11,7 +11,11 @@ from typing import Callable, Dict, List, Optional, Sequence
 
 from scaler_protocol.programs.startup import run_program
 
-COMMANDS: Dict[str, str] = {"dev": "scaler.programs.dev", "replay": "scaler.programs.replay"}
+COMMANDS: Dict[str, str] = {
+    "dev": "scaler.programs.dev",
+    "keys": "scaler_protocol.keys.command",
+    "replay": "scaler.programs.replay",
+}
 """The module of each command, by its name."""
 
 

@@ -11,6 +11,7 @@ from typing import List
 from scaler.cpus import default_slots
 from scaler.version import __version__
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
+from scaler_protocol.keys.keys_options import KEYS
 from scaler_protocol.programs.logging_setup import LEVELS
 from scaler_protocol.programs.options import (
     Choice,
@@ -98,11 +99,12 @@ SCALER = Program(
     description="Start the programs that a file has sections for: a scheduler, workers, a user interface. Ctrl-C stops"
     " all of them.",
     epilog="`scaler dev` starts all of them on this machine without a file: see `scaler dev -h`."
+    " `scaler keys` makes and revokes the keys of other users' programs: see `scaler keys -h`."
     " `scaler replay FILE` repeats what a scheduler, worker or client has recorded."
     " docs/configuration.md describes the file; so does -h of scaler_scheduler and the others, each its section.",
     version=_version,
     is_configured=False,
-    commands=[DEV],
+    commands=[DEV, KEYS],
     options=[
         Option(
             "config",

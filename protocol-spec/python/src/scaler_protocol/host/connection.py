@@ -13,9 +13,7 @@ Rules:
 
 from __future__ import annotations
 
-import os
 import socket
-import struct
 from array import array
 from bisect import bisect_left
 from collections import deque
@@ -23,6 +21,7 @@ from itertools import islice
 from typing import Callable, Deque, List, Optional, Sequence
 
 from scaler_protocol.host.addresses import Address, local_socket_name, resolve
+from scaler_protocol.host.peer_credentials import is_of_this_user
 from scaler_protocol.wire.buffers import flat_view
 from scaler_protocol.wire.zmtp import Buffer, Zmtp, ZmtpError, begins_like_zmtp
 
@@ -36,9 +35,6 @@ LARGEST_WRITE_BYTES = 256 * 1024
 """Per call; PyPy copies the whole argument, however little of it the kernel accepts."""
 
 _MAXIMUM_BUFFERS_PER_CALL = 512  # below IOV_MAX of every system
-
-_PEER_CREDENTIALS: int = getattr(socket, "SO_PEERCRED", 17)  # PyPy 3.9 lacks the name
-_CREDENTIALS = struct.Struct("iII")  # Linux's `struct ucred`: process, user, group
 
 
 def connect_to_local_socket(address: Address) -> Optional[socket.socket]:
@@ -60,20 +56,6 @@ def connect_to_local_socket(address: Address) -> Optional[socket.socket]:
         pass
     stream.close()
     return None
-
-
-def is_of_this_user(stream: socket.socket) -> bool:
-    """Whether the kernel says that the other end of a connected Unix socket belongs to this user or root.
-
-    Of a listening program, it is the user that made the socket; of a caller, the one that called.
-    """
-    if stream.family != socket.AF_UNIX:
-        return False
-    try:
-        found = stream.getsockopt(socket.SOL_SOCKET, _PEER_CREDENTIALS, _CREDENTIALS.size)
-        return _CREDENTIALS.unpack(found)[1] in (0, os.geteuid())
-    except (OSError, struct.error):  # a system without SO_PEERCRED
-        return False
 
 
 def first_words(address: Address, timeout_seconds: float) -> bytes:

@@ -16,7 +16,7 @@ import os
 import socket
 from typing import Optional
 
-from scaler_protocol.host.connection import is_of_this_user
+from scaler_protocol.host.peer_credentials import is_of_this_user
 from scaler_protocol.host.sodium import load_sodium
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.lookup import FILE_VARIABLE, find_key_file, is_announced_insecure

@@ -49,6 +49,7 @@ LOCK_TIMEOUT_SECONDS = 10.0
 MAXIMUM_LIST_BYTES = 16 << 20  # some hundred thousand keys
 
 _LOOK_INTERVAL_SECONDS = 0.02
+_READ_ONLY = 1  # os.ST_RDONLY, which PyPy does not have
 _SERVER_COMMENT = (
     "The keys of a Scaler scheduler, the newest first. They are secrets: a program that can read this file can pass",
     "itself off as the scheduler. To replace them: scaler keys rotate",
@@ -204,6 +205,10 @@ class KeyDirectory:
         return os.path.join(self.path, name)
 
     def _check(self) -> None:
+        if not os.path.lexists(self.path):
+            raise KeyFileError(
+                f"there are no keys in {self.path} yet: start a scheduler, or make a key: scaler keys new --role ROLE"
+            )
         problem = problem_of_folder(self.path)
         if problem and not _is_read_only(self.path):
             mended = f"run: chmod 700 {self.path}, or " if problem.startswith("others") else ""
@@ -285,7 +290,7 @@ def _server_text(pairs: List[KeyPair]) -> str:
 
 def _is_read_only(path: str) -> bool:
     try:
-        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+        return bool(os.statvfs(path).f_flag & _READ_ONLY)
     except OSError:
         return False
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 import hmac
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from scaler_protocol.host.sodium import load_sodium
 from scaler_protocol.keys.allow_list import DEFAULT_TENANT, Grant, check_grant
 from scaler_protocol.keys.allow_list import ROLES as ROLES
 from scaler_protocol.keys.errors import KeyFileError
@@ -141,6 +140,9 @@ def parse_key_file(text: str, where: str) -> KeyFile:
 
 def check_pair(keys: KeyPair) -> None:
     """Raises KeyFileError if the two keys of a pair do not belong together."""
+    # Each program that looks for a key imports this module; ctypes, which that one imports, takes longer than all else.
+    from scaler_protocol.host.sodium import load_sodium
+
     if not hmac.compare_digest(load_sodium().public_key(keys.secret), keys.public):
         raise KeyFileError("public_key and secret_key do not belong together")
 

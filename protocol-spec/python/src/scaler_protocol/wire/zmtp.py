@@ -3,7 +3,9 @@
 Rules:
 - No socket, clock or thread. The owner moves the bytes: it sends what `take_output()` returns, passes received bytes
   to `feed()`, and sends messages as `encode()` lays them out, once `is_ready`.
-- Mechanism NULL; `secure_zmtp` adds CURVE. PLAIN, and socket types other than DEALER and ROUTER, need libzmq.
+- Mechanism NULL; `secure_zmtp` adds CURVE. PLAIN, and socket types other than DEALER, ROUTER and XPUB, need libzmq.
+- To an XPUB socket, a command SUBSCRIBE or CANCEL of ZMTP 3.1 is what a message of one frame is in ZMTP 3.0: the byte 1
+  or 0, and the topic. Owners see messages only.
 - Sizes that a peer announces are checked before memory is allocated. A fault of a peer is a `ZmtpError`, which ends
   its connection; nothing that a peer sends raises any other exception.
 - Work is linear in the bytes received, however they are split; a frame that arrives in one piece is copied once.
@@ -28,7 +30,12 @@ COPY_BELOW_BYTES = 16 * 1024
 _GATHER_BELOW_BYTES = 4096  # smaller pieces of an unfinished frame are joined as they arrive
 _LONG_HEADER, _LONG_SIZE = struct.Struct(">BQ"), struct.Struct(">Q")
 _SHORT_LAST, _SHORT_MORE = ([bytes((flags, size)) for size in range(256)] for flags in (0, MORE))
-_COMPATIBLE = {"DEALER": (b"DEALER", b"ROUTER", b"REP"), "ROUTER": (b"DEALER", b"ROUTER", b"REQ")}
+_COMPATIBLE = {
+    "DEALER": (b"DEALER", b"ROUTER", b"REP"),
+    "ROUTER": (b"DEALER", b"ROUTER", b"REQ"),
+    "XPUB": (b"SUB", b"XSUB"),
+}
+_SUBSCRIPTIONS = {b"SUBSCRIBE": b"\1", b"CANCEL": b"\0"}
 
 
 class ZmtpError(ProtocolError):
@@ -75,7 +82,7 @@ class Zmtp:
     """One connection, seen from our end, with the mechanism NULL.
 
     Parameters:
-        socket_type: ours, "DEALER" or "ROUTER".
+        socket_type: ours, "DEALER", "ROUTER" or "XPUB".
         maximum_message_bytes: of all frames of one message together.
         maximum_first_frame_bytes: of the first frame; by default the same.
         maximum_frames: of one message.
@@ -273,7 +280,7 @@ class Zmtp:
 
     def _take_frame(self, flags: int, body: bytes, messages: List[List[bytes]]) -> None:
         if flags & COMMAND:
-            self._take_command(body)
+            self._take_command(body, messages)
             return
         self._frames.append(body)
         if flags & MORE:
@@ -291,7 +298,7 @@ class Zmtp:
             raise LimitExceededError(f"a message of more than {self._maximum_frames} frames")
         self._room -= size
 
-    def _take_command(self, body: bytes) -> None:
+    def _take_command(self, body: bytes, messages: List[List[bytes]]) -> None:
         name_end = 1 + body[0] if body else 1
         name, rest = body[1:name_end], body[name_end:]
         if name == b"ERROR":
@@ -303,6 +310,10 @@ class Zmtp:
             if not 2 <= len(rest) <= 18:
                 raise MalformedFrameError(f"a PING with {len(rest)} bytes")
             self._send_command(b"\4PONG" + rest[2:])  # the first two bytes are how long the peer will wait
+        elif name in _SUBSCRIPTIONS and self._socket_type == "XPUB":
+            if len(rest) >= self._maximum_first_frame_bytes:
+                raise LimitExceededError(f"a topic of more than {self._maximum_first_frame_bytes - 1} bytes")
+            messages.append([_SUBSCRIPTIONS[name] + rest])
             # Other commands (PONG; those of later versions) need no action.
 
     def _send_command(self, command: Buffer) -> None:

@@ -17,12 +17,13 @@ from scaler_protocol.programs.options.table import CONFIG_ENTRY, SHELLS, Option,
 
 def make_parser(program: Table, name: str) -> argparse.ArgumentParser:
     """See `Program.parser`."""
+    # Multi-line texts keep their line breaks, and then the description must have some.
+    is_raw = "\n" in program.epilog
     parser = _Parser(
         prog=name,
-        description=program.description,
+        description=_wrapped(program.description) if is_raw else program.description,
         epilog=program.epilog or None,
-        # Multi-line texts keep their line breaks.
-        formatter_class=argparse.RawDescriptionHelpFormatter if "\n" in program.epilog else argparse.HelpFormatter,
+        formatter_class=argparse.RawDescriptionHelpFormatter if is_raw else argparse.HelpFormatter,
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("--version", action=_Print, nargs=0, text=program.version, help="print versions and exit")
@@ -37,6 +38,14 @@ def make_parser(program: Table, name: str) -> argparse.ArgumentParser:
     add_to(parser, program)
     _add_configuration(parser, program)
     return parser
+
+
+def _wrapped(text: str) -> str:
+    import shutil
+    import textwrap
+
+    # As argparse does it. A terminal may have no size.
+    return textwrap.fill(text, max(shutil.get_terminal_size().columns - 2, 11))
 
 
 def help_of(program: Table, option: Option) -> str:

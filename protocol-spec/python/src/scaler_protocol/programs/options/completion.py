@@ -85,15 +85,26 @@ def _command_words(program: Table) -> List[str]:
 
 
 def _bash(program: Table, name: str) -> str:
-    functions = [_bash_function(command, f"{name} {word}") for command, word in _named_commands(program)]
-    return "".join([*functions, _bash_function(program, name), f"complete -F {_function(name)} {name}\n"])
+    return "".join([*_bash_functions(program, name, 1), f"complete -F {_function(name)} {name}\n"])
+
+
+def _bash_functions(program: Table, name: str, depth: int) -> List[str]:
+    """Those of its commands, and its own.
+
+    Parameters:
+        depth: how many words come before its own arguments.
+    """
+    functions = []
+    for command, word in _named_commands(program):
+        functions += _bash_functions(command, f"{name} {word}", depth + 1)
+    return [*functions, _bash_function(program, name, depth)]
 
 
 def _named_commands(program: Table) -> Sequence[Tuple[Table, str]]:
     return list(zip(program.commands, _command_words(program)))
 
 
-def _bash_function(program: Table, name: str) -> str:
+def _bash_function(program: Table, name: str, depth: int) -> str:
     lines = [
         f"{_function(name)}() {{",
         '    local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"',
@@ -101,7 +112,8 @@ def _bash_function(program: Table, name: str) -> str:
     lines.append("    COMPREPLY=()")
     for word in _command_words(program):
         inner = _function(f"{name} {word}")
-        lines.append(f'    [[ $COMP_CWORD -gt 1 && "${{COMP_WORDS[1]}}" == {word} ]] && {{ {inner}; return; }}')
+        is_given = f'$COMP_CWORD -gt {depth} && "${{COMP_WORDS[{depth}]}}" == {word}'
+        lines.append(f"    [[ {is_given} ]] && {{ {inner}; return; }}")
     lines.append('    case "$previous" in')
     for flag in _flags(program):
         if flag.takes_value:
@@ -133,10 +145,17 @@ def _bash_action(completes: str, words: Tuple[str, ...]) -> str:
 
 
 def _zsh(program: Table, name: str) -> str:
-    functions = [_zsh_function(command, f"{name} {word}") for command, word in _named_commands(program)]
     own = _function(name)
     end = f'if [[ "$funcstack[1]" == "{own}" ]]; then\n    {own} "$@"\nelse\n    compdef {own} {name}\nfi\n'
-    return "".join([f"#compdef {name}\n", *functions, _zsh_function(program, name), end])
+    return "".join([f"#compdef {name}\n", *_zsh_functions(program, name), end])
+
+
+def _zsh_functions(program: Table, name: str) -> List[str]:
+    """Those of its commands, and its own."""
+    functions = []
+    for command, word in _named_commands(program):
+        functions += _zsh_functions(command, f"{name} {word}")
+    return [*functions, _zsh_function(program, name)]
 
 
 def _zsh_function(program: Table, name: str) -> str:
@@ -170,14 +189,25 @@ def _zsh_action(completes: str, words: Tuple[str, ...]) -> str:
 
 
 def _fish(program: Table, name: str) -> str:
-    words = _command_words(program)
     lines = [] if _argument_completes(program) else [f"complete -c {name} -f"]
-    is_none = f"not __fish_seen_subcommand_from {' '.join(words)}" if words else ""
-    lines += _fish_lines(program, name, is_none)
+    return "\n".join([*lines, *_fish_tree(program, name, [])]) + "\n"
+
+
+def _fish_tree(program: Table, name: str, given: List[str]) -> List[str]:
+    """The lines for its options and its commands.
+
+    Parameters:
+        given: the conditions under which its own arguments are completed.
+    """
+    words = _command_words(program)
+    own = [*given, f"not __fish_seen_subcommand_from {' '.join(words)}"] if words else given
+    lines = _fish_lines(program, name, "; and ".join(own))
     for command, word in _named_commands(program):
-        lines.append(f"complete -c {name} -n __fish_use_subcommand -a {word} -d {_fish_text(command.description)}")
-        lines += _fish_lines(command, name, f"__fish_seen_subcommand_from {word}")
-    return "\n".join(lines) + "\n"
+        condition = "; and ".join(own) if given else "__fish_use_subcommand"
+        text = _fish_text(command.description)
+        lines.append(f"complete -c {name} -n {_fish_text(condition)} -a {word} -d {text}")
+        lines += _fish_tree(command, name, [*given, f"__fish_seen_subcommand_from {word}"])
+    return lines
 
 
 def _fish_lines(program: Table, name: str, condition: str) -> List[str]:

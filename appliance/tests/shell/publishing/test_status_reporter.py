@@ -16,8 +16,8 @@ from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_appliance.shell import server
 from scaler_appliance.shell.core_inputs import CoreInputs
-from scaler_appliance.shell.status_publisher import STATUS, Interest
-from scaler_appliance.shell.status_reporter import StatusReporter
+from scaler_appliance.shell.publishing.status_reporter import StatusReporter
+from scaler_appliance.shell.publishing.subscriptions import STATUS, Interest
 from scaler_protocol import decode
 from scaler_protocol import messages as m
 from scaler_protocol.wire import encoding_in_parts

@@ -21,7 +21,8 @@ from typing import Counter, Iterator, List, Optional
 
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.shell.core_inputs import CoreInputs, InputKind
-from scaler_appliance.shell.status_publisher import RUNS, STATUS, StatusPublisher
+from scaler_appliance.shell.publishing.status_publisher import StatusPublisher
+from scaler_appliance.shell.publishing.subscriptions import RUNS, STATUS
 from scaler_protocol import encode
 from scaler_protocol import messages as m
 from scaler_protocol.wire.codec import encode_in_parts
