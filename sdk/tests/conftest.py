@@ -14,6 +14,15 @@ from scaler.cluster.appliance import PROGRAM_VARIABLE
 TREE = Path(__file__).resolve().parents[2]
 PYPY = TREE / ".venv-pypy/bin/pypy3"
 
+PLAYED = ("client", "worker", "fault_injection", "long_lives")
+"""Folders of tests that play schedulers, which have no keys."""
+
+
+@pytest.fixture(autouse=True)
+def _played_schedulers_have_no_keys(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.path.relative_to(Path(__file__).parent).parts[0] in PLAYED:
+        monkeypatch.setenv("SCALER_INSECURE", "1")
+
 
 def start_combo(interpreter: str, n_workers: int, **options: Any) -> SchedulerClusterCombo:
     """A local cluster whose scheduler runs on the interpreter."""

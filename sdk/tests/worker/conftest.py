@@ -59,8 +59,3 @@ def gate(tmp_path: Path) -> Iterator[Gate]:
     made = Gate(str(tmp_path / "gate"))
     yield made
     made.remove()
-
-
-@pytest.fixture(autouse=True)
-def _played_schedulers_have_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SCALER_INSECURE", "1")
