@@ -13,8 +13,11 @@ from typing import IO, Dict, Iterator, List, Tuple, Union
 
 import pytest
 
+from scaler_protocol.host.discovery import Announcement
 from scaler_protocol.host.sodium import load_sodium
 from scaler_protocol.keys.allow_list import ROLES
+from scaler_protocol.keys.command import main, reload_schedulers
+from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.expiry import parse_time
 from scaler_protocol.keys.key_directory import KeyDirectory
 from scaler_protocol.keys.key_file import KeyFile, parse_key_file, read_key_file
@@ -159,6 +162,21 @@ def test_a_key_whose_file_could_not_be_written_is_not_authorized(keys: Keys) -> 
     assert code == 1
     assert "could not be written: No space left on device; the key is not authorized" in errors
     assert [grant.role for grant in keys.directory.allow_list().grants.values()] == ["owner"]
+
+
+def test_the_file_of_a_key_that_could_not_be_authorized_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def add(*_: object) -> None:
+        assert (tmp_path / "a.key").exists()
+        raise KeyFileError("the disk is full")
+
+    monkeypatch.setattr(KeyDirectory, "add", add)
+    arguments = ["--role", "client", "--directory", str(tmp_path / "keys"), "--output", str(tmp_path / "a.key")]
+
+    assert main(["new", *arguments]) == 1
+    assert "scaler keys new: the disk is full" in capsys.readouterr().err
+    assert not (tmp_path / "a.key").exists()
 
 
 @pytest.mark.parametrize(
@@ -322,6 +340,19 @@ def test_schedulers_are_left_alone_if_asked_to_and_if_their_keys_are_elsewhere(
     scheduler.stdin.close()
     assert scheduler.stdout is not None
     assert scheduler.stdout.read() == ""
+
+
+def test_a_scheduler_without_keys_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    signalled: List[int] = []
+    monkeypatch.setattr(os, "kill", lambda process, _: signalled.append(process))
+    monkeypatch.setenv("SCALER_RUN_DIRECTORY", str(tmp_path / "run"))
+    monkeypatch.chdir(tmp_path)
+
+    with Announcement("scheduler", "tcp://127.0.0.1:4711"):
+        assert reload_schedulers(str(tmp_path)) == []
+    with Announcement("scheduler", "tcp://127.0.0.1:4711", key_directory=str(tmp_path)):
+        assert reload_schedulers(str(tmp_path)) == ["tcp://127.0.0.1:4711"]
+    assert signalled == [os.getpid()]
 
 
 # Help
