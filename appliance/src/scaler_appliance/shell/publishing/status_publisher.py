@@ -161,11 +161,11 @@ class StatusPublisher:
             ready = sorted(self._epoll.poll(0.0), key=self._turn_of)
         except (OSError, MemoryError):
             return  # those who are ready stay so
-        self._turn += 1
         for descriptor, events in ready:
             if end - begin > SERVING_SECONDS:
                 break
             before = end
+            self._turn += 1
             monitor = self._by_descriptor.get(descriptor)
             if monitor is not None:
                 monitor.last_turn = self._turn
