@@ -6,6 +6,8 @@ import logging
 import os
 import socket
 import stat
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -352,6 +354,32 @@ def test_processes_of_other_users_are_not_served(
     monitor = bench.by_hand()
     bench.serve_until(lambda: monitor.has_ended, "the end of its connection")
     assert f"it belongs to user {os.getuid() + 1}" in caplog.text
+
+
+CALLER_OF_ANOTHER_USER = """
+import os, socket, sys
+os.setuid(65534)
+with socket.socket(socket.AF_UNIX) as stream:
+    stream.settimeout(20.0)
+    stream.connect(bytes(1) + sys.argv[1].encode())
+    print(stream.recv(1000))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_a_process_of_another_user_gets_nothing_at_an_address_without_a_file(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    name = f"scaler-test-{os.getpid()}"
+    bench = PublisherBench(f"ipc://@{name}")
+    command = [sys.executable, "-c", CALLER_OF_ANOTHER_USER, name]
+    try:
+        with subprocess.Popen(command, cwd="/", stdout=subprocess.PIPE, text=True) as caller:
+            bench.serve_until(lambda: caller.poll() is not None, "the end of its connection")
+            assert caller.stdout is not None and caller.stdout.read() == "b''\n"
+        assert "it belongs to user 65534" in caplog.text
+    finally:
+        bench.close()
 
 
 # The address ---------------------------------------------------------------------------------------------------------
