@@ -10,6 +10,8 @@ from scaler_appliance.shell.allowances import (
     BURST_SECONDS,
     LITTLE_SECONDS,
     LITTLE_SHARE,
+    MONITOR_CALLERS_BURST_SECONDS,
+    MONITOR_CALLERS_SHARE,
     NEWCOMERS_BURST_SECONDS,
     NEWCOMERS_SHARE,
     SHARE,
@@ -85,6 +87,17 @@ def test_callers_together_get_their_share() -> None:
         used += 0.001
         now += 0.001 + allowances.charge_newcomers(now, 0.001)
     assert 0.9 * 60 * NEWCOMERS_SHARE <= used <= NEWCOMERS_BURST_SECONDS + 60 * NEWCOMERS_SHARE + 0.01
+
+
+def test_monitors_that_connect_get_their_share_together() -> None:
+    allowances = Allowances()
+    now, used = 0.0, 0.0
+    while now < 60.0:
+        now += 0.001 + allowances.charge_monitor_callers(now, 0.001)
+        used += 0.001
+    least = 60 * MONITOR_CALLERS_SHARE
+    assert 0.9 * least <= used <= MONITOR_CALLERS_BURST_SECONDS + least + 0.01
+    assert allowances.charge_newcomers(60.0, 0.001) == 0.0
 
 
 def test_clients_with_a_backlog_together_get_their_share() -> None:

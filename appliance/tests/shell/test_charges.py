@@ -10,7 +10,7 @@ from typing import Any, Callable, List, Tuple
 import pytest
 from scheduler_harness import hello, options, task
 from shell.faulty_system import SimulatedLoop, SimulatedSystem
-from shell.test_faults import Played, SimulatedPeer
+from shell.test_faults import Played, SimulatedMonitor, SimulatedPeer
 
 from scaler_appliance.core import state
 from scaler_appliance.core.scheduler_core import SchedulerCore
@@ -136,7 +136,7 @@ def test_who_is_gone_is_not_paused(scenario: Played, monkeypatch: pytest.MonkeyP
 
 
 def test_a_client_whose_tasks_wait_submits_more_slowly(scenario: Played, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allowances, "BACKLOG_BURST_SECONDS", 0.0)
+    monkeypatch.setattr(scenario.server._allowances._backlog, "burst_seconds", 0.0)
     loop: Any = scenario.loop
     name, client = name_of(scenario, scenario.client), scenario.client
     loop.later.clear()
@@ -163,10 +163,10 @@ def test_cancels_count_against_the_share_of_what_can_wait(scenario: Played) -> N
     allowed = scenario.server._allowances
     scenario.client.send(*task([100], [b""], options=options(nowhere=1)))
     scenario.step(0.0)
-    assert allowed._backlog == (0.0, 0.0)
+    assert allowed._backlog._used == (0.0, 0.0)
     scenario.client.send(m.TaskCancel(ids=array("Q", [100])))
     scenario.step(0.0)
-    assert allowed._backlog[0] > 0.0
+    assert allowed._backlog._used[0] > 0.0
 
 
 @pytest.mark.parametrize("where", ["handling a message", "sending its answer"])
@@ -197,7 +197,7 @@ def test_a_stop_of_the_scheduler_costs_its_peers_nothing(
 def test_no_caller_is_accepted_for_a_moment_when_callers_have_used_their_share(
     scenario: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(allowances, "NEWCOMERS_BURST_SECONDS", 0.1)
+    monkeypatch.setattr(scenario.server._allowances._newcomers, "burst_seconds", 0.1)
     loop: Any = scenario.loop
     loop.later.clear()
     callers = 0
@@ -210,8 +210,34 @@ def test_no_caller_is_accepted_for_a_moment_when_callers_have_used_their_share(
     scenario.peers.append(late)
     scenario.step(0.0)
     assert late.stream.descriptor < 0, "it waits"
-    [(seconds, go_on, arguments)] = [each for each in loop.later if each[1] == scenario.server._set_accepting]
+    [(seconds, go_on, arguments)] = [each for each in loop.later if each[1] == scenario.connections.set_accepting]
     assert 0.0 < seconds < 0.1
     go_on(*arguments)
     scenario.step(0.0)
     assert late.stream.descriptor >= 0
+
+
+def test_no_monitor_is_accepted_for_a_moment_when_monitors_that_connect_have_used_their_share(
+    scenario: Played,
+) -> None:
+    """Which is of no consequence to clients and workers."""
+    publisher, loop = scenario.publisher, scenario.loop
+    later: Any = loop.later  # type: ignore[attr-defined]  # of this test's event loop
+    later.clear()
+    callers = 0
+    while publisher.is_accepting:
+        scenario.system.connect(is_monitor=True).is_left = True
+        scenario.step(0.0)
+        callers += 1
+    assert callers > 50
+    assert scenario.connections.is_accepting and not scenario.connections.newcomer_seconds
+    late = SimulatedMonitor(scenario.system)
+    scenario.monitors.append(late)
+    scenario.step(0.0)
+    assert late.stream.descriptor < 0, "it waits"
+    [(seconds, go_on, arguments)] = [each for each in later if each[1] == publisher.set_accepting]
+    assert 0.0 < seconds < 0.2
+    go_on(*arguments)
+    for _ in range(3):
+        scenario.step(0.0)
+    assert publisher.interest().is_new

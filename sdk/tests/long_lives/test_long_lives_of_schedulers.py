@@ -1,8 +1,8 @@
-"""The shell of a scheduler that lives for long keeps nothing of the peers that have gone.
+"""The shell of a scheduler that lives for long keeps nothing of the peers and monitors that have gone.
 
 Each round brings clients and workers that work, send what leads to nothing, read too little, break off in the middle,
-or never say Hello; then all of them go. What the shell and the core hold is counted after half of the rounds, and after
-all of them.
+or never say Hello, and monitors that do the like; then all of them go. What the shell and the core hold is counted
+after half of the rounds, and after all of them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any, Dict, List
 import pytest
 from long_lives.reachable_sizes import grown, module_sizes, sizes_of
 from shell.faulty_system import SimulatedSystem
-from shell.test_faults import Played, SimulatedPeer
+from shell.test_faults import Played, SimulatedMonitor, SimulatedPeer
 
 from scaler_appliance.core.state import Settings
 from scaler_appliance.shell import connections
+from scaler_appliance.shell.publishing.status_publisher import MAXIMUM_MESSAGE_BYTES
 from scaler_protocol import messages as m
 
 ROUNDS = 6
@@ -49,6 +50,8 @@ class ManyCallers(Played):
         self.peers.clear()
         self.worker.leave()
         self.client.leave()
+        self.monitor.stream.is_left = True
+        self.monitors.clear()
         self._rounds = 0
 
     def round(self) -> None:
@@ -64,12 +67,18 @@ class ManyCallers(Played):
         foreigner = system.connect()
         foreigner.to_scheduler += b"GET / HTTP/1.1\r\n\r\n"
         self.peers = [*workers, *clients, hasty, deaf]
+        deaf_monitor, rude_monitor = SimulatedMonitor(system), SimulatedMonitor(system)
+        self.monitors = [SimulatedMonitor(system), SimulatedMonitor(system), deaf_monitor, rude_monitor]
+        silent_monitor = system.connect(is_monitor=True)
         for number in range(STEPS_OF_A_ROUND):
             self.step()
             for peer in clients:
                 self._send_what_leads_to_nothing(peer, number)
             if number == 4:
                 self.peers.remove(deaf)
+                self.monitors.remove(deaf_monitor)
+                self.monitors.remove(rude_monitor)
+                rude_monitor.stream.to_scheduler += rude_monitor.protocol.encoded(bytes(MAXIMUM_MESSAGE_BYTES + 1))
             if number == 5:
                 hasty.send(m.TaskCancel(ids=array("Q", range(1000, 1500))))
                 hasty.is_last = True
@@ -87,11 +96,16 @@ class ManyCallers(Played):
             self.step()
         for peer in (*self.peers, deaf):
             peer.leave()
-        silent.is_left = foreigner.is_left = True
-        self.peers = []
+        assert all(monitor.protocol.messages for monitor in self.monitors)
+        assert self.publisher._subscriptions.held_bytes, "for the one that does not read"
+        for monitor in (*self.monitors, deaf_monitor):
+            monitor.stream.is_left = True
+        silent.is_left = foreigner.is_left = silent_monitor.is_left = True
+        self.peers, self.monitors = [], []
         for _ in range(40):
             self.step()
         assert not self.core.state.sessions and not self.core.has_work
+        assert rude_monitor.stream.is_closed and not self.publisher._monitors
 
     def _send_what_leads_to_nothing(self, peer: SimulatedPeer, number: int) -> None:
         if not peer.has_session:
@@ -109,7 +123,7 @@ class ManyCallers(Played):
         return {**sizes_of(server, self.connections), **module_sizes(), "descriptors": len(descriptors)}
 
 
-def test_a_scheduler_keeps_nothing_of_peers_that_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_keeps_nothing_of_peers_and_monitors_that_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     callers = ManyCallers(monkeypatch)
     for _ in range(ROUNDS // 2):
         callers.round()

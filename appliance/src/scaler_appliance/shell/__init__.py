@@ -1,5 +1,5 @@
 """Everything around the core: sockets, event loop, files, signals, command line.
 
-Rules: `transport` is the only module that knows ZeroMQ, `server` the only one that knows the event loop; neither
-decides anything about tasks.
+Rules: `connections` and `publishing` are the only ones that know ZeroMQ, `server` is the only one that knows the event
+loop; none of them decides anything about tasks.
 """

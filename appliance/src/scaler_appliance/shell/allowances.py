@@ -12,6 +12,8 @@ Rules:
 - Callers until they have a session, and the ends of connections, share one allowance, NEWCOMERS_SHARE: a connection
   that has ended cannot be charged any more, so what its peer had used is charged here. Beyond it, no caller is
   accepted for a moment.
+- Monitors until they are connected, and the ends of their connections, share another one, MONITOR_CALLERS_SHARE: there
+  are few of them, and none of them is in a hurry.
 - What clients submit of which many tasks wait already is in no hurry, and cancels are not. They get BACKLOG_SHARE, so
   that those go first whose tasks could run.
 - No clock: times are arguments.
@@ -26,8 +28,29 @@ SHARE, BURST_SECONDS = 0.02, 0.1
 TOTAL_SHARE, TOTAL_BURST_SECONDS = 0.1, 0.3
 LITTLE_SHARE, LITTLE_SECONDS = 0.002, 0.005
 NEWCOMERS_SHARE, NEWCOMERS_BURST_SECONDS = 0.2, 1.0
+MONITOR_CALLERS_SHARE, MONITOR_CALLERS_BURST_SECONDS = 0.1, 0.2
 BACKLOG_SHARE, BACKLOG_BURST_SECONDS = 0.2, 0.1
 AT_ONCE_SECONDS = 0.01  # after a pause of several peers
+
+
+class Allowance:
+    """What several peers may take together, as a leaky bucket.
+
+    Parameters:
+        share: of the time.
+        burst_seconds: that they may use at once.
+    """
+
+    def __init__(self, share: float, burst_seconds: float) -> None:
+        self.share = share
+        self.burst_seconds = burst_seconds
+        self._used = 0.0, 0.0
+
+    def charge(self, now: float, seconds: float) -> float:
+        """They have taken time; returns for how many seconds none of them should be served."""
+        used = _leaked(self._used, now, self.share) + seconds
+        self._used = used, now
+        return 0.0 if used <= self.burst_seconds else (used - self.burst_seconds + AT_ONCE_SECONDS) / self.share
 
 
 class Allowances:
@@ -42,7 +65,9 @@ class Allowances:
         # By peer: seconds used, of which some are forgotten in the course of time; more of them; and when that was so.
         self._used: Dict[bytes, Tuple[float, float, float]] = {}
         self._total = 0.0, 0.0
-        self._newcomers = self._backlog = 0.0, 0.0
+        self._newcomers = Allowance(NEWCOMERS_SHARE, NEWCOMERS_BURST_SECONDS)
+        self._monitor_callers = Allowance(MONITOR_CALLERS_SHARE, MONITOR_CALLERS_BURST_SECONDS)
+        self._backlog = Allowance(BACKLOG_SHARE, BACKLOG_BURST_SECONDS)
 
     def charge(self, peer: bytes, now: float, seconds: float, is_refused: bool = False) -> float:
         """A peer has taken time; returns for how many seconds it should not be served.
@@ -67,19 +92,15 @@ class Allowances:
 
     def charge_newcomers(self, now: float, seconds: float) -> float:
         """Callers have taken time; returns for how many seconds no others should be accepted."""
-        used = _leaked(self._newcomers, now, NEWCOMERS_SHARE) + seconds
-        self._newcomers = used, now
-        if used <= NEWCOMERS_BURST_SECONDS:
-            return 0.0
-        return (used - NEWCOMERS_BURST_SECONDS + AT_ONCE_SECONDS) / NEWCOMERS_SHARE
+        return self._newcomers.charge(now, seconds)
+
+    def charge_monitor_callers(self, now: float, seconds: float) -> float:
+        """Monitors that connect have taken time; returns for how many seconds no others should be accepted."""
+        return self._monitor_callers.charge(now, seconds)
 
     def charge_backlog(self, now: float, seconds: float) -> float:
         """A client that can wait has taken time; returns for how many seconds it should not be served."""
-        used = _leaked(self._backlog, now, BACKLOG_SHARE) + seconds
-        self._backlog = used, now
-        if used <= BACKLOG_BURST_SECONDS:
-            return 0.0
-        return min(self._maximum_pause_seconds, (used - BACKLOG_BURST_SECONDS + AT_ONCE_SECONDS) / BACKLOG_SHARE)
+        return min(self._maximum_pause_seconds, self._backlog.charge(now, seconds))
 
     def forget(self, peer: bytes, now: float) -> float:
         """A peer is gone; returns the seconds that it has used and that are not forgotten yet."""

@@ -201,11 +201,15 @@ class Server:
                 return
 
     def _serve_monitors(self) -> None:
-        if not self._stopped.done():
-            now = self._loop.time()
-            self._monitor.serve(now, self._allowances)
-            if self._monitor.newcomer_seconds:
-                self._charge_newcomers(now)
+        if self._stopped.done():
+            return
+        now, monitor = self._loop.time(), self._monitor
+        monitor.serve(now, self._allowances)
+        seconds, monitor.newcomer_seconds = monitor.newcomer_seconds, 0.0
+        pause_seconds = self._allowances.charge_monitor_callers(now, seconds)
+        if pause_seconds and monitor.is_accepting:
+            monitor.set_accepting(False)
+            self._loop.call_later(pause_seconds, monitor.set_accepting, True)
 
     def _measure_memory(self, memory: MemoryUse, now: float) -> None:
         heap_bytes = memory.measure(now, self._budget.alarming_heap_bytes)
@@ -263,16 +267,11 @@ class Server:
                 turns.end_turn(at_work(end - begin_turn))
 
     def _charge_newcomers(self, now: float) -> None:
-        seconds = self._peers.newcomer_seconds + self._monitor.newcomer_seconds
-        self._peers.newcomer_seconds = self._monitor.newcomer_seconds = 0.0
+        seconds, self._peers.newcomer_seconds = self._peers.newcomer_seconds, 0.0
         pause_seconds = self._allowances.charge_newcomers(now, seconds)
         if pause_seconds and self._peers.is_accepting:
-            self._set_accepting(False)
-            self._loop.call_later(pause_seconds, self._set_accepting, True)
-
-    def _set_accepting(self, is_accepting: bool) -> None:
-        for each in (self._peers, self._monitor):
-            each.set_accepting(is_accepting)
+            self._peers.set_accepting(False)
+            self._loop.call_later(pause_seconds, self._peers.set_accepting, True)
 
     def _charge_idle(self, peer: bytes, seconds: float) -> None:
         """What a peer has caused that is no work has taken time outside its turn, maybe after its connection ended."""

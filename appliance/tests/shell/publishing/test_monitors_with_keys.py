@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator, List
@@ -19,6 +21,7 @@ from scaler_protocol.host.sodium import load_sodium
 from scaler_protocol.keys.allow_list import Grant
 from scaler_protocol.keys.key_directory import KeyDirectory
 from scaler_protocol.wire.curve import KeyPair
+from scaler_protocol.wire.zmtp import greeting
 
 LARGE_BYTES = 4 << 20  # more than sockets and libzmq hold
 
@@ -29,14 +32,14 @@ CLIENT, MONITOR, ANOTHER = (sodium.new_keys() for _ in range(3))
 class KeyedBench(PublisherBench):
     """A publisher that admits monitors by their keys."""
 
-    def __init__(self, folder: Path, **options: int) -> None:
+    def __init__(self, folder: Path, address: str = "tcp://127.0.0.1:0", **options: int) -> None:
         self.directory = KeyDirectory(str(folder / "keys"))
         self.directory.open_or_create(sodium)
         for name, keys, role in (("one", MONITOR, "monitor"), ("another", ANOTHER, "admin"), ("it", CLIENT, "client")):
             self.directory.add(Grant(role, "default", name), keys.public)
         self.server_key = self.directory.server_key_pairs()[0].public
         self.admission = Admission(self.directory, sodium)
-        super().__init__("tcp://127.0.0.1:0", admission=self.admission, **options)
+        super().__init__(address, admission=self.admission, **options)
 
     def revoke(self, name: str) -> None:
         self.directory.revoke(name)
@@ -122,15 +125,47 @@ def test_copies_that_are_sealed_for_monitors_that_do_not_read_are_bounded_in_sum
         for _ in range(6):
             sockets.append(bench.keyed_socket(MONITOR, RCVHWM=1))
         bench.serve_until(lambda: count_of(bench) == 6, "all")
-        most = 0
+        most = most_copied = 0
         for _ in range(12):
             bench.publisher.publish(STATUS, os.urandom(LARGE_BYTES))
             for _ in range(5):
                 bench.serve()
-                most = max(most, bench.publisher._subscriptions.held_bytes)
+                subscriptions = bench.publisher._subscriptions
+                most = max(most, subscriptions.held_bytes)
+                shared = sum(each.size_bytes for each in subscriptions._publications)
+                most_copied = max(most_copied, subscriptions.held_bytes - shared)
                 assert most <= limit_bytes + LARGE_BYTES, "a lone message, and a copy of it"
-        assert most > LARGE_BYTES
+        assert most > LARGE_BYTES and most_copied > LARGE_BYTES // 2
     finally:
         for subscriber in sockets:
             subscriber.close(0)
+        bench.close()
+
+
+CALLER_OF_ANOTHER_USER = """
+import os, socket, sys
+os.setuid(65534)
+with socket.socket(socket.AF_UNIX) as stream:
+    stream.settimeout(20.0)
+    stream.connect(bytes(1) + sys.argv[1].encode())
+    stream.sendall(bytes.fromhex(sys.argv[2]))
+    while data := stream.recv(1000):
+        print(data)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_a_process_of_another_user_needs_a_key_at_an_address_without_a_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = f"scaler-test-{os.getpid()}"
+    bench = KeyedBench(tmp_path, f"ipc://@{name}")
+    command = [sys.executable, "-c", CALLER_OF_ANOTHER_USER, name, greeting(b"NULL").hex()]
+    try:
+        with subprocess.Popen(command, cwd="/", stdout=subprocess.PIPE, text=True) as caller:
+            bench.serve_until(lambda: caller.poll() is not None, "the end of its connection")
+            assert caller.stdout is not None
+            said = caller.stdout.read()
+        assert "CURVE" in said and "keys are required" in said and "READY" not in said
+    finally:
         bench.close()

@@ -7,22 +7,26 @@ import os
 import socket
 import stat
 import time
+from collections import Counter
 from pathlib import Path
-from typing import Iterator
+from typing import Any, Iterator, List
 
 import pytest
 import zmq
 from shell.publishing.publisher_bench import PublisherBench
 
-from scaler_appliance.shell import allowances, listening
+from scaler_appliance.shell import listening
+from scaler_appliance.shell.acceptor import SPARE_DESCRIPTORS, Acceptor
 from scaler_appliance.shell.publishing import status_publisher
 from scaler_appliance.shell.publishing.status_publisher import (
     HANDSHAKE_SECONDS,
     MAXIMUM_MESSAGE_BYTES,
+    SERVING_SECONDS,
     STOOD_STILL_SECONDS,
     StatusPublisher,
 )
 from scaler_appliance.shell.publishing.subscriptions import RUNS, STATUS, WAITING_MESSAGES, Interest
+from scaler_protocol.wire.zmtp import as_command
 
 LARGE_BYTES = 4 << 20  # more than sockets and libzmq hold
 
@@ -152,6 +156,63 @@ def test_subscribing_again_and_again_costs_a_monitor_its_turns(bench: PublisherB
     assert not paused and monitor.events
 
 
+class SlowClock:
+    """In place of the module `time`: whatever is done takes long."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._now = 0.0
+
+    def perf_counter(self) -> float:
+        self._now += self._seconds
+        return self._now
+
+
+def test_a_round_is_short_and_monitors_and_callers_take_turns(
+    bench: PublisherBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitors = [bench.by_hand() for _ in range(6)]
+    for monitor in monitors:
+        monitor.protocol.subscribe(STATUS)
+    bench.serve_until(lambda: len(subscribers(bench)) == 6, "the subscriptions")
+    turns: List[str] = []
+    serve, accept = StatusPublisher._serve_monitor, Acceptor.accept
+
+    def count_monitor(publisher: StatusPublisher, monitor: Any, events: int) -> None:
+        turns.append(monitor.label + str(monitor.name))
+        serve(publisher, monitor, events)
+
+    def count_callers(acceptor: Acceptor, descriptor: int, now: float) -> None:
+        turns.append("callers")
+        accept(acceptor, descriptor, now)
+
+    monkeypatch.setattr(StatusPublisher, "_serve_monitor", count_monitor)
+    monkeypatch.setattr(Acceptor, "accept", count_callers)
+    monkeypatch.setattr(status_publisher, "time", SlowClock(0.7 * SERVING_SECONDS))
+    monkeypatch.setattr(bench.allowances, "charge", lambda *_: 0.0)
+    callers = []
+    before = 0
+    for _ in range(35):
+        for monitor in monitors:
+            monitor.stream.send(as_command(b"\4PING\0\1"))
+        callers.append(bench.by_hand())
+        bench._by_hand.clear()  # callers say nothing, so that only their connections are something to do
+        bench.serve()
+        assert 1 <= len(turns) - before <= 2
+        before = len(turns)
+    counts = Counter(turns)
+    assert len(counts) == 7 and max(counts.values()) - min(counts.values()) <= 1
+    for caller in callers:
+        caller.stream.close()
+
+
+def test_what_has_failed_for_lack_of_descriptors_is_tried_again(bench: PublisherBench) -> None:
+    spares = bench.publisher._acceptor._spares
+    os.close(spares.pop())
+    bench.publisher.sweep(time.monotonic())
+    assert len(spares) == SPARE_DESCRIPTORS
+
+
 # Who does not read ---------------------------------------------------------------------------------------------------
 
 
@@ -271,8 +332,8 @@ def test_a_flood_of_callers_is_charged_and_a_monitor_among_them_is_served(bench:
         assert len(bench.publisher._monitors) <= status_publisher.MAXIMUM_MONITORS
         seconds, bench.publisher.newcomer_seconds = bench.publisher.newcomer_seconds, 0.0
         assert seconds > 0.0
-        pause_seconds = bench.allowances.charge_newcomers(0.0, seconds)
-    assert callers * allowances.NEWCOMERS_BURST_SECONDS > 500
+        pause_seconds = bench.allowances.charge_monitor_callers(0.0, seconds)
+    assert callers > 100
     bench.publisher.set_accepting(False)
     bench.interest_of(lambda interest: interest.has_status)
     late = bench.by_hand()

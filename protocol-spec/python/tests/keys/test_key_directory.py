@@ -135,6 +135,33 @@ def test_a_new_owner_is_admitted_next_to_the_keys_that_were_there(path: Path, di
     assert new != old and list(directory.allow_list().grants) == [old, ALICE, new]
 
 
+class SimultaneousKeyDirectory(KeyDirectory):
+    """Two of them ask for the first time whether there is an owner, before either goes on."""
+
+    both_asked = threading.Barrier(2)
+    has_asked = False
+
+    def has_owner(self) -> bool:
+        found = super().has_owner()
+        if not self.has_asked:
+            self.has_asked = True
+            self.both_asked.wait(timeout=60)
+        return found
+
+
+def test_two_programs_that_miss_the_owner_at_once_admit_one_new_owner(path: Path, directory: KeyDirectory) -> None:
+    old = directory.owner().keys.public
+    (path / "owner.key").unlink()
+    programs = [SimultaneousKeyDirectory(str(path)) for _ in range(2)]
+    threads = [threading.Thread(target=program.open_or_create, args=(SODIUM,)) for program in programs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert list(directory.allow_list().grants) == [old, directory.owner().keys.public]
+
+
 @pytest.mark.parametrize("mode", [0o755, 0o750, 0o701, 0o777])
 def test_a_folder_that_others_can_access_is_refused_by_every_method(
     path: Path, directory: KeyDirectory, mode: int

@@ -176,7 +176,7 @@ def test_secrets_are_in_no_text_that_a_program_makes_of_its_values(caplog: pytes
             raise RuntimeError(ALICE, KEYS)
         except RuntimeError:
             log.exception("%s", f"{ALICE} {KEYS}")
-    assert "alice-laptop" in caplog.text
+    assert f"KeyFile(worker 'alice-laptop' of 'team', {encode_key(KEYS.public)})" in caplog.text
     for secret in (SECRET_TEXT, repr(KEYS.secret), str(KEYS.secret), KEYS.secret.hex()):
         assert secret not in caplog.text
         assert secret not in repr(ALICE) + str(ALICE) + f"{ALICE}" + repr(KEYS) + str(KEYS) + f"{KEYS}"

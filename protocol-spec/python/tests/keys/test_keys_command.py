@@ -1,7 +1,13 @@
-"""`scaler keys`, as people use it: from the command line, in a process of its own."""
+"""`scaler keys`, as people use it.
+
+Rule: where a terminal, a file or a process matters, the command has a process of its own; elsewhere it runs in this
+one, as starting it takes longer than all that it does.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import pty
 import re
@@ -13,8 +19,11 @@ from typing import IO, Dict, Iterator, List, Tuple, Union
 
 import pytest
 
+from scaler_protocol.host.discovery import Announcement
 from scaler_protocol.host.sodium import load_sodium
+from scaler_protocol.keys import command
 from scaler_protocol.keys.allow_list import ROLES
+from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.expiry import parse_time
 from scaler_protocol.keys.key_directory import KeyDirectory
 from scaler_protocol.keys.key_file import KeyFile, parse_key_file, read_key_file
@@ -36,13 +45,35 @@ with Announcement("scheduler", sys.argv[1], key_directory=sys.argv[2]):
 class Keys:
     """Runs the command with a home of its own."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.home = home
         self.directory = KeyDirectory(str(home / ".config/scaler/keys"))
         self.environment: Dict[str, str] = {"HOME": str(home), "SCALER_RUN_DIRECTORY": str(home / "run")}
+        self._monkeypatch = monkeypatch
 
-    def run(self, *arguments: str, stdout: Union[int, IO[str]] = subprocess.PIPE) -> Tuple[int, str, str]:
-        """Exit code, standard output and standard error."""
+    def run(self, *arguments: str) -> Tuple[int, str, str]:
+        """Exit code, standard output and standard error; standard output is a pipe."""
+        output, errors = io.StringIO(), io.StringIO()
+        pipe = os.pipe()
+        try:
+            with self._monkeypatch.context() as patch:
+                for variable in ("XDG_CONFIG_HOME", "SCALER_KEY_DIRECTORY"):
+                    patch.delenv(variable, raising=False)
+                for variable, value in self.environment.items():
+                    patch.setenv(variable, value)
+                patch.setattr(command, "_STANDARD_OUTPUT", pipe[1])
+                patch.chdir(self.home)
+                with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+                    code = command.main(arguments)
+        except SystemExit as end:
+            code = int(end.code or 0)
+        finally:
+            os.close(pipe[0])
+            os.close(pipe[1])
+        return code, output.getvalue(), errors.getvalue()
+
+    def run_process(self, *arguments: str, stdout: Union[int, IO[str]] = subprocess.PIPE) -> Tuple[int, str, str]:
+        """The same of a process."""
         result = subprocess.run(
             [sys.executable, "-c", RUN, *arguments],
             env=self.environment,
@@ -62,8 +93,8 @@ class Keys:
 
 
 @pytest.fixture
-def keys(tmp_path: Path) -> Keys:
-    return Keys(tmp_path)
+def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keys:
+    return Keys(tmp_path, monkeypatch)
 
 
 def texts_of_secrets(*pairs: bytes) -> List[str]:
@@ -105,7 +136,7 @@ def test_names_are_given_one_after_the_other_and_not_twice(keys: Keys) -> None:
 
 def test_an_output_file_is_private_from_the_start_and_never_replaced(keys: Keys) -> None:
     path = keys.home / "a.key"
-    code, text, told = keys.run("new", "--role", "client", "--output", "a.key")
+    code, text, told = keys.run_process("new", "--role", "client", "--output", "a.key")
     assert (code, text) == (0, "") and "Its key file is a.key." in told
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     before = read_key_file(str(path))
@@ -126,7 +157,7 @@ def test_an_output_file_is_not_written_through_a_link(keys: Keys) -> None:
 def test_a_secret_is_not_written_to_a_terminal(keys: Keys) -> None:
     ours, terminal = pty.openpty()
     try:
-        code, _, errors = keys.run("new", "--role", "client", stdout=terminal)
+        code, _, errors = keys.run_process("new", "--role", "client", stdout=terminal)
         os.set_blocking(ours, False)
         with pytest.raises(BlockingIOError):
             os.read(ours, 1)
@@ -145,7 +176,7 @@ def test_a_file_that_standard_output_is_redirected_to_becomes_private(keys: Keys
     path.touch()
     path.chmod(mode)
     with open(path, "w") as file:
-        code, _, told = keys.run("new", "--role", "client", stdout=file)
+        code, _, told = keys.run_process("new", "--role", "client", stdout=file)
 
     assert code == 0 and read_key_file(str(path)).name == "client-1"
     assert (f"The file had mode {mode:04o}, and now has 0600" in told) == is_told
@@ -154,11 +185,26 @@ def test_a_file_that_standard_output_is_redirected_to_becomes_private(keys: Keys
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device here is always full")
 def test_a_key_whose_file_could_not_be_written_is_not_authorized(keys: Keys) -> None:
     with open("/dev/full", "w") as full:
-        code, _, errors = keys.run("new", "--role", "client", stdout=full)
+        code, _, errors = keys.run_process("new", "--role", "client", stdout=full)
 
     assert code == 1
     assert "could not be written: No space left on device; the key is not authorized" in errors
     assert [grant.role for grant in keys.directory.allow_list().grants.values()] == ["owner"]
+
+
+def test_the_file_of_a_key_that_could_not_be_authorized_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def add(*_: object) -> None:
+        assert (tmp_path / "a.key").exists()
+        raise KeyFileError("the disk is full")
+
+    monkeypatch.setattr(KeyDirectory, "add", add)
+    arguments = ["--role", "client", "--directory", str(tmp_path / "keys"), "--output", str(tmp_path / "a.key")]
+
+    assert command.main(["new", *arguments]) == 1
+    assert "scaler keys new: the disk is full" in capsys.readouterr().err
+    assert not (tmp_path / "a.key").exists()
 
 
 @pytest.mark.parametrize(
@@ -307,7 +353,7 @@ def test_running_schedulers_read_their_keys_again_after_each_change(
 ) -> None:
     assert scheduler.stdout is not None
     for arguments in (["new", "--role", "client"], ["revoke", "client-1"], ["rotate"], ["rotate", "--forget-old"]):
-        code, _, told = keys.run(*arguments)
+        code, _, told = keys.run_process(*arguments)
         assert code == 0 and "Told the scheduler at tcp://127.0.0.1:4711 to read its keys again." in told
         assert scheduler.stdout.readline() == "reloads\n"
 
@@ -322,6 +368,19 @@ def test_schedulers_are_left_alone_if_asked_to_and_if_their_keys_are_elsewhere(
     scheduler.stdin.close()
     assert scheduler.stdout is not None
     assert scheduler.stdout.read() == ""
+
+
+def test_a_scheduler_without_keys_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    signalled: List[int] = []
+    monkeypatch.setattr(os, "kill", lambda process, _: signalled.append(process))
+    monkeypatch.setenv("SCALER_RUN_DIRECTORY", str(tmp_path / "run"))
+    monkeypatch.chdir(tmp_path)
+
+    with Announcement("scheduler", "tcp://127.0.0.1:4711"):
+        assert command.reload_schedulers(str(tmp_path)) == []
+    with Announcement("scheduler", "tcp://127.0.0.1:4711", key_directory=str(tmp_path)):
+        assert command.reload_schedulers(str(tmp_path)) == ["tcp://127.0.0.1:4711"]
+    assert signalled == [os.getpid()]
 
 
 # Help

@@ -298,6 +298,31 @@ def test_commands_may_stand_between_frames() -> None:
     assert protocol.take_output() == command(b"PONG", b"why")
 
 
+def ready_publisher(minor_version: bytes) -> Zmtp:
+    protocol = Zmtp("XPUB", 20)
+    protocol.feed(GREETING[:11] + minor_version + GREETING[12:])
+    protocol.feed(command(b"READY", b"\x0bSocket-Type" + (3).to_bytes(4, "big") + b"SUB"))
+    protocol.take_output()
+    return protocol
+
+
+def test_subscriptions_are_messages_to_the_owner_whatever_they_are_on_the_wire() -> None:
+    data = command(b"SUBSCRIBE", b"topic") + command(b"CANCEL", b"topic") + command(b"SUBSCRIBE")
+    for piece in (1, 7, len(data)):
+        publisher = ready_publisher(b"\1")
+        received = [message for at in range(0, len(data), piece) for message in publisher.feed(data[at : at + piece])]
+        assert received == [[b"\1topic"], [b"\0topic"], [b"\1"]]
+    assert ready_publisher(b"\0").feed(b"\0\6\1topic\0\1\0") == [[b"\1topic"], [b"\0"]]
+    assert ready_protocol().feed(data) == [], "to other sockets it is a command that they do not know"
+
+
+def test_a_topic_is_as_long_as_a_message_may_be() -> None:
+    assert ready_publisher(b"\1").feed(command(b"SUBSCRIBE", bytes(19))) == [[b"\1" + bytes(19)]]
+    for name in (b"SUBSCRIBE", b"CANCEL"):
+        with pytest.raises(LimitExceededError, match="a topic of more than 19 bytes"):
+            ready_publisher(b"\1").feed(command(name, bytes(20)))
+
+
 def test_the_end_of_the_stream_is_told_by_when_it_came() -> None:
     with pytest.raises(PeerGoneError):
         ready_protocol().feed(b"")

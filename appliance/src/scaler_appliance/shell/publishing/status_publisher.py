@@ -7,9 +7,10 @@
 Rules:
 - Publishing never blocks, and writes nothing: `serve` does, while the event loop says that a monitor can take more.
 - What a monitor does not read is dropped, in whole messages: see `subscriptions`. It delays no other monitor.
-- A round of `serve` takes SERVING_SECONDS and one monitor more; who has waited longest is served first. What monitors
-  cost is charged to the same allowances as what peers send that is no work, and what they cost before they are
-  connected to those of callers: beyond it, a monitor is not served for a while, and no caller is accepted.
+- A round of `serve` takes SERVING_SECONDS and one monitor more; who has waited longest is served first. What a monitor
+  costs is charged to the same allowances as what peers send that is no work: beyond that, it is not served for a while.
+  What callers and the ends of connections cost is added up in `newcomer_seconds`: beyond the allowance that the owner
+  charges for it, no caller is accepted.
 - A caller has HANDSHAKE_SECONDS for its handshake, and may send 64 KiB in it. If all places are taken, the caller whose
   handshake has taken longest gives its place away; a connected monitor keeps its own.
 - What a monitor sends besides subscriptions is ignored; if it is longer than MAXIMUM_MESSAGE_BYTES, the monitor is
@@ -156,11 +157,11 @@ class StatusPublisher:
             ready = sorted(self._epoll.poll(0.0), key=self._turn_of)
         except (OSError, MemoryError):
             return  # those who are ready stay so
-        self._turn += 1
         for descriptor, events in ready:
             if end - begin > SERVING_SECONDS:
                 break
             before = end
+            self._turn += 1
             monitor = self._by_descriptor.get(descriptor)
             if monitor is not None:
                 monitor.last_turn = self._turn
@@ -272,6 +273,11 @@ class StatusPublisher:
         self._epoll.register(connection.fileno(), select.EPOLLIN)
         self._subscriptions.add(name)
         self._monitors[name] = self._connecting[name] = self._by_descriptor[connection.fileno()] = monitor
+
+    @property
+    def is_accepting(self) -> bool:
+        """Whether callers are accepted."""
+        return self._acceptor.is_accepting
 
     def set_accepting(self, is_accepting: bool) -> None:
         """Accept callers again, or leave further ones in the queue of the kernel."""

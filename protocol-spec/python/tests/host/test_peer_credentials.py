@@ -1,0 +1,56 @@
+"""Who is at the other end of a Unix domain socket."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from scaler_protocol.host.peer_credentials import is_of_this_user
+
+ANOTHER_USER = 65534
+
+CALLER = """
+import os, socket, sys
+if os.getuid() == 0:
+    os.setuid(int(sys.argv[2]))
+with socket.socket(socket.AF_UNIX) as stream:
+    stream.connect(sys.argv[1])
+    stream.recv(1)
+"""
+
+
+def test_both_ends_know_each_other() -> None:
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with one, other:
+        assert is_of_this_user(one) and is_of_this_user(other)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_another_user_is_told_apart() -> None:
+    name = f"\0scaler-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(name)
+        listener.listen()
+        command = [sys.executable, "-c", CALLER.replace("sys.argv[1]", repr(name)), "", str(ANOTHER_USER)]
+        with subprocess.Popen(command, cwd="/") as caller:
+            stream, _ = listener.accept()
+            with stream:
+                assert not is_of_this_user(stream)
+        assert caller.returncode == 0
+
+
+def test_root_is_trusted_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    own = os.geteuid()
+    with one, other:
+        monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+        assert is_of_this_user(one) is (own == 0)
+
+
+def test_of_other_sockets_the_kernel_says_nothing() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as stream:
+        assert not is_of_this_user(stream)
