@@ -67,7 +67,7 @@ class KeyedScheduler:
         wait_for(lambda: text in self.log, f"{text!r} in the log of the scheduler")
 
     def new_key(self, role: str, name: str = "", expires: Optional[float] = None) -> Path:
-        """A file with a key that the scheduler admits once it reads its list anew."""
+        """A file with a key that the scheduler admits once it loads its list again."""
         name = name or role
         server_keys = tuple(pair.public for pair in self.keys.server_key_pairs())
         key_file = KeyFile(role, "default", name, load_sodium().new_keys(), server_keys, expires)
@@ -83,11 +83,11 @@ class KeyedScheduler:
         return path
 
     def reload(self) -> None:
-        """The scheduler reads its list anew."""
+        """The scheduler loads its list again."""
         assert self.process is not None
-        count = self.log.count("the keys were read anew")
+        count = self.log.count("the keys were loaded again")
         self.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: self.log.count("the keys were read anew") > count, "the keys to be read anew")
+        wait_for(lambda: self.log.count("the keys were loaded again") > count, "the keys to be loaded")
 
     def client(self, key_file: Path, **options: Any) -> Client:
         return Client(address=self.address, key_file=key_file, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from contextlib import suppress
 from typing import Callable, Dict, List, Tuple
 
 from scaler_protocol.host.sodium import load_sodium
@@ -101,9 +102,11 @@ class LyingScheduler:
                 self.messages += protocol.feed(data)
                 self.has_heard.set()
         except ZmtpError:
-            stream.sendall(protocol.take_output())
-            stream.close()
+            with suppress(OSError):
+                stream.sendall(protocol.take_output())
         except OSError:
+            pass  # the caller has gone, or `close` was called
+        finally:
             stream.close()
 
     def close(self) -> None:

@@ -60,7 +60,7 @@ class Wire:
         return data
 
     def is_closed(self) -> bool:
-        """Waits for the end of the connection; in vain if the scheduler keeps it."""
+        """Waits for the end of the connection; times out if the scheduler keeps it."""
         while self.receive():
             pass
         return True
@@ -122,10 +122,10 @@ def test_other_openings_close_the_connection(scheduler: KeyedScheduler, name: st
     opening = OPENINGS[name]
     if not opening:
         sodium = load_sodium()
-        stranger = SecureZmtp(ClientSecurity(sodium, sodium.new_keys(), sodium.new_keys().public), "DEALER", 1 << 20)
-        opening = stranger.take_output()
-        stranger.feed(greeting(b"CURVE", True))
-        opening += stranger.take_output()
+        other = SecureZmtp(ClientSecurity(sodium, sodium.new_keys(), sodium.new_keys().public), "DEALER", 1 << 20)
+        opening = other.take_output()
+        other.feed(greeting(b"CURVE", True))
+        opening += other.take_output()
     with Wire(scheduler) as wire:
         wire.send(opening)
         assert wire.is_closed()
@@ -228,8 +228,8 @@ def test_a_handshake_that_stops_is_given_up(scheduler: KeyedScheduler) -> None:
         assert wire.is_closed()
 
 
-def test_honest_peers_connect_while_strangers_do_nothing_else(scheduler: KeyedScheduler) -> None:
-    key_file = scheduler.admitted_key("client", "beside-strangers")
+def test_honest_peers_connect_beside_callers_that_do_nothing(scheduler: KeyedScheduler) -> None:
+    key_file = scheduler.admitted_key("client", "beside-callers")
     wires = [Wire(scheduler) for _ in range(300)]
     try:
         for number, wire in enumerate(wires):

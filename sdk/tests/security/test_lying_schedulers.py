@@ -1,4 +1,4 @@
-"""Whoever takes the port of a scheduler gets neither its clients nor its workers."""
+"""A program that takes the port of a scheduler gets neither its clients nor its workers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_worker_tells_a_liar_nothing(scheduler: KeyedScheduler, kind: str, tmp
         liar.close()
 
 
-def test_a_client_without_a_key_tells_a_stranger_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_without_a_key_tells_another_program_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("SCALER_KEY_DIRECTORY", "SCALER_RUN_DIRECTORY"):
         monkeypatch.setenv(variable, str(tmp_path / variable))
     liar = LyingScheduler("without keys")

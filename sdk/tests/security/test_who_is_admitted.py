@@ -175,7 +175,7 @@ def test_a_malformed_list_changes_nothing(scheduler: KeyedScheduler) -> None:
     list_file.write_text(before + "not a key\n")
     assert scheduler.process is not None
     scheduler.process.send_signal(1)
-    scheduler.wait_for_log("those before stay in force")
+    scheduler.wait_for_log("those from before are still used")
     with scheduler.client(key_file) as client:
         client.info()
     list_file.write_text(before)

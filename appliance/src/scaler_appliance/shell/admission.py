@@ -6,7 +6,7 @@
 
 Rules:
 - Nothing that a caller sends is passed on before it is known who it is.
-- The list is read anew on request. A list that is malformed, or cannot be read, changes nothing: the one before stays
+- The list is read again on request. A list that is malformed, or cannot be read, changes nothing: the one before stays
   in force, and the log says so. Connections end whose key it does not admit any more, or as something else.
 """
 
@@ -23,7 +23,7 @@ from scaler_protocol.host.peer_credentials import is_of_this_user
 from scaler_protocol.keys.allow_list import AllowList, Grant
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.key_directory import KeyDirectory
-from scaler_protocol.wire.curve import Arithmetic, AuthenticationError
+from scaler_protocol.wire.curve import Arithmetic, KeyRejectedError
 from scaler_protocol.wire.secure_zmtp import SecureZmtp, ServerSecurity
 from scaler_protocol.wire.zmtp import Zmtp
 
@@ -90,23 +90,23 @@ class Admission:
     def authenticate(self, caller: Caller) -> Grant:
         """Who a caller is whose handshake is complete.
 
-        Raises AuthenticationError if its key is not admitted any more.
+        Raises KeyRejectedError if its key is not admitted any more.
         """
         grant = self._grant_of(caller)
         if grant is None:
-            raise AuthenticationError(_REVOKED)
+            raise KeyRejectedError(_REVOKED)
         caller.grant = grant
         if grant.expires is not None:
             self._next_expiry = min(self._next_expiry, grant.expires)
         return grant
 
     def check(self, caller: Caller) -> None:
-        """Raises AuthenticationError if the key of a caller is not admitted any more, or as something else."""
+        """Raises KeyRejectedError if the key of a caller is not admitted any more, or as something else."""
         before = caller.grant
         if before is not None:
             grant = self.authenticate(caller)
             if (grant.role, grant.tenant) != (before.role, before.tenant):
-                raise AuthenticationError(_REVOKED)
+                raise KeyRejectedError(_REVOKED)
 
     def has_expired(self) -> bool:
         """Whether a key of a caller may have expired: then all are to be checked."""
@@ -122,14 +122,14 @@ class Admission:
         return self._allow_list.grant(caller.protocol.peer_key, self._unix_time())
 
     def reload(self) -> bool:
-        """Read the keys anew; returns whether that was possible."""
+        """Load the keys again; returns whether that was possible."""
         try:
             self._read()
         except (KeyFileError, OSError) as error:
-            logger.error("Scheduler: the keys are not read anew, those before stay in force: %s", error)
+            logger.error("Scheduler: the keys cannot be loaded again, those from before are still used: %s", error)
             return False
         if self._directory is not None:
-            logger.info("Scheduler: the keys were read anew: %d are admitted", len(self._allow_list.grants))
+            logger.info("Scheduler: the keys were loaded again: %d are admitted", len(self._allow_list.grants))
         return True
 
     def _read(self) -> None:

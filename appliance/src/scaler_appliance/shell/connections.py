@@ -46,7 +46,7 @@ from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.connection import SMALLEST_READ_BYTES, Connection
 from scaler_protocol.keys.allow_list import Grant
 from scaler_protocol.session.ids import MAXIMUM_HELLO_BYTES
-from scaler_protocol.wire.curve import AuthenticationError
+from scaler_protocol.wire.curve import KeyRejectedError
 from scaler_protocol.wire.zmtp import Buffer, LimitExceededError, ZmtpError
 
 READING_SECONDS = 0.002
@@ -241,7 +241,7 @@ class Connections:
     def _authenticate(self, peer: PeerConnection) -> None:
         """A peer whose handshake is complete sends its first message.
 
-        Raises AuthenticationError if its key is not admitted any more.
+        Raises KeyRejectedError if its key is not admitted any more.
         """
         self._on_authenticated(peer.name, self._admission.authenticate(peer.caller))
 
@@ -250,7 +250,7 @@ class Connections:
         for peer in list(self._peers.values()):
             try:
                 self._admission.check(peer.caller)
-            except AuthenticationError as error:
+            except KeyRejectedError as error:
                 self._lose(peer, error)
 
     def greet(self, name: bytes) -> None:

@@ -204,7 +204,7 @@ _NETWORK = [
     Option(
         "--insecure",
         Switch(),
-        "serve all who can connect, without keys: whoever reaches the address can run programs as its user",
+        "serve all who can connect, without keys: all who reach the address can run programs as its user",
         default=False,
         group="network",
     ),

@@ -223,7 +223,7 @@ def _admission(options: argparse.Namespace) -> Admission:
     Raises OSError if there are no keys.
     """
     if options.insecure:
-        text = "Scheduler: --insecure: whoever reaches %s can run programs as its user, and read all tasks"
+        text = "Scheduler: --insecure: all who reach %s can run programs as its user, and read all tasks"
         logger.warning(text, options.address)
         return Admission()
     path = options.keys or default_key_directory()

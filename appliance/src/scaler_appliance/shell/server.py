@@ -323,7 +323,7 @@ class Server:
         self._begin_stop(name)
 
     def _on_hangup(self, had_terminal: bool) -> None:
-        """Read the keys anew; or stop, if our terminal has gone."""
+        """Load the keys again; or stop, if our terminal has gone."""
         if had_terminal and not has_terminal():
             self._on_signal("SIGHUP")
         elif not self._stopped.done():

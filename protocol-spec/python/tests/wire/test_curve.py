@@ -12,7 +12,7 @@ import zmq.utils.z85 as z85
 from zmq.auth.thread import ThreadAuthenticator
 
 from scaler_protocol.host.sodium import load_sodium
-from scaler_protocol.wire.curve import AuthenticationError, ForgedError, KeyPair
+from scaler_protocol.wire.curve import ForgedError, KeyPair, KeyRejectedError
 from scaler_protocol.wire.secure_zmtp import ClientSecurity, SecureZmtp, ServerSecurity
 from scaler_protocol.wire.zmtp import (
     GREETING_BYTES,
@@ -107,7 +107,7 @@ def test_a_lone_message_is_sealed_apart_and_sent_before_the_others_or_not_at_all
     assert b"".join(map(bytes, never_used([b"lost in a race"])))
     lone = [b"".join(map(bytes, encode([b"lone", text]))) for text in (b"not sent", b"sent")][1]
     assert theirs.feed(lone + first) == [[b"lone", b"sent"], [b"before", b""]]
-    with pytest.raises(AuthenticationError, match="repeated"):
+    with pytest.raises(KeyRejectedError, match="repeated"):
         theirs.feed(lone)
 
 
@@ -126,7 +126,7 @@ def test_the_key_is_asked_for_once_it_is_proved_and_before_anything_else_is_read
         return "this key was revoked"
 
     ours, theirs = client(), server(refuse)
-    with pytest.raises(AuthenticationError, match="this key was revoked"):
+    with pytest.raises(KeyRejectedError, match="this key was revoked"):
         exchange(ours, theirs)
     assert asked == [(CLIENT.public, {})]
     assert theirs.peer_key == b"" and not theirs.is_ready
@@ -165,7 +165,7 @@ def test_sockets_of_types_that_do_not_match_are_told_so() -> None:
 
 def test_a_server_without_the_key_gets_nothing() -> None:
     ours, theirs = client(server_key=ANOTHER.public), server()
-    with pytest.raises(AuthenticationError, match="expects another key"):
+    with pytest.raises(KeyRejectedError, match="expects another key"):
         exchange(ours, theirs)
     with pytest.raises(RefusedError, match="expects another key"):
         ours.feed(theirs.take_output())
@@ -173,7 +173,7 @@ def test_a_server_without_the_key_gets_nothing() -> None:
 
 def test_a_client_cannot_name_a_key_that_it_does_not_own() -> None:
     ours, theirs = client(KeyPair(ANOTHER.public, CLIENT.secret)), server()
-    with pytest.raises(AuthenticationError, match="does not own the key"):
+    with pytest.raises(KeyRejectedError, match="does not own the key"):
         exchange(ours, theirs)
 
 
@@ -217,7 +217,7 @@ def recorded_handshake() -> List[Tuple[bool, bytes]]:
 def test_a_recorded_handshake_does_not_connect() -> None:
     theirs = server()
     theirs.take_output()
-    with pytest.raises(AuthenticationError, match="cookie"):
+    with pytest.raises(KeyRejectedError, match="cookie"):
         for is_clients, data in recorded_handshake():
             if is_clients:
                 theirs.feed(data)
@@ -228,12 +228,12 @@ def test_a_frame_is_accepted_once_and_in_order() -> None:
     ours, theirs = connected()
     first, second = sent(ours, [b"first"]), sent(ours, [b"second"])
     assert theirs.feed(first) == [[b"first"]]
-    with pytest.raises(AuthenticationError, match="repeated"):
+    with pytest.raises(KeyRejectedError, match="repeated"):
         theirs.feed(first)
     ours, theirs = connected()
     first, second = sent(ours, [b"first"]), sent(ours, [b"second"])
     assert theirs.feed(second) == [[b"second"]]
-    with pytest.raises(AuthenticationError, match="out of order"):
+    with pytest.raises(KeyRejectedError, match="out of order"):
         theirs.feed(first)
 
 
@@ -241,7 +241,7 @@ def test_a_frame_of_one_direction_is_none_of_the_other() -> None:
     ours, _ = connected()
     for _ in range(3):
         data = sent(ours, [b"reflected"])
-    with pytest.raises(AuthenticationError):
+    with pytest.raises(KeyRejectedError):
         ours.feed(data)
 
 

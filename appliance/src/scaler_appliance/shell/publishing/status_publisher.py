@@ -39,7 +39,7 @@ from scaler_appliance.shell.publishing.subscriptions import Interest, Subscripti
 from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.connection import Connection
 from scaler_protocol.keys.allow_list import READ_STATUS
-from scaler_protocol.wire.curve import AuthenticationError
+from scaler_protocol.wire.curve import KeyRejectedError
 from scaler_protocol.wire.secure_zmtp import SecureZmtp
 
 MAXIMUM_MONITORS = 64  # with callers that are not connected yet
@@ -214,7 +214,7 @@ class StatusPublisher:
         if monitor.deadline is not None and connection.is_ready:
             grant = self._admission.authenticate(monitor.caller)
             if not grant.may(READ_STATUS):
-                raise AuthenticationError(f"a key with the role {grant.role} cannot be used by a monitor")
+                raise KeyRejectedError(f"a key with the role {grant.role} cannot be used by a monitor")
             monitor.deadline = None
             del self._connecting[monitor.name]
         for frames in messages:
@@ -309,7 +309,7 @@ class StatusPublisher:
         for monitor in list(self._monitors.values()):
             try:
                 self._admission.check(monitor.caller)
-            except AuthenticationError as error:
+            except KeyRejectedError as error:
                 self._lose(monitor, error)
 
     def _lose(self, monitor: _Monitor, error: Exception) -> None:

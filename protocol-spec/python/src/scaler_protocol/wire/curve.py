@@ -99,7 +99,7 @@ class Arithmetic(Protocol):
         """
 
 
-class AuthenticationError(ZmtpError):
+class KeyRejectedError(ZmtpError):
     """The peer could not prove to be the one that it must be, or its key is not admitted."""
 
 
@@ -141,18 +141,18 @@ class SealedFrames:
     def open(self, body: bytes) -> Tuple[int, bytes]:
         """Flags and content of a frame.
 
-        Raises AuthenticationError.
+        Raises KeyRejectedError.
         """
         if len(body) < SEALED_FRAME_BYTES or body[:8] != _MESSAGE:
-            raise AuthenticationError("a frame that is not sealed")
+            raise KeyRejectedError("a frame that is not sealed")
         number = body[8:16]
         count = _NUMBER.unpack(number)[0]
         if count <= self._last_received:
-            raise AuthenticationError("a sealed frame was repeated, or is out of order")
+            raise KeyRejectedError("a sealed frame was repeated, or is out of order")
         try:
             flags, content = self._box.open_split(self._receiving + number, body, 16)
         except ForgedError:
-            raise AuthenticationError("a frame was changed on its way, or sealed with another key") from None
+            raise KeyRejectedError("a frame was changed on its way, or sealed with another key") from None
         self._last_received = count
         return flags & (MORE | SEALED_COMMAND), content
 
@@ -201,7 +201,7 @@ class CurveClient:
             self._box = self._arithmetic.box(server_own, self._own.secret)
             vouch_box = self._arithmetic.box(server_own, self._keys.secret)
         except ForgedError:
-            raise AuthenticationError("the server does not own the key that this end was given for it") from None
+            raise KeyRejectedError("the server does not own the key that this end was given for it") from None
         vouch_nonce = self._arithmetic.random(16)
         vouch = vouch_box.seal(b"VOUCH---" + vouch_nonce, b"", self._own.public, self._server_key)
         number = _NUMBER.pack(2)
@@ -215,7 +215,7 @@ class CurveClient:
         try:
             metadata = box.open(b"CurveZMQREADY---" + number, command, 14)
         except ForgedError:
-            raise AuthenticationError("the server's READY was changed on its way") from None
+            raise KeyRejectedError("the server's READY was changed on its way") from None
         sent, received = 2, _NUMBER.unpack(number)[0]
         self.frames = SealedFrames(box, b"CurveZMQMESSAGEC", b"CurveZMQMESSAGES", sent, received)
         return metadata
@@ -272,14 +272,14 @@ class CurveServer:
                 box.open(b"CurveZMQHELLO---" + command[112:120], command, 120)
                 self._public_key = keys.public
                 return box
-        raise AuthenticationError("the client expects another key of this server")
+        raise KeyRejectedError("the client expects another key of this server")
 
     def _take_initiate(self, command: bytes, own: KeyPair) -> Tuple[Buffer, bytes]:
         if len(command) < _LEAST_INITIATE_BYTES or not command.startswith(_INITIATE):
             raise MalformedFrameError(f"instead of CURVE's INITIATE, a command that begins with {command[:16]!r}")
         at = len(_INITIATE) + COOKIE_BYTES
         if not hmac.compare_digest(command[len(_INITIATE) : at], self._cookie):
-            raise AuthenticationError("the cookie is not the one that this end has sent")
+            raise KeyRejectedError("the cookie is not the one that this end has sent")
         number = command[at : at + 8]
         try:
             box = self._arithmetic.box(self._client_own, own.secret)
@@ -289,12 +289,12 @@ class CurveServer:
             vouch_box = self._arithmetic.box(client, own.secret)
             vouched = vouch_box.open(b"VOUCH---" + vouch_nonce, opened[:vouch_end], KEY_BYTES + 16)
         except ForgedError:
-            raise AuthenticationError("the client does not own the key that it names") from None
+            raise KeyRejectedError("the client does not own the key that it names") from None
         if not hmac.compare_digest(vouched, self._client_own + self._public_key):
-            raise AuthenticationError("the client's key speaks for another connection")
+            raise KeyRejectedError("the client's key speaks for another connection")
         refusal = self._admit(client)
         if refusal is not None:
-            raise AuthenticationError(refusal)
+            raise KeyRejectedError(refusal)
         self.peer_key = client
         received, sent = _NUMBER.unpack(number)[0], 1
         self.frames = SealedFrames(box, b"CurveZMQMESSAGES", b"CurveZMQMESSAGEC", sent, received)

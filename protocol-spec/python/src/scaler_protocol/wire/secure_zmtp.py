@@ -19,10 +19,10 @@ from scaler_protocol.wire.curve import (
     SEALED_FRAME_BYTES,
     Admit,
     Arithmetic,
-    AuthenticationError,
     CurveClient,
     CurveServer,
     KeyPair,
+    KeyRejectedError,
     SealedFrames,
 )
 from scaler_protocol.wire.zmtp import (
@@ -136,7 +136,7 @@ class SecureZmtp(Zmtp):
     def _take_handshake(self, command: bytes) -> None:
         try:
             answer, metadata = self._curve.take(command)
-        except AuthenticationError as error:
+        except KeyRejectedError as error:
             self._refuse(str(error))
             raise
         if answer:

@@ -43,7 +43,7 @@ from scaler.client.shell.mailbox import CLOSED, Mailbox
 from scaler.client.shell.notices import Notices
 from scaler.client.shell.output import OutputChannel
 from scaler.client.shell.settling import Settling
-from scaler.client.shell.transport import LINGER_SECONDS, Transport, is_about_keys, is_end_of_connection
+from scaler.client.shell.transport import LINGER_SECONDS, Transport
 from scaler.client.shell.waiting import Gate, Waiter
 from scaler.exceptions import AuthenticationError, ClientFailedError, ClientShutdownException, DisconnectedError
 from scaler.values.code_notes import NOTICE_STREAM
@@ -178,18 +178,9 @@ class IoThread:
             if isinstance(effect, Interrupted) and effect.refusal is not None:
                 raise self.transport.refusal_error(effect.refusal)
             if isinstance(effect, Ended):
-                raise self._first_error(effect)
+                raise self.transport.end_error(effect, self._connect_error)
             self._perform_session(effect)
         return None
-
-    def _first_error(self, ended: Ended) -> Exception:
-        if ended.refusal is not None:
-            return self.transport.refusal_error(ended.refusal)
-        if ended.cause is EndCause.NOT_A_SCHEDULER:
-            return self.transport.foreign_error(ended.reason)
-        if self._connect_error is not None:
-            return self.transport.unreachable_error(self._connect_error)
-        return self.transport.silence_error()
 
     def _hear_first(self) -> None:
         if self.transport.is_connecting:
@@ -204,10 +195,9 @@ class IoThread:
                     return
         except (DisconnectedError, MalformedMessageError) as error:
             why = error.__cause__ if isinstance(error, DisconnectedError) else error
-            if is_about_keys(why):
-                raise self.transport.authentication_error(why) from error
-            if not is_end_of_connection(why):
-                raise self.transport.foreign_error(why) from error
+            failure = self.transport.handshake_error(why)
+            if failure is not None:
+                raise failure from error
             self._session.on_disconnected(time.monotonic(), str(error))
 
     # Turns ----------------------------------------------------------------------------------------------------------

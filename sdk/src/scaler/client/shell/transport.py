@@ -37,9 +37,10 @@ from scaler_protocol.host.connection import Connection, connect_to_local_socket,
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.keys.errors import KeyFileError
-from scaler_protocol.wire import curve as wire_curve
+from scaler_protocol.session.effects import EndCause, Ended
 from scaler_protocol.wire import messages as m
 from scaler_protocol.wire.codec import encode
+from scaler_protocol.wire.curve import KeyRejectedError
 from scaler_protocol.wire.zmtp import MechanismError, PeerGoneError, RefusedError, UnfinishedHandshakeError, ZmtpError
 
 LINGER_SECONDS = 1.0
@@ -252,6 +253,18 @@ class Transport:
 
     # Why there is no connection -------------------------------------------------------------------------------------
 
+    def end_error(self, ended: Ended, connect_error: Optional[OSError]) -> ConnectionError:
+        """The error for a session that has ended before it began.
+
+        Parameters:
+            connect_error: of the last attempt to connect, if that has failed.
+        """
+        if ended.refusal is not None:
+            return self.refusal_error(ended.refusal)
+        if ended.cause is EndCause.NOT_A_SCHEDULER:
+            return self.foreign_error(ended.reason)
+        return self.silence_error() if connect_error is None else self.unreachable_error(connect_error)
+
     def unreachable_error(self, error: OSError) -> SchedulerUnreachableError:
         """The error for a failed attempt to connect."""
         return SchedulerUnreachableError(f"{why_not_connected(self._parsed, error)}; {self._what_to_do(error)}")
@@ -280,8 +293,13 @@ class Transport:
             " check address and port, and that the scheduler speaks version 1 of the protocol"
         )
 
-    def authentication_error(self, why: object) -> AuthenticationError:
-        """The error for a peer with which the handshake has failed because of the keys."""
+    def handshake_error(self, why: object) -> Optional[ConnectionError]:
+        """The error for a handshake that has failed and would fail again; None if another attempt may help."""
+        if is_about_keys(why):
+            return self._authentication_error(why)
+        return None if is_end_of_connection(why) else self.foreign_error(why)
+
+    def _authentication_error(self, why: object) -> AuthenticationError:
         if isinstance(why, MechanismError):
             text = "one of the two ends has no key"
             advice = "give both one; or start the scheduler with --insecure, and set SCALER_INSECURE=1 here"
@@ -306,7 +324,7 @@ def is_own_error(error: object) -> bool:
 def is_about_keys(error: object) -> bool:
     """Whether an exception tells that the handshake has failed because of the keys of both ends."""
     is_refusal = isinstance(error, RefusedError) and not isinstance(error, UnfinishedHandshakeError)
-    return is_refusal or isinstance(error, (MechanismError, wire_curve.AuthenticationError))
+    return is_refusal or isinstance(error, (MechanismError, KeyRejectedError))
 
 
 def is_end_of_connection(error: object) -> bool:

@@ -104,7 +104,7 @@ def key_options(role: str, group: str = "network") -> List[Option]:
         Option(
             "--key-file",
             ExistingFile(),
-            f"the key to connect with, of `scaler keys new --role {role}`",
+            f"the key to connect with, of the role {role}: see `scaler keys -h`",
             default_text="SCALER_KEY_FILE, else the key of the scheduler's user",
             group=group,
         ),
