@@ -37,7 +37,7 @@ demo: .venv/.packages  ## start a cluster on this machine and run tasks on it
 
 .PHONY: test
 test:  ## run all tests
-	@$(MAKE) -j3 .venv/.tools .venv-pypy/.packages dist-wheels dist-pex cpp-worker browser
+	@$(MAKE) -j3 .venv/.compiled .venv-pypy/.packages dist-wheels dist-pex cpp-worker browser
 	@$(IN_VENV) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m '$(CHOSEN_TESTS)' $(ARGS)
 
 .PHONY: test-all
@@ -188,6 +188,9 @@ PACKAGE_FILES := .ci/prepare $(DISTRIBUTIONS:=/pyproject.toml)
 
 .venv/.tools: .venv/.packages .ci/requirements.txt
 	@$(PREPARE) tools
+
+.venv/.compiled: .venv/.tools
+	@$(PREPARE) compiled
 
 .venv-pypy/.packages: $(PACKAGE_FILES) .ci/requirements-pypy.txt $(if $(call MADE_HERE,.venv-pypy/.packages),,.FORCE)
 	@$(PREPARE) pypy

@@ -14,6 +14,7 @@ import pytest
 from sdk_tasks import identity, wait_for_file, wait_until
 
 from scaler import Client, SchedulerClusterCombo
+from scaler.client.future import CANCEL_TIMEOUT_SECONDS
 from scaler.exceptions import RemoteTraceback
 
 TIMEOUT_SECONDS = 30.0
@@ -181,6 +182,27 @@ def test_an_awaited_task_is_cancelled_with_its_awaiter(any_client: Client, done_
 
     asyncio.run(main())
     assert any_client.map(identity, range(100)) == list(range(100))
+
+
+def test_a_cancel_waits_for_the_answer_unless_its_thread_runs_an_event_loop(
+    any_client: Client, done_files: List[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: List[float] = []
+
+    def cancel(future: object, timeout_seconds: float, force: bool) -> bool:
+        waits.append(timeout_seconds)
+        return False
+
+    future = any_client.submit(wait_for_file, str(done_files[1]))
+    monkeypatch.setattr(any_client._shell, "cancel", cancel)
+
+    async def main() -> None:
+        future.cancel()
+
+    future.cancel()
+    asyncio.run(main())
+    assert waits == [CANCEL_TIMEOUT_SECONDS, 0.0]
+    done_files[1].touch()
 
 
 def test_a_client_that_leaves_takes_its_running_tasks_along(any_address: str, done_files: List[Path]) -> None:

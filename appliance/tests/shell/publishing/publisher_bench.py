@@ -60,7 +60,9 @@ class PublisherBench:
 
     def serve(self) -> None:
         """One round, with what the owner does."""
-        self.publisher.serve(time.monotonic(), self.allowances)
+        now = time.monotonic()
+        self.publisher.serve(now, self.allowances)
+        self.publisher.sweep(now)
         for monitor in self._by_hand:
             if not monitor.has_ended:
                 monitor.step()

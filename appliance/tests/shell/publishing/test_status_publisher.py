@@ -150,9 +150,11 @@ def test_subscribing_again_and_again_costs_a_monitor_its_turns(bench: PublisherB
         bench.serve()
     [monitor] = paused.values()
     assert monitor.resumes_at is not None and not monitor.events
+    bench.publisher.sweep(monitor.resumes_at - 0.01)
+    assert paused
     other.protocol.cancel(RUNS)
     bench.interest_of(lambda interest: not interest.has_runs)  # who is not restless is served
-    bench.publisher.sweep(monitor.resumes_at)
+    bench.publisher.sweep(time.monotonic() + 3600.0)
     assert not paused and monitor.events
 
 
@@ -257,7 +259,10 @@ def subscribers(bench: PublisherBench) -> list[object]:
     return [each for each in bench.publisher._subscriptions._subscribers.values() if each.topics]
 
 
-def test_a_monitor_that_does_not_read_answers_is_not_read(bench: PublisherBench) -> None:
+def test_a_monitor_that_does_not_read_answers_is_not_read(
+    bench: PublisherBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench.allowances, "charge", lambda *_: 0.0)  # for which it would not be read, either
     monitor = bench.by_hand()
     monitor.protocol.subscribe(STATUS)
     bench.interest_of(lambda interest: interest.has_status)
@@ -272,9 +277,8 @@ def test_a_monitor_that_does_not_read_answers_is_not_read(bench: PublisherBench)
             monitor.stream.send(pings)
         except BlockingIOError:
             blocked += 1
-        bench.publisher.sweep(time.monotonic() + 3600.0)  # it is charged for this, too
         bench.serve()
-    assert served.connection.unsent_bytes < 2 * status_publisher.UNREAD_ANSWER_BYTES + len(pings)
+        assert served.connection.unsent_bytes < 2 * status_publisher.UNREAD_ANSWER_BYTES + len(pings)
 
 
 # Callers -------------------------------------------------------------------------------------------------------------

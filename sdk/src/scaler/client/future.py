@@ -9,7 +9,7 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
+import sys
 from concurrent.futures import Future
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable, Generator, List, Optional, Protocol, Tuple
@@ -31,6 +31,8 @@ from scaler.values.payload import Buffer, load_value
 from scaler.values.texts import description_of
 
 if TYPE_CHECKING:
+    import asyncio
+
     from typing_extensions import TypeVar
 
     R = TypeVar("R", default=Any)  # of the function
@@ -110,7 +112,7 @@ class ScalerFuture(FutureWithSharedCondition[R]):
             return self.cancelled()
         self._is_unwanted = True
         if timeout_seconds is None:
-            timeout_seconds = CANCEL_TIMEOUT_SECONDS if asyncio._get_running_loop() is None else 0.0
+            timeout_seconds = 0.0 if _is_in_event_loop() else CANCEL_TIMEOUT_SECONDS
         else:
             timeout_seconds = seconds("timeout_seconds", timeout_seconds, -inf)
         return self._client._shell.cancel(self, timeout_seconds, force)
@@ -146,6 +148,8 @@ class ScalerFuture(FutureWithSharedCondition[R]):
         return reduce_future(self)
 
     def __await__(self) -> Generator[Any, None, R]:
+        import asyncio  # slow, and here already if it is awaited
+
         # Not by `asyncio.wrap_future`: it waits for ever if a task raises StopIteration.
         loop = asyncio.get_running_loop()
         outcome_is_known: asyncio.Future[None] = loop.create_future()
@@ -194,6 +198,12 @@ class ScalerFuture(FutureWithSharedCondition[R]):
         if self._payload is not None:
             return "finished, has a result"
         return f"finished, returned {type(result_if_loaded(self)).__name__}"
+
+
+def _is_in_event_loop() -> bool:
+    """Whether this thread runs an event loop, without an import of asyncio, which takes a sixth of a client's start."""
+    get_running_loop = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
+    return get_running_loop is not None and get_running_loop() is not None
 
 
 def _set_done(future: asyncio.Future[None]) -> None:
