@@ -37,7 +37,7 @@ class KeyedScheduler:
         self.keys = KeyDirectory(str(folder / "keys"))
         self.log_file = folder / "scheduler.log"
         self.process: Optional[subprocess.Popen[bytes]] = None
-        self.address = ADDRESS
+        self.address, self.monitor_address = ADDRESS, ""
         self.start()
 
     def start(self) -> None:
@@ -47,7 +47,7 @@ class KeyedScheduler:
         options = ["--keys", self.keys.path, "--address-file", str(address_file), "-lp", str(self.log_file)]
         self.process = subprocess.Popen([*scheduler_command(), self.address, *options, *self._options])
         wait_for(lambda: address_file.exists() and address_file.read_text().count("\n") == 2, "the scheduler to listen")
-        self.address = address_file.read_text().splitlines()[0]
+        self.address, self.monitor_address = address_file.read_text().splitlines()
 
     def kill(self) -> None:
         assert self.process is not None

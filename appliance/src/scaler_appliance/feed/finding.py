@@ -19,7 +19,9 @@ from scaler_protocol.host.discovery import (
     entries,
     find_scheduler,
 )
+from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.programs.options import ConfigurationError
+from scaler_protocol.wire.secure_zmtp import ClientSecurity
 
 _NAME_IT = (
     "give its monitor address, which it logs when it starts, such as ipc:///tmp/127.0.0.1_2345_monitor, or start one"
@@ -27,6 +29,20 @@ _NAME_IT = (
 )
 
 Sections = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+def security_of_monitor(address: str, key_file: Optional[str], insecure: bool) -> Optional[ClientSecurity]:
+    """The keys to watch a scheduler with; None if none are needed: a Unix domain socket's file is its owner's alone.
+
+    Parameters:
+        address: where monitors connect.
+        key_file, insecure: see `Credentials`.
+
+    Raises KeyFileError, MissingLibraryError.
+    """
+    if parse_address(address).path:
+        return None
+    return Credentials(address, key_file, insecure or None).security()
 
 
 def find_monitor(sections: Sections) -> Optional[Tuple[str, str]]:

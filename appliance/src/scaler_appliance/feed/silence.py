@@ -29,6 +29,7 @@ from scaler_protocol.wire.zmtp import Zmtp
 PROBE_TIMEOUT_SECONDS = 1.5
 PROBE_INTERVAL_SECONDS = 5.0
 _SOCKET_TYPE = b"Socket-Type"
+_MECHANISM = slice(12, 32)  # in a greeting
 _ENOUGH_BYTES = 512
 
 
@@ -82,6 +83,8 @@ def why_silent(address: str, timeout_seconds: float = PROBE_TIMEOUT_SECONDS) -> 
         return why_foreign(parsed, foreign) if foreign else why_not_greeted(parsed, has_spoken=False)
     if not said.startswith(b"\xff"):
         return why_foreign(parsed, said)
+    if said[_MECHANISM].rstrip(b"\0") == b"CURVE":
+        return f"the scheduler at {parsed} requires a key that may read its status, and does not admit the one given"
     return _of_type(parsed, _socket_type(said))
 
 

@@ -20,6 +20,7 @@ from scaler_appliance.feed.task_history import TaskHistory
 from scaler_protocol import MalformedMessageError, decode
 from scaler_protocol import messages as m
 from scaler_protocol.host.addresses import parse_address
+from scaler_protocol.wire.secure_zmtp import ClientSecurity
 
 STATUS_TOPIC = b"status"
 TASKS_TOPIC = b"tasks"
@@ -40,6 +41,7 @@ class Feed:
         address: the scheduler's monitor address; the scheduler may start later.
         wants_tasks: whether to subscribe to the runs of tasks, too.
         clock: seconds of a monotonic clock.
+        security: the keys to use; None: none are needed, as at a Unix domain socket of this user.
 
     Attributes:
         cluster, task_log: the state.
@@ -48,7 +50,13 @@ class Feed:
     Raises AddressError if the address is malformed.
     """
 
-    def __init__(self, address: str, wants_tasks: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        address: str,
+        wants_tasks: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        security: Optional[ClientSecurity] = None,
+    ) -> None:
         parse_address(address)
         self.address = address
         self.cluster = ClusterModel()
@@ -69,6 +77,10 @@ class Feed:
         self._socket.setsockopt(zmq.SUBSCRIBE, STATUS_TOPIC)
         if wants_tasks:
             self._socket.setsockopt(zmq.SUBSCRIBE, TASKS_TOPIC)
+        if security is not None:
+            self._socket.setsockopt(zmq.CURVE_SERVERKEY, security.server_key)
+            self._socket.setsockopt(zmq.CURVE_PUBLICKEY, security.keys.public)
+            self._socket.setsockopt(zmq.CURVE_SECRETKEY, security.keys.secret)
         self._socket.connect(address)
 
     def fileno(self) -> int:

@@ -20,6 +20,7 @@ from scaler_protocol.programs.options import (
     Program,
     Seconds,
     Switch,
+    key_options,
 )
 
 _DESCRIPTION = """\
@@ -103,6 +104,7 @@ TOP = Program(
             default=10.0,
             group="without a terminal",
         ),
+        *key_options("monitor", "the scheduler"),
     ],
     earlier=[Earlier("-t", becomes=("timeout_seconds",)), *EARLIER_SECURITY],
 )

@@ -11,6 +11,7 @@ import sys
 import time
 from typing import List, Optional
 
+from scaler_appliance.feed.finding import security_of_monitor
 from scaler_appliance.feed.silence import why_silent
 from scaler_appliance.feed.status_feed import Feed
 from scaler_appliance.top.frame import FeedSource, Size, render
@@ -20,6 +21,8 @@ from scaler_appliance.top.screen import QUITTING, MissingTerminalPackageError, N
 from scaler_appliance.top.top_options import TOP
 from scaler_appliance.top.view import View
 from scaler_appliance.top.watch import Viewer
+from scaler_protocol.host.sodium import MissingLibraryError
+from scaler_protocol.keys.errors import KeyFileError
 
 RATES_COME_WITHIN_SECONDS = 2.5  # after the first publication
 COLUMNS_WITHOUT_TERMINAL = 160
@@ -32,7 +35,12 @@ def main(arguments: Optional[List[str]] = None) -> int:
     It is 0, or 1 if there was nothing to show or a package is missing, or 2 for a wrong command line.
     """
     options = TOP.read(arguments)
-    feed = Feed(options.address, wants_tasks=False)
+    try:
+        security = security_of_monitor(options.address, options.key_file, options.insecure)
+    except (KeyFileError, MissingLibraryError) as error:
+        print(f"scaler_top: {error}", file=sys.stderr)
+        return 1
+    feed = Feed(options.address, wants_tasks=False, security=security)
     try:
         return _run(options, feed)
     except NoTerminalError as error:

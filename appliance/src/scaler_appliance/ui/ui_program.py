@@ -23,6 +23,8 @@ from urllib.parse import quote
 from scaler_appliance.ui.access import is_loopback
 from scaler_appliance.ui.ui_options import UI, given_token
 from scaler_protocol.host.discovery import USER_INTERFACE, announced
+from scaler_protocol.host.sodium import MissingLibraryError
+from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.programs.logging_setup import setup_logging
 
 _PACKAGES = ("starlette", "uvicorn", "prometheus_client")  # of the extra `ui`
@@ -60,6 +62,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 async def _serve(options: argparse.Namespace, token: Optional[str]) -> None:
     # Imported late, so that -h and errors of the command line are printed at once.
+    from scaler_appliance.feed.finding import security_of_monitor
     from scaler_appliance.feed.status_feed import Feed
     from scaler_appliance.ui.actions import shut_down_worker
     from scaler_appliance.ui.application import make_application
@@ -74,7 +77,11 @@ async def _serve(options: argparse.Namespace, token: Optional[str]) -> None:
         token = secrets.token_urlsafe(24)
     with contextlib.ExitStack() as closing:
         listener = closing.enter_context(listen(options.host, options.port))
-        feed = Feed(options.monitor_address)
+        try:
+            security = security_of_monitor(options.monitor_address, options.key_file, options.insecure)
+        except (KeyFileError, MissingLibraryError) as error:
+            raise OSError(str(error)) from error
+        feed = Feed(options.monitor_address, security=security)
         closing.callback(feed.close)
         state = UiState(feed, options.allow_actions)
         watch = Watch(feed, state)

@@ -9,7 +9,6 @@ Rules:
 
 from __future__ import annotations
 
-import ctypes.util
 import importlib.util
 import os
 import threading
@@ -158,6 +157,8 @@ def _candidates() -> Iterator[Tuple[Any, Any]]:
 
 
 def _paths() -> Iterator[str]:
+    import ctypes.util  # takes 20 ms, and is rarely needed
+
     found = importlib.util.find_spec("zmq")
     if found is not None and found.origin is not None:
         yield from map(str, sorted(Path(found.origin).parent.parent.glob("pyzmq.libs/libsodium*")))

@@ -29,6 +29,8 @@ from scaler_protocol.keys.key_file import KeyFile, read_key_file
 FILE_VARIABLE = "SCALER_KEY_FILE"
 DIRECTORY_DETAIL = "key_directory"
 """Of a scheduler's announcement: the absolute path of its folder of keys."""
+MONITOR_DETAIL = "monitor_address"
+"""Of a scheduler's announcement: where monitors connect."""
 SECURITY_DETAIL = "security"
 """Of a scheduler's announcement: NO_SECURITY if it takes connections without keys."""
 NO_SECURITY = "none"
@@ -38,7 +40,7 @@ def find_key_file(address: str, key_file: Optional[str]) -> Optional[KeyFile]:
     """The key file for a connection to a scheduler; None if there is none. See the rules above.
 
     Parameters:
-        address: of the scheduler.
+        address: of the scheduler, or the one where monitors connect to it.
         key_file: the path that the user has given; None or empty if there is none.
 
     Raises KeyFileError if the file cannot be used.
@@ -68,7 +70,11 @@ def _announced_details(address: str) -> Mapping[str, str]:
     except (DiscoveryError, OSError):
         return {}
     wanted = _comparable(address)
-    return next((entry.details for entry in found if _comparable(entry.address) == wanted), {})
+    for entry in found:
+        monitor_address = entry.details.get(MONITOR_DETAIL)
+        if wanted in (_comparable(entry.address), monitor_address and _comparable(monitor_address)):
+            return entry.details
+    return {}
 
 
 def _comparable(address: str) -> str:
