@@ -42,7 +42,7 @@ def security_of_monitor(address: str, key_file: Optional[str], insecure: bool) -
     """
     if parse_address(address).path:
         return None
-    return Credentials(address, key_file, insecure or None).security()
+    return Credentials(address, key_file, insecure or None, "monitor").security()
 
 
 def find_monitor(sections: Sections) -> Optional[Tuple[str, str]]:

@@ -62,7 +62,7 @@ async def shut_down_worker(
     """
     question = m.WorkerShutdown(request_id=_REQUEST_ID, session=session, is_draining=is_draining)
     try:
-        credentials = Credentials(address, key_file, insecure)
+        credentials = Credentials(address, key_file, insecure, "admin")
         answer = await asyncio.wait_for(_ask(credentials, question), ANSWER_TIMEOUT_SECONDS)
     except asyncio.TimeoutError:
         raise ActionError(

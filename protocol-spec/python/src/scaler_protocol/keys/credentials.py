@@ -38,10 +38,14 @@ class Credentials:
         key_file: where the key is; None: see `find_key_file`.
         insecure: connect without a key, unless a file was named; None: as the environment variable SCALER_INSECURE
             says.
+        role: of the key that the program needs, for errors.
     """
 
-    def __init__(self, address: str, key_file: Optional[str] = None, insecure: Optional[bool] = None) -> None:
+    def __init__(
+        self, address: str, key_file: Optional[str] = None, insecure: Optional[bool] = None, role: str = "client"
+    ) -> None:
         self.address, self.key_file = address, key_file
+        self._role = role
         is_named = bool(key_file or os.environ.get(FILE_VARIABLE))
         self._is_insecure = not is_named and (is_insecure_by_default() if insecure is None else insecure)
 
@@ -71,9 +75,9 @@ class Credentials:
             return ClientSecurity(load_sodium(), found.keys, found.server_keys[0])
         if is_announced_insecure(self.address):
             return None
+        command = f"scaler keys new --role {self._role} > FILE"
         raise MissingKeyError(
-            f"there is no key for the scheduler at {self.address}: on its host, `scaler keys new --role client > FILE`"
-            f" makes one; copy the file, and name it in {FILE_VARIABLE}. If the scheduler was started with"
+            f"there is no key for the scheduler at {self.address}: on its host, `{command}` makes one; copy the file, and name it in {FILE_VARIABLE}. If the scheduler was started with"
             f" --insecure, set {INSECURE_VARIABLE}=1"
         )
 

@@ -109,7 +109,7 @@ class Agent:
         self._handles: Dict[int, ProcessorHandle] = {}
         # SCL-WRK-030
         self._rounds = Rounds(loop, self._turn)
-        credentials = Credentials(settings.address, settings.key_file, settings.insecure or None)
+        credentials = Credentials(settings.address, settings.key_file, settings.insecure or None, "worker")
         self._connection = SchedulerConnection(self._rounds, credentials, self)
         self._finished: asyncio.Future[int] = loop.create_future()
         self._timer: Optional[asyncio.TimerHandle] = None
