@@ -77,8 +77,9 @@ class Credentials:
             return None
         command = f"scaler keys new --role {self._role} > FILE"
         raise MissingKeyError(
-            f"there is no key for the scheduler at {self.address}: on its host, `{command}` makes one; copy the file, and name it in {FILE_VARIABLE}. If the scheduler was started with"
-            f" --insecure, set {INSECURE_VARIABLE}=1"
+            f"there is no key for the scheduler at {self.address}: on its host, make one with `{command}`, copy the"
+            f" file, and name it in {FILE_VARIABLE}; if the scheduler was started with --insecure, set"
+            f" {INSECURE_VARIABLE}=1"
         )
 
 
