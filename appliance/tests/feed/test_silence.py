@@ -99,6 +99,19 @@ def test_another_users_socket_is_not_permitted(tmp_path: Path) -> None:
     assert done.stdout.startswith(f"no permission to connect to ipc://{path} (Permission denied)"), done
 
 
+def test_probes_leave_no_descriptor_open(listener: socket.socket, tmp_path: Path) -> None:
+    addresses = [quiet_address(), f"ipc://{tmp_path}/none", address_of(listener)]
+
+    def opened_after_probes() -> int:
+        for address in addresses:
+            why_silent(address, timeout_seconds=0.01)
+        return len(os.listdir("/proc/self/fd"))
+
+    first = opened_after_probes()
+    last = [opened_after_probes() for _ in range(5)][-1]
+    assert last < first + 5, "one for each of fifteen probes"
+
+
 def test_a_probe_asks_in_the_background_and_not_all_the_time() -> None:
     now, asked, answered = [100.0], [], threading.Semaphore(0)
 

@@ -68,6 +68,43 @@ def test_it_shows_a_cluster_that_comes_goes_and_comes_again(start: Callable[...,
         second.close()
 
 
+def test_browsers_and_schedulers_that_come_and_go_leave_nothing_open(
+    start: Callable[..., Program], address: str
+) -> None:
+    """Browsers that close a page, break off within a request, say nothing, or speak no HTTP."""
+    program = start(address, "--port", "0")
+
+    def one_round(number: int) -> None:
+        publishing = Publishing(address, PlayedScheduler(workers=3, seed=number))
+        try:
+            program.wait_for("/api/workers", lambda found: found["head"]["generation"] == number)
+            connections = [program.connect() for _ in range(6)]
+            for connection in connections[:3]:
+                connection.request("GET", "/events?page=workers")
+                event(connection.getresponse())
+            for connection, data in zip(connections[3:], (b"GET /events HTTP", b"", b"\xff\0 no HTTP \r\n\r\n")):
+                connection.connect()
+                connection.sock.sendall(data)
+            for connection in connections:
+                connection.sock.close()
+        finally:
+            publishing.close()
+
+    def opened() -> List[int]:
+        """How many descriptors and threads it has."""
+        return [len(os.listdir(f"/proc/{program.process.pid}/{kind}")) for kind in ("fd", "task")]
+
+    for number in (1, 2):
+        one_round(number)
+    most = opened()
+    for number in range(3, 9):
+        one_round(number)
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while any(now > before for now, before in zip(opened(), most)):
+        assert time.monotonic() < deadline, (most, opened())
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_although_browsers_are_connected(start: Callable[..., Program], address: str, number: int) -> None:
     program = start(address, "--port", "0")

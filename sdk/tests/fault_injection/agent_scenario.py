@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from array import array
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from fault_injection.played_processors import LARGE_BYTES, PlayedForkServer
 from fault_injection.played_scheduler import CHUNK_BYTES, URL, PeerOfScheduler, PlayedScheduler
@@ -86,10 +86,20 @@ EXPECTED: Dict[str, Any] = {
 
 
 class SchedulerOfWorker(PlayedScheduler):
-    """Sends a worker one stage of tasks after the other; after the last, it asks it to leave."""
+    """Sends a worker one stage of tasks after the other, in one or more rounds; after the last, it asks it to leave.
+
+    Each round has a function and an object of its own. Every other one begins with the loss of the connection.
+
+    Attributes:
+        rounds: how many there are to be.
+        on_round: called when one is over, with its number.
+    """
 
     def __init__(self, system: SimulatedSystem, directory: Optional[str]) -> None:
         super().__init__(system, directory)
+        self.rounds = 1
+        self.on_round: Callable[[int], None] = lambda number: None
+        self._round = 0
         self.outcomes: Dict[str, Any] = {}
         self.problems: List[str] = []
         self._names: Dict[int, str] = {}  # of instances of the current session
@@ -101,9 +111,12 @@ class SchedulerOfWorker(PlayedScheduler):
     def on_opened(self) -> None:
         self._names.clear()
         self._results.clear()
+        self._begin_round()
+
+    def _begin_round(self) -> None:
         assert self.peer is not None
-        self._function = object_id_of(77, 1)
-        self._object = object_id_of(77, 2)
+        self._function = object_id_of(77, 2 * self._round + 1)
+        self._object = object_id_of(77, 2 * self._round + 2)
         content = payloads.join(payloads.dump_function(len, None))
         self._announce(self._function, len(content), m.ObjectStorage.INLINE, m.ObjectKind.FUNCTION, bytes(content))
         storage = m.ObjectStorage.REMOTE
@@ -134,7 +147,26 @@ class SchedulerOfWorker(PlayedScheduler):
                     self._send_task(name, stage[name])
             if missing:
                 return
+        self._round += 1
+        self.on_round(self._round)
+        if self._round < self.rounds:
+            self._end_round()
+            return
         self.peer.send(m.DisconnectRequest(reason=m.DisconnectReason.SHUTDOWN, message="enough"))
+
+    def _end_round(self) -> None:
+        assert self.peer is not None
+        self.problems += [f"{name}: {each!r}" for name, each in self.outcomes.items() if each != EXPECTED[name]]
+        self.outcomes.clear()
+        self._sizes.clear()
+        if self._round % 2:
+            self.peer.lose()
+            return
+        deletion = m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", [self._function, self._object]))
+        self.peer.send(deletion)
+        self._names.clear()
+        self._results.clear()
+        self._begin_round()
 
     def _send_task(self, name: str, arguments: Tuple[Any, ...]) -> None:
         assert self.peer is not None
@@ -222,8 +254,17 @@ class AgentRun(NamedTuple):
     problems: List[str]
 
 
-def run_agent(folder: Path, fault: Optional[Fault] = None, is_shared: bool = True) -> AgentRun:
-    """Run the scenario once."""
+def run_agent(
+    folder: Path,
+    fault: Optional[Fault] = None,
+    is_shared: bool = True,
+    prepare: Callable[[Agent, SchedulerOfWorker], None] = lambda agent, scheduler: None,
+) -> AgentRun:
+    """Run the scenario once.
+
+    Parameters:
+        prepare: called before the agent runs.
+    """
     parent = tempfile.mkdtemp(dir=folder)
     directory = os.path.join(parent, "scheduler")
     os.mkdir(directory)
@@ -246,6 +287,7 @@ def run_agent(folder: Path, fault: Optional[Fault] = None, is_shared: bool = Tru
             settings = WorkerSettings(address=URL, slots=2, names=("one", "two"))
             with contextlib.closing(client):
                 agent = Agent(settings, client, page, SimulatedLoop(system))  # type: ignore[arg-type]  # as far as it is used
+                prepare(agent, scheduler)
                 exit_code = agent.run()
             del agent
             for pattern in fork_server.patterns:

@@ -53,6 +53,10 @@ class PeerOfScheduler:
         self.is_gone = True
         self._stream.end()
 
+    def lose(self) -> None:
+        """The connection is lost."""
+        self._on_end()
+
     def send(self, message: m.Member, payload: bytes = b"") -> None:
         if not self.is_gone:
             frames = [encode(message), payload] if payload else [encode(message)]

@@ -1,6 +1,7 @@
-"""The shell of a client that lives for long keeps nothing of tasks that have ended, nor of connections that were lost.
+"""The shells of clients and workers that live for long keep nothing of tasks that have ended, of connections that were
+lost, nor of processors that have died.
 
-It runs over a simulated system. What shell and core hold is counted after half of the rounds, and after all of them.
+They run over a simulated system. What shell and core hold is counted after half of the rounds, and after all of them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 import pytest
+from fault_injection.agent_scenario import SchedulerOfWorker, is_as_expected, run_agent
 from fault_injection.client_scenario import MODULES, OBJECT_BYTES, OBJECT_SIZE, echo
 from fault_injection.played_scheduler import LARGE, LARGE_BYTES, URL, SchedulerOfClient
 from fault_injection.simulated_system import SimulatedSystem, installed
@@ -19,6 +21,7 @@ from long_lives.reachable_sizes import grown, module_sizes, sizes_of
 from scaler import Client
 from scaler.client.shell.client_shell import ClientShell
 from scaler.client.shell.io_thread import IoThread
+from scaler.worker.agent.shell.agent_shell import Agent
 from scaler_protocol.host import segments
 
 HALF = 3  # of the rounds
@@ -66,7 +69,7 @@ class _User:
         yield True
         peer = self._scheduler.peer
         assert peer is not None
-        peer._on_end()  # the connection is lost
+        peer.lose()
         self._submit("after the loss", "after the loss")
         yield True
         for future, expected in zip(self._futures, self._expected):
@@ -112,3 +115,25 @@ def test_a_client_keeps_nothing_of_what_has_ended(
     assert "ClientShell.io.core.pending._unfinished" in after or len(after) > 100, "shell and core are counted"
     assert grown(before, after, 1) == {}
     assert os.listdir(tmp_path) == ["scheduler"]
+
+
+@pytest.mark.parametrize("is_shared", [True, False], ids=["files", "chunks"])
+def test_an_agent_keeps_nothing_of_what_has_ended(tmp_path: Path, is_shared: bool) -> None:
+    counted: List[Dict[str, int]] = []
+    opened: List[int] = []
+
+    def prepare(agent: Agent, scheduler: SchedulerOfWorker) -> None:
+        def count(number: int) -> None:
+            counted.append({**sizes_of(agent), **module_sizes(), "descriptors": len(system.left_open())})
+            opened.append(scheduler.sessions)
+
+        loop: Any = agent._loop
+        system = loop._system
+        scheduler.rounds = 4 * HALF
+        scheduler.on_round = count
+
+    run = run_agent(tmp_path, None, is_shared, prepare)
+    assert run.problems == [] and is_as_expected(run)
+    assert opened[-1] == 2 * HALF + 1 and len(counted) == 4 * HALF, "connections were lost"
+    assert len(counted[0]) > 100 and "Agent._core.objects" in str(counted[0]), "shell and core are counted"
+    assert grown(counted[2 * HALF - 1], counted[-1], 1) == {}
