@@ -155,7 +155,7 @@ _BALANCING = Argument(why="the scheduler balances continuously, by the measured 
 _POLICY = Argument(why="the scheduler places tasks by capabilities and measured durations, and starts no workers")
 _SUSPENDING = Argument(why="a task that waits for nested tasks is never suspended by a signal")
 _SECURITY = Argument(
-    why="connections are not encrypted by TLS, so an address cannot begin with tls://; keep them on a trusted network"
+    why="connections are encrypted with keys, not by TLS, so an address cannot begin with tls://: see docs/security.md"
 )
 _QUEUE_SIZE = Argument(becomes="per_worker_queue_size")
 _IO_THREADS = Argument(why="the network needs no threads")

@@ -26,7 +26,7 @@ class LoggingConfig:
 
 @dataclasses.dataclass
 class SecurityConfig:
-    """TLS files, which have no effect: connections are not encrypted by TLS."""
+    """TLS files, which have no effect: connections are encrypted with keys."""
 
     tls_cert: Optional[str] = None
     tls_key: Optional[str] = None
