@@ -141,8 +141,8 @@ class ScalerFuture(FutureWithSharedCondition[R]):
 
     def _load_failure(self, payload: bytes) -> BaseException:
         if self._inherited_from is not None:
-            return dependency_error(self, self._inherited_from[0], payload)
-        return load_failure(payload, self._function.name if self._function else "")
+            return dependency_error(self, self._inherited_from[0], payload, self._named is not None)
+        return load_failure(payload, self._function.name if self._function else "", self._named is not None)
 
     def __reduce__(self) -> Any:
         return reduce_future(self)

@@ -120,15 +120,16 @@ def dump_with_futures(
         _dumping.needed = None
 
 
-def dependency_error(future: Any, cause: Optional[Any], payload: bytes) -> DependencyError:
+def dependency_error(future: Any, cause: Optional[Any], payload: bytes, is_neutral: bool) -> DependencyError:
     """The exception of a future whose task needed, directly or through others, a task that failed.
 
     Parameters:
         cause: the future of that task, if it is known.
         payload: the failure, as received.
+        is_neutral: nothing of it is to be unpickled.
     """
     if cause is None:
-        failed, error = "a task that it needs", load_failure(payload)
+        failed, error = "a task that it needs", load_failure(payload, is_neutral=is_neutral)
     else:
         failed, error = _label(cause), cause.exception()
     text = f"{_label(future)} was not run, because {failed} has failed: {type(error).__name__}: {error}"

@@ -119,11 +119,12 @@ def _traceback_text(exception: BaseException) -> str:
         return f"{type(exception).__name__} (its traceback cannot be shown)\n"
 
 
-def load_failure(payload: bytes, function: str = "") -> BaseException:
+def load_failure(payload: bytes, function: str = "", is_neutral: bool = False) -> BaseException:
     """The exception that `future.result()` raises for a failure payload.
 
     Parameters:
         function: the name of the function whose task it was.
+        is_neutral: it was called in a codec that all languages read: nothing is unpickled, whatever the worker sent.
     """
     try:
         # SCL-CLT-003
@@ -132,7 +133,7 @@ def load_failure(payload: bytes, function: str = "") -> BaseException:
         return exceptions.DeserializeObjectError(f"the worker sent a failure that cannot be read: {error}")
     exception: Optional[BaseException] = None
     message = failure.message
-    if failure.kind == m.FailureKind.TASK_RAISED and failure.codec == PYTHON_CODEC:
+    if failure.kind == m.FailureKind.TASK_RAISED and failure.codec == PYTHON_CODEC and not is_neutral:
         try:
             exception = load_exception(failure.exception)
         except KeyboardInterrupt:  # from the user who waits
@@ -142,7 +143,7 @@ def load_failure(payload: bytes, function: str = "") -> BaseException:
                 f"the task raised {failure.type_name}: {failure.message}; the exception itself cannot be loaded here"
                 f" ({description_of(error)}): is its module installed on the client?"
             )
-    elif failure.kind == m.FailureKind.TASK_RAISED and not failure.codec:
+    elif failure.kind == m.FailureKind.TASK_RAISED and (is_neutral or not failure.codec):
         exception = exceptions.NamedFunctionError(
             f"{_place(failure, function)}: it raised {failure.type_name}: {failure.message}"
         )

@@ -5,7 +5,7 @@
 
 Rules:
 - Names are only resolved to places (module and attribute) here; user code is imported in processors only.
-- Every importable function is served as "python:MODULE:NAME", on all workers.
+- Every importable function is served as "python:MODULE:NAME", on all workers but those that serve only named ones.
 - If a whole module is served, this means its public functions: those in `__all__`, or without that, functions that it
   defines whose name does not begin with "_".
 """
@@ -38,9 +38,11 @@ class ServedFunctions:
 
     Parameters:
         served: pairs of a name, or the beginning of names and `*`, and MODULE:FUNCTION, or MODULE.
+        only_named: no others are served.
     """
 
-    def __init__(self, served: Sequence[Tuple[str, str]] = ()) -> None:
+    def __init__(self, served: Sequence[Tuple[str, str]] = (), only_named: bool = False) -> None:
+        self._only_named = only_named
         self._exact: Dict[str, FunctionPlace] = {}
         self._modules: Dict[str, str] = {}  # by the beginning of names
         for name, target in served:
@@ -53,13 +55,16 @@ class ServedFunctions:
     @property
     def names(self) -> List[str]:
         """The names for `Hello.functions`."""
-        return [f"{PYTHON_NAMES}*", *self._exact, *(f"{prefix}*" for prefix in self._modules)]
+        any_place = [] if self._only_named else [f"{PYTHON_NAMES}*"]
+        return [*any_place, *self._exact, *(f"{prefix}*" for prefix in self._modules)]
 
     def find(self, name: str) -> Optional[FunctionPlace]:
         """Where the function of a name is; None when the name is not served."""
         if name in self._exact:
             return self._exact[name]
         if name.startswith(PYTHON_NAMES):
+            if self._only_named:
+                return None
             module, _, attribute = name[len(PYTHON_NAMES) :].partition(":")
             return FunctionPlace(module, attribute) if module and attribute else None
         prefixes = [prefix for prefix in self._modules if name.startswith(prefix) and name != prefix]

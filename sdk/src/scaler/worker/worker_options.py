@@ -32,6 +32,7 @@ from scaler_protocol.programs.options import (
     Option,
     Program,
     Seconds,
+    Switch,
     Whole,
     Words,
     key_options,
@@ -201,6 +202,14 @@ _WORKERS = [
         " under names with this prefix; may be given several times",
         default=[],
         metavar="NAME=MODULE:FUNCTION",
+        group="the worker",
+    ),
+    Option(
+        "--only-named",
+        Switch(has_negation=False),
+        "run the functions of --functions only, called in json or raw: no function that a client sends, none by its"
+        " place (python:), and nothing is unpickled",
+        default=_DEFAULTS.only_named,
         group="the worker",
     ),
     Option(

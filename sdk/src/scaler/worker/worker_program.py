@@ -54,6 +54,7 @@ def _settings(options: argparse.Namespace) -> WorkerSettings:
         insecure=options.insecure,
         exit_when_stdin_closes=options.exit_when_stdin_closes,
         functions=tuple(options.functions),
+        only_named=options.only_named,
         capabilities=tuple(sorted(capabilities.items())),
         record=options.record,
         record_payloads=options.record_payloads,

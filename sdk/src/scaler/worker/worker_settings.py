@@ -25,6 +25,7 @@ class WorkerSettings:
     insecure: bool = False  # connect without a key
     exit_when_stdin_closes: bool = False
     functions: Tuple[Tuple[str, str], ...] = ()  # served by name: pairs of a name and MODULE:FUNCTION
+    only_named: bool = False  # functions are served, and nothing that clients send is unpickled
     capabilities: Tuple[Tuple[str, float], ...] = ()  # of the host, that is of all its slots together
     record: Optional[str] = None  # the file that everything is written to that reaches the agent
     record_payloads: bool = False

@@ -84,10 +84,12 @@ class AgentCore:
         self.next_time = NEVER
         """When `on_time` has to be called at the latest."""
         self._settings = settings
-        self._served = ServedFunctions(settings.functions)
+        self._served = ServedFunctions(settings.functions, settings.only_named)
         self.objects = WorkerObjects(self.effects)
         self._code = CodeSets(self.objects, self.effects)
-        flow_settings = TaskFlowSettings(settings.slots, identity.name, settings.task_timeout_seconds)
+        flow_settings = TaskFlowSettings(
+            settings.slots, identity.name, settings.task_timeout_seconds, settings.only_named
+        )
         self.tasks = TaskFlow(flow_settings, progress, self.objects, self.effects, too_large_payload, self._code)
         self.objects.listener = self.tasks
         self._figures = HeartbeatFigures(identity.process_id, self.tasks)
@@ -380,6 +382,8 @@ class AgentCore:
             if self.objects.has_many_named_functions:
                 self.tasks.on_object_deleted(self.objects.forget_named_functions(self.tasks.needed_objects()))
             message.function = self.objects.named_function(definition)
+        else:
+            message.function_name = ""  # what a client sends runs under no name
         self.tasks.on_tasks(message, payload)
 
     def _on_object_instruction(self, message: m.ObjectInstruction, payload: bytes) -> None:

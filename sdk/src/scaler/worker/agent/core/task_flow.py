@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Callable, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
 
-from scaler.values.codecs import CODECS, PYTHON_CODEC
+from scaler.values.codecs import CODECS, NEUTRAL_CODECS, PYTHON_CODEC
 from scaler.worker import frames
 from scaler.worker.agent.core.cancellations import Cancellations
 from scaler.worker.agent.core.chunk_sizes import PIPELINE_TASK_SECONDS, chunk_size
@@ -43,6 +43,7 @@ class TaskFlowSettings(NamedTuple):
     slots: int
     name: str = ""  # of the worker, for error messages
     task_timeout_seconds: float = 0.0  # for tasks without a limit of their own; 0: none
+    only_named: bool = False  # functions run
 
 
 class TaskFlow(ObjectListener):
@@ -88,6 +89,10 @@ class TaskFlow(ObjectListener):
         """Tasks to run. Raises MalformedMessageError if the message contradicts itself."""
         batch = batch_from_message(message, payload, self._settings.task_timeout_seconds)
         understood = CODECS if message.function_name else (PYTHON_CODEC,)
+        if self._settings.only_named and (not message.function_name or message.codec not in NEUTRAL_CODECS):
+            text = f"this worker serves named functions only (--only-named), called in {' or '.join(NEUTRAL_CODECS)}"
+            self._lose(batch, m.FailureKind.CODEC_UNKNOWN, text)
+            return
         if message.codec and message.codec not in understood:  # SCL-COD-004
             what = "named functions" if message.function_name else "functions that are sent"
             text = f"this worker understands {' and '.join(understood)} for {what}, not {message.codec!r}"
