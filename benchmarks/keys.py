@@ -53,7 +53,7 @@ def cluster(python: str, folder: Path, options: List[str], environment: Dict[str
         try:
             key_file = folder / "keys" / "owner.key"
             keys = {"key_file": str(key_file)} if "--insecure" not in options else {"insecure": True}
-            with Client(address=address, **keys) as client:  # type: ignore[arg-type]  # of two kinds
+            with Client(address=address, **keys) as client:
                 client.submit(abs, -1).result()
                 yield client
         finally:
