@@ -13,10 +13,14 @@ import pytest
 from scheduler_process import SchedulerProcess, check_others_work
 
 from scaler_appliance.__main__ import NURSERY_SIZE, NURSERY_VARIABLE
+from scaler_appliance.shell import scheduler_program
+from scaler_appliance.shell.memory_use import MemoryUse
 from scaler_appliance.shell.publishing.monitor_address import monitor_address_of
+from scaler_appliance.shell.publishing.status_publisher import MAXIMUM_WAITING_BYTES
 from scaler_appliance.shell.scheduler_options import SCHEDULER
 from scaler_appliance.shell.scheduler_program import main
 from scaler_protocol import messages as m
+from scaler_protocol.host.segments import ObjectDirectory
 
 Start = Callable[..., SchedulerProcess]
 
@@ -160,6 +164,17 @@ def test_every_option_does_what_it_says(start: Start, tmp_path: Path) -> None:
     assert scheduler.wait_for_end() == 0
     assert "broke the protocol" in log.read_text() and "[INFO]" not in log.read_text()
     assert scheduler.output() == ""
+
+
+@pytest.mark.parametrize("limit", ["1GiB", "0"])
+def test_what_waits_for_monitors_follows_the_memory_limit(tmp_path: Path, limit: str) -> None:
+    options = SCHEDULER.read(["tcp://127.0.0.1:0", "--memory-limit", limit])
+    directory = ObjectDirectory(str(tmp_path))
+    memory = MemoryUse()
+    bounds = scheduler_program._bounds(options, memory, directory)
+    memory.close()
+    directory.remove()
+    assert bounds.publications == ((1 << 30) // 16 if bounds.memory else MAXIMUM_WAITING_BYTES)
 
 
 def test_a_logging_config_file_decides_about_logging(start: Start, tmp_path: Path) -> None:
