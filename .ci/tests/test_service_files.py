@@ -211,7 +211,7 @@ def test_the_service_leads_to_the_scheduler() -> None:
 
 def test_the_workers_find_the_scheduler_and_take_the_cpus_they_are_given() -> None:
     container = container_of("scaler-workers")
-    given = {variable["name"]: variable["valueFrom"] for variable in container["env"]}
+    given = {variable["name"]: variable["valueFrom"] for variable in container["env"] if "valueFrom" in variable}
     values = {"CPUS": "2", "POD": "scaler-workers-abc"}
     arguments = [re.sub(r"\$\((\w+)\)", lambda match: values[match[1]], word) for word in container["args"]]
     options = options_of(["scaler_cluster", *arguments])
@@ -231,6 +231,40 @@ def test_pods_are_nobodys_and_have_shared_memory(name: str) -> None:
     (volume,) = [volume for volume in pod["volumes"] if volume["name"] == mounted]
     assert volume["emptyDir"]["medium"] == "Memory"
     assert pod["terminationGracePeriodSeconds"] > 0
+
+
+def mounted_secret(name: str, path: str) -> str:
+    """The secret that a pod has at a path, as its user alone can read it."""
+    pod, container = pod_of(name), container_of(name)
+    (mount,) = [mount for mount in container["volumeMounts"] if mount["mountPath"] == path]
+    (volume,) = [volume["secret"] for volume in pod["volumes"] if volume["name"] == mount["name"]]
+    # What `read_private` accepts of a file of root, and `KeyDirectory` of a folder.
+    assert volume["defaultMode"] == 0o440 and mount["readOnly"]
+    assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsGroup"]
+    return str(volume["secretName"])
+
+
+def test_pods_have_the_keys_that_the_readme_makes() -> None:
+    values = {
+        variable["name"]: variable["value"]
+        for name in ("scaler-scheduler", "scaler-workers")
+        for variable in container_of(name)["env"]
+        if "value" in variable
+    }
+    folder, file = Path(values["SCALER_KEY_DIRECTORY"]), Path(values["SCALER_KEY_FILE"])
+    secrets = re.findall(r"create secret generic (\S+) (.*)", (PACKAGING / "kubernetes/README.md").read_text())
+    files = {name: [Path(each.split("=")[1]).name for each in words.split()] for name, words in secrets}
+
+    assert files[mounted_secret("scaler-scheduler", str(folder))] == ["scheduler.key", "authorized_keys"]
+    assert files[mounted_secret("scaler-workers", str(file.parent))] == [file.name]
+
+
+def test_both_units_have_one_folder_of_keys_in_their_state() -> None:
+    scheduler, workers = (read_environment(read_unit(name)["Environment"]) for name in UNITS)
+    state = Path("/var/lib", read_unit("scaler-scheduler.service")["StateDirectory"][0])
+
+    assert scheduler["SCALER_KEY_DIRECTORY"] == workers["SCALER_KEY_DIRECTORY"] == str(state / "keys")
+    assert read_unit("scaler-workers.service")["StateDirectory"] == [state.name]
 
 
 # Slurm.

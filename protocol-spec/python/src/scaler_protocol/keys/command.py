@@ -35,7 +35,7 @@ EXIT_FAILED = 1
 _USES = {
     "client": 'Use it with: Client("tcp://HOST:PORT", key_file="FILE")',
     "worker": "Use it with: scaler_cluster --key-file FILE tcp://HOST:PORT",
-    "monitor": "Use it in a program that subscribes to the status at tcp://HOST:MONITOR_PORT",
+    "monitor": "Use it with: scaler_top --key-file FILE tcp://HOST:MONITOR_PORT",
     "admin": 'Use it with: Client("tcp://HOST:PORT", key_file="FILE")',
     "provisioner": "This role is reserved: no program uses it yet, and a scheduler allows it nothing.",
 }
