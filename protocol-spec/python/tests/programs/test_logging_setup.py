@@ -39,6 +39,30 @@ def test_text_is_what_users_know(tmp_path: Path) -> None:
     assert re.fullmatch(r"\[WARNING\]\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d{4}: 3 workers", second)
 
 
+FORGED = "a worker\n[CRITICAL]2026-01-01 00:00:00+0000: the disk is on fire\r\x1b[2J\x9b31m\u202egnorw\ud800"
+
+
+def test_a_text_of_a_peer_forges_no_line_and_controls_no_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    logger = setup_logging([str(path)], "INFO")
+    logger.info("%s\tconnected", FORGED)
+    try:
+        raise ValueError(FORGED)
+    except ValueError:
+        logger.exception("it failed")
+    text = path.read_text()
+    assert len(re.findall(r"^\[", text, re.M)) == 3 and len(re.findall(r"^    \[CRITICAL", text, re.M)) == 2
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e]", text) and "\tconnected" in text
+    assert "\\u001b[2J" in text and "\\u202egnorw" in text
+
+
+def test_neither_does_it_in_json(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    setup_logging([str(path)], "INFO", line_format="json").warning("%s", FORGED)
+    assert json_lines(path)[1]["message"] == FORGED
+    assert path.read_text().count("\n") == 2 and "\x9b" not in path.read_text()
+
+
 def test_json_is_an_object_a_line_with_the_same_names_in_each(tmp_path: Path) -> None:
     path = tmp_path / "log"
     logger = setup_logging([str(path)], "info", line_format="json")

@@ -24,6 +24,7 @@ from scaler_appliance.core.tasks.first_ids import FirstIds
 from scaler_appliance.core.tasks.task_states import TaskState
 from scaler_protocol import messages as m
 
+MAXIMUM_LABEL_CHARACTERS = 256  # of a peer's name, and of its host
 _ROUNDING = 1e-9  # of sums and quotients of capability amounts
 
 Capabilities = Tuple[Tuple[str, float], ...]
@@ -71,8 +72,8 @@ class Session:
     @property
     def label(self) -> str:
         """The name of this peer in log lines and errors."""
-        hello = self.hello
-        return f"{self.kind} {hello.name or self.number} ({hello.host}, process {hello.process_id})"
+        hello, most = self.hello, MAXIMUM_LABEL_CHARACTERS
+        return f"{self.kind} {hello.name[:most] or self.number} ({hello.host[:most]}, process {hello.process_id})"
 
 
 class LargeResults:

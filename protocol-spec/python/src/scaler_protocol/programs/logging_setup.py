@@ -4,6 +4,8 @@ Rules:
 - One format, `[INFO]2023-03-19 12:16:10-0400: message`, or, for log collectors, one JSON object per line with stable
   names. Only the `scaler` logger is configured, never the root logger.
 - The standard library handles destinations, rotation and configuration files.
+- Texts come from peers, too: only what this program logs begins a line, and nothing in it controls a terminal. Further
+  lines of a text are indented; control characters and direction marks are escaped.
 - The same line is written a few times a minute at most (see `repeated_lines`).
 - If a line cannot be written, because a disk is full or a reader has gone, this is reported once on standard error, and
   the program continues.
@@ -15,6 +17,7 @@ import contextlib
 import logging
 import logging.config
 import logging.handlers
+import re
 import sys
 import time
 from typing import Dict, Optional, Sequence
@@ -27,6 +30,21 @@ FORMATS = ("text", "json")
 
 _FORMAT = "[%(levelname)s]%(asctime)s: %(message)s"
 _DATE_FORMAT = "%Y-%m-%d %H:%M:%S%z"
+
+
+# Control characters but for tab and the end of a line, direction marks, other ends of lines, and lone surrogates.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
+class TextFormatter(logging.Formatter):
+    """A record begins at the start of a line, and nothing else does."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _UNSAFE.sub(_escaped, super().format(record)).replace("\n", "\n    ")
 
 
 class JsonFormatter(logging.Formatter):
@@ -48,7 +66,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
-        return json.dumps(fields, ensure_ascii=False)
+        return _UNSAFE.sub(_escaped, json.dumps(fields, ensure_ascii=False))
 
 
 def setup_logging(
@@ -79,7 +97,7 @@ def setup_logging(
         raise ValueError(f"unknown logging format {line_format!r}: use one of {', '.join(FORMATS)}")
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
-    formatter = JsonFormatter() if line_format == "json" else logging.Formatter(_FORMAT, datefmt=_DATE_FORMAT)
+    formatter = JsonFormatter() if line_format == "json" else TextFormatter(_FORMAT, datefmt=_DATE_FORMAT)
     for path in paths:
         handler = _make_handler(path)
         handler.setFormatter(formatter)
