@@ -122,7 +122,9 @@ def run(
     ends = time.monotonic() + minutes * 60
     with tempfile.TemporaryDirectory() as folder:
         log, addresses = Path(folder, "log"), Path(folder, "address")
-        program = [sys.executable, "-m", "scaler_appliance", "tcp://127.0.0.1:0", "--insecure"]
+        program = [sys.executable, "-m", "scaler_appliance", "tcp://127.0.0.1:0"]
+        if not FLOODS[kind].has_keys:
+            program.append("--insecure")
         scheduler = subprocess.Popen([*program, "--address-file", str(addresses), "--no-announce", "-lp", str(log)])
         worker = None
         processes: List[SpawnProcess] = []

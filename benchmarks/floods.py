@@ -18,8 +18,11 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN, decode, encode
 from scaler_protocol import messages as m
 from scaler_protocol.host.addresses import parse_address, resolve
+from scaler_protocol.host.sodium import load_sodium
+from scaler_protocol.keys.key_directory import KeyDirectory, default_key_directory
 from scaler_protocol.session.ids import object_id_of
-from scaler_protocol.wire.zmtp import Zmtp, ZmtpError
+from scaler_protocol.wire.secure_zmtp import ClientSecurity, SecureZmtp
+from scaler_protocol.wire.zmtp import Zmtp, ZmtpError, as_command, greeting
 from scaler_protocol.wire.zmtp import encode as encode_frames
 
 MESSAGES_AT_ONCE = 50
@@ -189,6 +192,17 @@ def _garbage(generator: random.Random) -> Iterator[Batch]:
         yield 1, generator.randbytes(10_000)
 
 
+def _handshakes(generator: random.Random) -> Iterator[Batch]:
+    """The dearest that a caller without an admitted key can ask for: that its HELLO is opened and answered."""
+    sodium, server_key = load_sodium(), KeyDirectory(default_key_directory()).owner().server_keys[0]
+    protocol = SecureZmtp(ClientSecurity(sodium, sodium.new_keys(), server_key), "DEALER", 1 << 20)
+    data = protocol.take_output()
+    protocol.feed(greeting(b"CURVE", True))
+    data += protocol.take_output() + as_command(b"\x08INITIATE" + generator.randbytes(400))
+    while True:
+        yield 1, data
+
+
 class Flood(NamedTuple):
     """A kind of flood.
 
@@ -199,6 +213,7 @@ class Flood(NamedTuple):
         awaits_end: whether it sends the next batch when the scheduler has answered the end of the one before.
         opening: given the session, what a flooder sends first, and then again and again instead of batches.
         monitors: whether it floods the address for monitors, as one of them.
+        has_keys: whether the scheduler requires keys, which flooders do not have.
     """
 
     batches: Callable[[random.Random], Iterator[Batch]]
@@ -207,6 +222,7 @@ class Flood(NamedTuple):
     awaits_end: bool = False
     opening: Optional[Callable[[int], Tuple[bytes, bytes]]] = None
     monitors: bool = False
+    has_keys: bool = False
 
 
 def _nothing(generator: random.Random) -> Iterator[Batch]:
@@ -233,6 +249,7 @@ FLOODS: Dict[str, Flood] = {
     "empty": Flood(_empty),
     "unfinished": Flood(_unfinished, stays=False),
     "connections": Flood(_nothing, greets=False, stays=False),
+    "handshakes": Flood(_handshakes, greets=False, stays=False, has_keys=True),
     "sessions": Flood(_nothing, stays=False),
     "tasks": Flood(_numbered(_tasks, 100)),
     "graphs": Flood(_numbered(_missing_graph, 2000)),
