@@ -114,6 +114,8 @@ def test_the_image_starts_the_scheduler_without_privileges(flake: Flake, tmp_pat
 
     assert config["Entrypoint"][0].endswith("/bin/scaler_scheduler")
     assert config["User"].split(":")[0] != "0"
+    (volume,) = config["Volumes"]
+    assert config["Env"] == [f"SCALER_KEY_DIRECTORY={volume}/keys"], "keys stay when the container goes"
 
 
 def test_programs_that_the_appliance_gains_are_in_the_flake(flake: Flake) -> None:

@@ -140,6 +140,17 @@ def test_an_image_starts_its_program_without_privileges(name: str) -> None:
     assert copied and all(path.startswith("dist/") for path in copied), "an image is made of what `make dist` built"
 
 
+def test_the_schedulers_image_makes_its_keys_in_a_volume_that_its_user_can_write() -> None:
+    recipe = read_recipe("scheduler")
+    variables = dict(words.split("=", 1) for instruction, words in recipe if instruction == "ENV")
+    (volume,) = [words for instruction, words in recipe if instruction == "VOLUME"]
+    (folders,) = [words for instruction, words in recipe if instruction == "RUN" and words.startswith("mkdir ")]
+
+    assert variables["SCALER_KEY_DIRECTORY"] == f"{volume}/keys"
+    made, _, owned = folders.partition(" && ")
+    assert volume in made.split() and owned.startswith(f"chown {dict(recipe)['USER']} ") and volume in owned.split()
+
+
 @pytest.fixture
 def scheduler(tmp_path: Path) -> Iterator[Tuple[str, Path]]:
     """The address and the log of a scheduler."""
@@ -265,6 +276,7 @@ def test_both_units_have_one_folder_of_keys_in_their_state() -> None:
 
     assert scheduler["SCALER_KEY_DIRECTORY"] == workers["SCALER_KEY_DIRECTORY"] == str(state / "keys")
     assert read_unit("scaler-workers.service")["StateDirectory"] == [state.name]
+    assert read_unit("scaler-scheduler.service")["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
 
 
 # Slurm.

@@ -6,6 +6,7 @@ a deadline; what was started is ended, and the scheduler's exit code is part of 
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import subprocess
@@ -16,16 +17,18 @@ from pathlib import Path
 
 from scaler import Client
 
+ADDRESS = "tcp://127.0.0.2:0"  # beside which there is no local socket: all connections have keys
 DEADLINE_SECONDS = 60.0
 
 
 def main(scheduler_command: str, cluster_command: str) -> None:
     """Start both, run tasks, end both; raises when anything is not as it should be."""
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["SCALER_KEY_DIRECTORY"] = str(Path(folder, "keys"))  # for the programs, too
         address_file = Path(folder, "address")
         monitor = f"ipc://{folder}/monitor"
         scheduler = subprocess.Popen(
-            [*shlex.split(scheduler_command), "tcp://127.0.0.1:0", "--address-file", str(address_file), "-ma", monitor]
+            [*shlex.split(scheduler_command), ADDRESS, "--address-file", str(address_file), "-ma", monitor]
         )
         workers = None
         try:

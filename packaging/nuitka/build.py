@@ -31,12 +31,13 @@ DEBIAN_TOOLS = ("gcc", "patchelf", "ccache")
 C_LIBRARIES = ("libstdc++.so.6", "libgcc_s.so.1", "libz.so.1")
 # Also what is imported by a name that is only known when the program runs.
 INCLUDED = (*DISTRIBUTIONS, "zmq.backend.cython", "anyio._backends", "jinxed", "uvicorn")
+INCLUDED_MODULES = ("nacl._sodium", "_cffi_backend")  # libsodium, and what it is called through
 STAND_IN = HERE.parent / "pypy/stand_ins/ssl.py"
 OTHER_PROGRAMS = ("scaler_top", "scaler_ui")
 LEFT_OUT = (
     # Of pyzmq: what other kinds of programs need.
     *("zmq.asyncio", "zmq.auth", "zmq.backend.cffi", "zmq.devices", "zmq.eventloop", "zmq.green", "zmq.log", "zmq.ssh"),
-    *("zmq.tests", "cffi", "pycparser", "gevent", "tornado", "uvloop"),
+    *("zmq.tests", "cffi", "nacl.bindings", "pycparser", "gevent", "tornado", "uvloop"),
     # Of what scaler_ui uses: for other ways to use it.
     *("anyio._backends._trio", "anyio.pytest_plugin", "uvicorn.workers", "uvloop", "httptools"),
     *("prometheus_client.twisted", "prometheus_client.aiohttp", "prometheus_client.django", "pytest", "trio"),
@@ -60,6 +61,7 @@ def main(wheel_folder: Path, output: Path) -> None:
     install = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--target", str(site)]
     run([*install, *map(str, wheels), "-r", str(HERE.parent / "pins.txt")], {})
     shutil.copyfile(STAND_IN, site / "scaler_without_tls.py")
+    copy_licenses(site, WORK / "licenses")
     run(nuitka_command(output.name, contents_name(wheels)), {"PYTHONPATH": str(site)})
     output.parent.mkdir(parents=True, exist_ok=True)
     os.replace(WORK / output.name, output)
@@ -74,14 +76,27 @@ def nuitka_command(name: str, contents: str) -> List[str]:
     command = [sys.executable, "-m", "nuitka", "--onefile", "--assume-yes-for-downloads", "--no-progressbar"]
     command += [f"--output-dir={WORK}", f"--output-filename={name}", f"--report={WORK / 'report.xml'}"]
     command += [f"--include-package={package}" for package in INCLUDED]
+    command += [f"--include-module={module}" for module in INCLUDED_MODULES]
     command += [f"--nofollow-import-to={module}" for module in LEFT_OUT]
     command += ["--include-package-data=scaler_appliance"]
+    command += [f"--include-data-dir={WORK / 'licenses'}=licenses"]
     command += [f"--include-data-files={library_path(library)}={library}" for library in C_LIBRARIES]
     command += ["--python-flag=no_site", "--python-flag=isolated"]
     command += [f"--onefile-tempdir-spec={{CACHE_DIR}}/scaler/nuitka-{contents}"]
     # The file's own process hands signals on to the program's; how long that then takes is the program's business.
     command += ["--onefile-child-grace-time=infinity"]
     return [*command, str(HERE / "scaler_scheduler.py")]
+
+
+def copy_licenses(site: Path, licenses: Path) -> None:
+    """The licences of all packages, of the libraries in their wheels, and of CPython, as the PyPy file has them."""
+    for path in site.glob("*.dist-info/**/LICEN[CS]E*"):
+        if path.is_file():
+            target = licenses / path.relative_to(site).parts[0].partition("-")[0] / path.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+    for path in Path(sysconfig.get_path("stdlib")).glob("LICENSE*"):
+        shutil.copyfile(path, licenses / "python")
 
 
 def library_path(name: str) -> str:

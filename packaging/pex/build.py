@@ -3,8 +3,8 @@
     .venv-packaging/bin/python packaging/pex/build.py dist/wheels dist/pex/scaler_scheduler.pex
 
 Rules:
-- It holds pyzmq's wheels for every interpreter of TARGETS. Nothing is compiled, and it does not matter what interpreter
-  builds it: the same wheels make the same bytes on any machine. All files in it have one date.
+- It holds the wheels of pyzmq, PyNaCl and cffi for every interpreter of TARGETS. Nothing is compiled, and it does not
+  matter what interpreter builds it: the same wheels make the same bytes on any machine. All files in it have one date.
 - PyPy is preferred. pex's own start script takes whatever CPython with a version in its name it finds before a plain
   `pypy3`, so a function of ours chooses in its place. The rest of that script stays: it finds what an earlier start
   unpacked.
@@ -24,9 +24,11 @@ from typing import Dict, List, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 DEFAULT_PROGRAM = "scaler_scheduler"
-# The C libraries that pyzmq's wheels are built for, newest first.
+# The C libraries that wheels are built for, newest first.
 C_LIBRARIES = ("manylinux_2_28", "manylinux_2_26", "manylinux_2_17", "manylinux2014")
-OLDEST_CPYTHON_MINOR = 9
+OLDEST_STABLE_INTERFACE_MINOR = 2
+# PyPy has cffi built in, and there are no wheels. What asks for it gets what is here anyway.
+CFFI_OF_PYPY = "cffi=typing-extensions; platform_python_implementation == 'PyPy'"
 # pex's start script asks here which interpreter to use; ours is defined just before.
 PLACE_OF_THE_CHOICE = b'if [ -f "${DEFAULT_PYTHON}" -a -x "${DEFAULT_PYTHON}" ]; then\n'
 FIRST_LINE = b"#!/bin/sh\n"
@@ -48,7 +50,7 @@ class Target(NamedTuple):
         if self.implementation == "PyPy":
             interfaces = [f"pp3{self.minor}-pypy3{self.minor}_pp73"]
         else:
-            stable = [f"cp3{minor}-abi3" for minor in range(self.minor, OLDEST_CPYTHON_MINOR - 1, -1)]
+            stable = [f"cp3{minor}-abi3" for minor in range(self.minor, OLDEST_STABLE_INTERFACE_MINOR - 1, -1)]
             interfaces = [f"cp3{self.minor}-cp3{self.minor}", *stable]
         return [f"{one}-{library}_{machine}" for one in interfaces for library in C_LIBRARIES] + ["py3-none-any"]
 
@@ -100,7 +102,7 @@ def one_wheel(folder: Path, distribution: str) -> Path:
 def build(wheels: List[Path], output: Path) -> None:
     machine = platform.machine()
     command = [sys.executable, "-m", "pex", *map(str, wheels), "-r", str(HERE.parent / "pins.txt")]
-    command += ["--no-build", "--exclude", "cffi"]  # PyPy has cffi built in
+    command += ["--no-build", "--override", CFFI_OF_PYPY, "--exclude", "pycparser"]  # the parser is for development
     for target in TARGETS:
         command += ["--complete-platform", target.platform_description(machine)]
     command += [

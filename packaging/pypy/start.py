@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from typing import Optional
 
 COPY = os.path.dirname(os.path.dirname(os.path.abspath(sys.argv[0])))
@@ -22,12 +23,11 @@ def start(module: str, function: str, with_stand_ins: bool = False) -> None:
     Parameters:
         with_stand_ins: add empty stand-ins for modules of the standard library that the copy lacks.
     """
+    # Hashes are for names of small files and of keys here: those without OpenSSL will do.
+    warnings.filterwarnings("ignore", "The _hashlib module", RuntimeWarning)
     if with_stand_ins:
         import asyncio  # noqa: F401  imported early, so that it sees that a module is missing
-        import warnings
 
-        # Hashes are for names of small files here: those without OpenSSL will do.
-        warnings.filterwarnings("ignore", "The _hashlib module", RuntimeWarning)
         sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "stand_ins"))
     try:
         code = getattr(importlib.import_module(module), function)()

@@ -52,6 +52,25 @@ with Cluster(address=sys.argv[1], n_workers=2, logging_level="WARNING"):
 """
 CLIENT_OUTPUT = "1024 [3, 2, 1]\n20000000\n"
 
+WITHOUT_LOCAL_SOCKET = "tcp://127.0.0.2:0"
+"""An address of this host at which peers are asked for keys."""
+KEYED_CLIENT_PROGRAM = """
+import os, sys
+from scaler import Client, Cluster
+from scaler.exceptions import AuthenticationError
+
+with Cluster(address=sys.argv[1], n_workers=1, logging_level="WARNING"):
+    with Client(address=sys.argv[1]) as client:
+        print(client.submit(pow, 2, 10).result(), len(client.submit(bytes, 1_000_000).result()))
+del os.environ["SCALER_KEY_FILE"]
+os.environ["SCALER_INSECURE"] = "1"
+try:
+    Client(address=sys.argv[1])
+except AuthenticationError:
+    print("refused")
+"""
+KEYED_CLIENT_OUTPUT = "1024 1000000\nrefused\n"
+
 
 def built(path: Path, target: str) -> Path:
     """The path of something that was built, else a skip."""
@@ -66,9 +85,11 @@ Running = TypeVar("Running", bound="RunningScheduler")
 class RunningScheduler:
     """A scheduler that any command starts, for a `with` block; its log is read until it listens, and at its end."""
 
-    def __init__(self, command: List[str], env: Optional[Mapping[str, str]] = None) -> None:
+    def __init__(
+        self, command: List[str], env: Optional[Mapping[str, str]] = None, address: str = "tcp://127.0.0.1:0"
+    ) -> None:
         self.process = subprocess.Popen(
-            [*command, "tcp://127.0.0.1:0", "--monitor-address", "tcp://127.0.0.1:0"],
+            [*command, address, "--monitor-address", "tcp://127.0.0.1:0"],
             env=dict(os.environ if env is None else env),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -104,14 +125,14 @@ class RunningScheduler:
         self.process.stdout.close()
 
 
-def run_client(python: Path, address: str, folder: Path) -> str:
-    """Let a client and two workers work with the scheduler at an address; what they print."""
+def run_client(python: Path, address: str, folder: Path, text: str = CLIENT_PROGRAM, **environment: str) -> str:
+    """Let a client and workers work with the scheduler at an address; what they print."""
     program = folder / "client_program.py"
-    program.write_text(CLIENT_PROGRAM, encoding="utf-8")
+    program.write_text(text, encoding="utf-8")
     finished = subprocess.run(
         [str(python), str(program), address],
         cwd=folder,
-        env=clean_environment(folder),
+        env=clean_environment(folder, **environment),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -166,6 +187,31 @@ def assert_serves(command: List[str], env: Optional[Mapping[str, str]], python: 
     return scheduler
 
 
+def assert_serves_with_keys(
+    command: List[str],
+    env: Mapping[str, str],
+    python: Path,
+    folder: Path,
+    keys: str = "",
+    outside: Optional[Path] = None,
+) -> None:
+    """A scheduler makes its keys by itself, serves peers that have one over CURVE, and turns away those without.
+
+    Parameters:
+        keys: where the scheduler makes them; outside: where that is for the peers, if it runs in a root of its own.
+    """
+    outside = outside or folder / "keys"
+    with RunningScheduler(
+        command, {**env, "SCALER_KEY_DIRECTORY": keys or str(outside)}, WITHOUT_LOCAL_SOCKET
+    ) as scheduler:
+        key_file = str(outside / "owner.key")
+        output = run_client(python, scheduler.address, folder, KEYED_CLIENT_PROGRAM, SCALER_KEY_FILE=key_file)
+        assert output == KEYED_CLIENT_OUTPUT, scheduler.output
+        assert scheduler.stop() == 0, scheduler.output
+        assert scheduler.output.count("with the key 'owner'") == 2, scheduler.output
+    assert sorted(path.name for path in outside.iterdir()) == ["authorized_keys", "owner.key", "scheduler.key"]
+
+
 def assert_watches(file: Path, folder: Path, env: Mapping[str, str]) -> None:
     """By links of their names, the file's scaler_top and scaler_ui watch its scheduler."""
     for name in ("scaler_top", "scaler_ui"):
@@ -181,7 +227,7 @@ def assert_watches(file: Path, folder: Path, env: Mapping[str, str]) -> None:
             text=True,
             timeout=60,
         )
-        assert (frame.returncode, frame.stderr) == (0, "")
+        assert (frame.returncode, frame.stderr) == (0, ""), frame.stderr
         assert f"Total 0 worker(s), at {scheduler.address}" in frame.stdout
         shown = shown_in_terminal([str(folder / "scaler_top"), found[1]], env, b"Total 0 worker(s)")
         assert b"Traceback" not in shown and shown.count(ALTERNATE_SCREEN_OFF) == 1, shown

@@ -19,6 +19,7 @@ from packaged import (
     RunningScheduler,
     assert_reads_files,
     assert_serves,
+    assert_serves_with_keys,
     assert_watches,
     built,
     clean_environment,
@@ -63,6 +64,11 @@ def test_it_serves(command: List[str], sdk_python: Path, tmp_path: Path) -> None
     assert_serves(command, HOME, sdk_python, tmp_path)
 
 
+def test_its_connections_have_keys(command: List[str], empty_root: EmptyRoot, sdk_python: Path, tmp_path: Path) -> None:
+    keys = "/root/keys"
+    assert_serves_with_keys(command, HOME, sdk_python, tmp_path, keys, empty_root.outside(keys))
+
+
 def test_it_says_its_version(command: List[str]) -> None:
     finished = run(command, "--version")
 
@@ -91,6 +97,13 @@ def test_the_exit_code_is_the_programs(command: List[str]) -> None:
 
 def test_it_reads_a_file_of_options(command: List[str], empty_root: EmptyRoot) -> None:
     assert_reads_files(command, HOME, empty_root.outside("/scaler.toml"), "/scaler.toml")
+
+
+def test_the_licences_of_its_parts_are_in_it(command: List[str], empty_root: EmptyRoot) -> None:
+    run(command, "--version")
+
+    names = {path.name for path in empty_root.outside("/root/.cache").rglob("licenses/*/*")}
+    assert {"LICENSE.libsodium.txt", "LICENSE.zeromq.txt"} <= names
 
 
 def test_later_starts_use_what_the_first_one_unpacked(command: List[str], empty_root: EmptyRoot) -> None:

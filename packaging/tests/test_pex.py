@@ -21,6 +21,7 @@ from packaged import (
     RunningScheduler,
     assert_reads_files,
     assert_serves,
+    assert_serves_with_keys,
     assert_watches,
     built,
 )
@@ -55,7 +56,8 @@ def machine_with(folder: Path, *names: str, unpacked: Optional[Path] = None) -> 
     """The environment of a machine on which these interpreters are all there is.
 
     Parameters:
-        unpacked: where a copy may have been unpacked before; nowhere, if omitted.
+        unpacked: where copies may have been unpacked before, one for each choice of interpreters, because a copy
+            runs on the interpreter that unpacked it; nowhere, if omitted.
     """
     programs = folder / "programs"
     programs.mkdir()
@@ -63,7 +65,8 @@ def machine_with(folder: Path, *names: str, unpacked: Optional[Path] = None) -> 
         (programs / name).symlink_to(interpreter(name))
     for name in ("ldd", "uname"):  # with which Python finds out about the machine
         (programs / name).symlink_to(shutil.which(name) or name)
-    return {"HOME": str(folder / "home"), "PATH": str(programs), "PEX_ROOT": str(unpacked or folder / "unpacked")}
+    copies = folder / "unpacked" if unpacked is None else unpacked / "-".join(names)
+    return {"HOME": str(folder / "home"), "PATH": str(programs), "PEX_ROOT": str(copies)}
 
 
 def run(command: List[str], env: Dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -86,6 +89,11 @@ def test_it_serves_on(name: str, implementation: str, pex: Path, sdk_python: Pat
     assert_serves([str(pex)], machine, sdk_python, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["python3", "pypy3"])
+def test_its_connections_have_keys(name: str, pex: Path, unpacked: Path, sdk_python: Path, tmp_path: Path) -> None:
+    assert_serves_with_keys([str(pex)], machine_with(tmp_path, name, unpacked=unpacked), sdk_python, tmp_path)
+
+
 def test_it_prefers_pypy(pex: Path, tmp_path: Path) -> None:
     machine = machine_with(tmp_path, "python3", "pypy3")
 
@@ -93,8 +101,8 @@ def test_it_prefers_pypy(pex: Path, tmp_path: Path) -> None:
     assert " PyPy " in version(pex, machine), "when it was unpacked before"
 
 
-def test_a_user_can_name_the_interpreter(pex: Path, unpacked: Path, tmp_path: Path) -> None:
-    machine = machine_with(tmp_path, "pypy3", unpacked=unpacked)
+def test_a_user_can_name_the_interpreter(pex: Path, tmp_path: Path) -> None:
+    machine = machine_with(tmp_path, "pypy3")
 
     assert " CPython " in version(pex, {**machine, "PEX_PYTHON": str(interpreter("python3"))})
 

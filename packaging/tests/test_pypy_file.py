@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 from empty_root import SHELL, EmptyRoot
-from packaged import EARLIER_NAMES, assert_reads_files, assert_watches
+from packaged import EARLIER_NAMES, assert_reads_files, assert_serves_with_keys, assert_watches
 
 from scaler import Client, SchedulerClusterCombo
 
@@ -160,6 +160,17 @@ def test_a_local_cluster_can_have_it_as_its_scheduler(
     with SchedulerClusterCombo(n_workers=1, logging_level="WARNING") as cluster:
         with Client(address=cluster.get_address()) as client:
             assert client.submit(pow, 2, 10).result() == 1024
+
+
+def test_alone_in_an_empty_root_its_connections_have_keys(
+    one_file: Path, empty_root: EmptyRoot, tmp_path: Path
+) -> None:
+    empty_root.add(one_file, "/scaler_scheduler")
+    keys = "/root/keys"
+    assert_serves_with_keys(
+        *(empty_root.command("/scaler_scheduler"), {"HOME": "/root"}, Path(sys.executable), tmp_path),
+        *(keys, empty_root.outside(keys)),
+    )
 
 
 # One file, several programs -------------------------------------------------------------------------------------------

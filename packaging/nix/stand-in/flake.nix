@@ -103,6 +103,7 @@
             "hypothesis"
             "prometheus-client"
             "psutil"
+            "pynacl"
             "pytest"
             "pytest-timeout"
             "pyzmq"

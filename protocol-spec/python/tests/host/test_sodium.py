@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
-from typing import Callable, List
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Callable, Dict, List
 
 import pytest
 
@@ -61,6 +64,30 @@ def test_all_libraries_seal_alike(monkeypatch: pytest.MonkeyPatch) -> None:
             bytes(Sodium(ffi, library).box(Sodium(ffi, library).public_key(keys), keys).seal(bytes(24), b"", b"x"))
         )
     assert len(results) >= 1 and len(set(results)) == 1
+
+
+def test_the_functions_are_described_as_cffi_describes_them(tmp_path: Path) -> None:
+    cffi = pytest.importorskip("cffi")
+    sodium_functions = pytest.importorskip("scaler_protocol.host.sodium_functions")
+    described = cffi.FFI()
+    described.set_source("libsodium", None)
+    described.cdef(sodium_functions.DECLARATIONS)
+    described.emit_python_code(str(tmp_path / "described.py"))
+    arguments: Dict[str, object] = {}
+    backend = SimpleNamespace(FFI=lambda name, **values: arguments.update(values))
+    code = (tmp_path / "described.py").read_text().replace("import _cffi_backend", "")
+    exec(code, {"_cffi_backend": backend})
+    assert arguments == sodium_functions.ARGUMENTS
+
+
+def test_no_declaration_is_parsed_at_a_start() -> None:
+    program = (
+        "import sys; sys.modules['nacl._sodium'] = None; from scaler_protocol.host import sodium;"
+        " ffi, library = next(sodium._candidates()); print(library.sodium_init(), 'cffi' in sys.modules)"
+    )
+    if not list(sodium._paths()):
+        pytest.skip("neither pyzmq nor the system has libsodium here")
+    assert subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE).stdout == b"0 False\n"
 
 
 def test_the_library_of_pynacl_is_used_where_it_is_installed() -> None:

@@ -21,16 +21,6 @@ from scaler_protocol.wire.zmtp import Buffer
 
 KEPT_BYTES = (1 << 20) + 64  # for chunks of objects
 _TAG_ROOM = bytes(TAG_BYTES)
-_DECLARATIONS = """
-int sodium_init(void);
-int crypto_box_keypair(unsigned char *, unsigned char *);
-int crypto_scalarmult_base(unsigned char *, const unsigned char *);
-int crypto_box_beforenm(unsigned char *, const unsigned char *, const unsigned char *);
-int crypto_box_easy_afternm(unsigned char *, const unsigned char *, unsigned long long, const unsigned char *,
-    const unsigned char *);
-int crypto_box_open_easy_afternm(unsigned char *, const unsigned char *, unsigned long long, const unsigned char *,
-    const unsigned char *);
-"""
 
 
 class MissingLibraryError(ImportError):
@@ -144,11 +134,9 @@ def _candidates() -> Iterator[Tuple[Any, Any]]:
     except ImportError:
         pass
     try:
-        import cffi
-    except ImportError:
+        from scaler_protocol.host.sodium_functions import ffi
+    except ImportError:  # no cffi
         return
-    ffi = cffi.FFI()
-    ffi.cdef(_DECLARATIONS)
     for path in _paths():
         try:
             yield ffi, ffi.dlopen(path)
@@ -157,11 +145,11 @@ def _candidates() -> Iterator[Tuple[Any, Any]]:
 
 
 def _paths() -> Iterator[str]:
-    import ctypes.util  # takes 20 ms, and is rarely needed
-
     found = importlib.util.find_spec("zmq")
     if found is not None and found.origin is not None:
         yield from map(str, sorted(Path(found.origin).parent.parent.glob("pyzmq.libs/libsodium*")))
-    system = ctypes.util.find_library("sodium")
+    from ctypes.util import find_library  # not at the top: few programs look here, and importing it takes 20 ms
+
+    system = find_library("sodium")
     if system is not None:
         yield system
