@@ -452,7 +452,7 @@ def test_a_damaged_copy_is_unpacked_again(home: Path) -> None:
 def test_a_copy_that_lost_a_module_says_so_and_is_given_up(home: Path) -> None:
     file, cache = home / "scaler_scheduler", home / ".cache/scaler"
     check_ran_from(run(file, "--version", as_user=True, HOME=str(home)), cache)
-    [module] = copies(cache)[0].glob("lib/*/zmq/constants.pyc")
+    [module] = copies(cache)[0].glob("lib/*/asyncio/base_events.pyc")
     module.unlink()
     finished = run(file, "tcp://127.0.0.1:0", as_user=True, HOME=str(home))
     assert finished.returncode == 1
