@@ -23,6 +23,7 @@ Prints:
 """
 
 import contextlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,8 +31,11 @@ from typing import List
 
 from scaler import Client, NamedFunction
 from scaler.cluster.scheduler import Scheduler
+from scaler_protocol.keys.key_directory import OWNER_KEY, default_key_directory
 
 CPP_WORKER = Path(__file__).resolve().parents[1] / "build/cpp-worker/cpp_worker"
+
+KEY_FILE = os.path.join(default_key_directory(), OWNER_KEY)  # of the user who starts the scheduler
 
 MANDELBROT_ROW = NamedFunction("example.org/mandelbrot-row")
 SHA256 = NamedFunction("example.org/sha256", codec="raw")
@@ -55,7 +59,7 @@ def main() -> None:
         python_worker = [sys.executable, "-m", "scaler.worker", address, "--functions", language]
         for command in [
             [*python_worker, "--capabilities", "python", "--logging-level", "WARNING"],
-            [str(CPP_WORKER), address, "--capabilities", "native"],
+            [str(CPP_WORKER), address, "--key-file", KEY_FILE, "--capabilities", "native"],
         ]:
             worker = stack.enter_context(subprocess.Popen(command, stderr=subprocess.DEVNULL))
             stack.callback(worker.terminate)

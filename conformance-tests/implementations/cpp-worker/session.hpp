@@ -19,12 +19,17 @@
 
 using namespace std::chrono_literals;
 
+struct Keys {  // of CURVE, in Z85
+  std::string own, secret, server;
+};
+
 struct Options {
   std::string address;                                            // of the scheduler
   std::string name = "cpp_worker-" + std::to_string(getpid());  // for people
   std::vector<std::string> capabilities;
   unsigned slots = std::max(1U, std::thread::hardware_concurrency());
   double patience_seconds = 60;  // how long to look for the scheduler
+  std::optional<Keys> keys;      // none: the scheduler requires none
 };
 
 inline void log(const std::string& text) { std::cerr << "cpp_worker: " << text << std::endl; }
@@ -46,6 +51,11 @@ class Session {
     socket_.set(zmq::sockopt::linger, 0);
     socket_.set(zmq::sockopt::sndhwm, 0);          // what the scheduler does not read yet waits here
     socket_.set(zmq::sockopt::reconnect_ivl, -1);  // SCL-SES-021: nothing of this may reach another session
+    if (options.keys) {  // SCL-SEC-015
+      socket_.set(zmq::sockopt::curve_serverkey, options.keys->server);
+      socket_.set(zmq::sockopt::curve_publickey, options.keys->own);
+      socket_.set(zmq::sockopt::curve_secretkey, options.keys->secret);
+    }
     static int number = 0;
     const std::string name = "inproc://monitor-" + std::to_string(++number);
     zmq_socket_monitor(socket_, name.c_str(), ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED);

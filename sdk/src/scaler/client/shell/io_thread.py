@@ -45,7 +45,7 @@ from scaler.client.shell.output import OutputChannel
 from scaler.client.shell.settling import Settling
 from scaler.client.shell.transport import LINGER_SECONDS, Transport
 from scaler.client.shell.waiting import Gate, Waiter
-from scaler.exceptions import AuthenticationError, ClientFailedError, ClientShutdownException, DisconnectedError
+from scaler.exceptions import ClientFailedError, ClientShutdownException, DisconnectedError
 from scaler.values.code_notes import NOTICE_STREAM
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.session.effects import (
@@ -386,8 +386,6 @@ class IoThread:
 
     def _on_connect_failed(self, error: Exception) -> None:
         self.transport.drop()
-        if isinstance(error, AuthenticationError) and not self._has_started:
-            raise error
         if not isinstance(error, OSError):
             error = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
         self._connect_error = error

@@ -265,8 +265,10 @@ class Transport:
             return self.foreign_error(ended.reason)
         return self.silence_error() if connect_error is None else self.unreachable_error(connect_error)
 
-    def unreachable_error(self, error: OSError) -> SchedulerUnreachableError:
+    def unreachable_error(self, error: OSError) -> ConnectionError:
         """The error for a failed attempt to connect."""
+        if isinstance(error, AuthenticationError):
+            return error  # others may have made the key meanwhile, so this is not the first attempt
         return SchedulerUnreachableError(f"{why_not_connected(self._parsed, error)}; {self._what_to_do(error)}")
 
     def _what_to_do(self, error: OSError) -> str:
