@@ -88,9 +88,10 @@ const commands = {
   back: () => page.goBack().then(() => null),
   evaluate: ({ script }) => page.evaluate(script),
   // The driver's own waiting evaluates text within the page, which the page's Content-Security-Policy forbids.
-  wait: ({ condition, milliseconds = MILLISECONDS }) =>
-    page.evaluate(`new Promise((resolve, reject) => {
-      const end = performance.now() + ${milliseconds};
+  async wait({ condition, milliseconds = MILLISECONDS }) {
+    const end = Date.now() + milliseconds;
+    const script = () => `new Promise((resolve, reject) => {
+      const end = performance.now() + ${Math.max(0, end - Date.now())};
       const look = () => {
         const value = (() => { try { return ${condition}; } catch { return null; } })();
         if (value) resolve(value);
@@ -98,7 +99,16 @@ const commands = {
         else requestAnimationFrame(look);
       };
       look();
-    })`),
+    })`;
+    while (true) {
+      try {
+        return await page.evaluate(script());
+      } catch (error) {
+        // Another document has taken the place of the one that was asked.
+        if (!String(error).includes("Execution context was destroyed")) throw error;
+      }
+    }
+  },
   screenshot: ({ path }) => page.screenshot({ path }).then(() => null),
   theme: ({ theme }) => page.emulateMedia({ colorScheme: theme }),
   async hide({ isHidden }) {

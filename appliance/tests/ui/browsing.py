@@ -204,6 +204,7 @@ class Site:
         self.application = make_application(self.state, self.watch, clock=lambda: 0.0, **options)
         self.browser = Browser(self.application)
 
-    def open(self, url: str, **headers: str) -> Stream:
-        """A stream of events, within an event loop."""
-        return Stream(self.application, self.browser.scope("GET", url, headers))
+    def open(self, url: str, client: str = "127.0.0.1", **headers: str) -> Stream:
+        """A stream of events for the browser at an address, within an event loop."""
+        scope = self.browser.scope("GET", url, headers)
+        return Stream(self.application, {**scope, "client": (client, 50000)})

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from typing import Iterator
+import secrets
+from typing import Dict, Iterator
+from urllib.parse import quote
 
 import pytest
-from ui.browsing import Browser, Site
+from ui.browsing import Answer, Browser, Site
+
+from scaler_appliance.ui.browser_sessions import OVERLAP_SECONDS, ROTATION_SECONDS, BrowserSessions
 
 TOKEN = "a-token-of-sixteen-and-more"
 HTML = "text/html,application/xhtml+xml"
+
+
+def cookie_of(answer: Answer) -> str:
+    """As a browser sends it back."""
+    return answer.headers["set-cookie"].partition(";")[0]
 
 
 @pytest.fixture
@@ -44,7 +54,7 @@ def test_a_request_with_two_hosts_or_none_is_refused(open_site: Site) -> None:
     for hosts in ([], [(b"host", b"localhost"), (b"host", b"evil.example")]):
         scope = browser.scope("GET", "/api/workers", {})
         scope["headers"] = hosts
-        assert open_site.application._refusal(scope) is not None
+        assert open_site.application._refusal(scope, None) is not None
 
 
 def test_a_proxys_name_is_answered_when_it_is_allowed() -> None:
@@ -94,6 +104,96 @@ def test_a_browser_trades_the_token_for_a_cookie_and_forgets_it(closed: Browser)
     assert target is not None and target[1] == "./?x=1"
     assert TOKEN not in answer.text
     assert closed.get("/api/workers", cookie=f"a=b; {cookie.partition(';')[0]}; c=d").status == 200
+
+
+def test_a_cookie_says_nothing_about_the_token(closed: Browser) -> None:
+    first, second = (closed.get(f"/?token={TOKEN}", accept=HTML).headers["set-cookie"] for _ in range(2))
+
+    assert first.startswith("scaler_ui_8081=") and first != second
+    name, _, value = first.partition(";")[0].partition("=")
+    for known in (TOKEN, hashlib.sha256(TOKEN.encode()).hexdigest()[:12]):
+        assert known not in first and quote(known) not in first
+    assert closed.get("/api/workers", authorization=f"Bearer {value}").status == 401
+    assert closed.get(f"/api/workers?token={value}").status == 401
+    assert closed.get("/api/workers", cookie=f"{name}={TOKEN}").status == 401
+
+
+def test_a_cookie_of_another_server_on_the_same_host_is_not_accepted(closed: Browser) -> None:
+    other = Site(token=TOKEN).browser
+    cookie = cookie_of(other.get(f"/?token={TOKEN}", accept=HTML))
+
+    assert other.get("/api/workers", cookie=cookie).status == 200
+    assert closed.get("/api/workers", cookie=cookie).status == 401
+
+
+def test_the_cookie_is_named_after_the_port(closed: Browser) -> None:
+    cookie = cookie_of(closed.get(f"/?token={TOKEN}", accept=HTML))
+
+    assert closed.get("/api/workers", cookie=cookie.replace("8081", "8082")).status == 401
+
+
+@pytest.mark.parametrize(("forwarded", "is_secure"), [({}, False), ({"x_forwarded_proto": "https"}, True)])
+def test_behind_a_proxy_with_tls_the_cookie_is_secure(
+    closed: Browser, forwarded: Dict[str, str], is_secure: bool
+) -> None:
+    cookie = closed.get(f"/?token={TOKEN}", accept=HTML, **forwarded).headers["set-cookie"]
+
+    assert ("; Secure" in cookie) is is_secure
+
+
+def test_a_cookie_is_replaced_at_the_top_and_the_old_one_ends() -> None:
+    now = [0.0]
+    browser = Site(token=TOKEN, sessions=BrowserSessions(lambda: now[0], secrets.token_urlsafe)).browser
+    old = cookie_of(browser.get(f"/?token={TOKEN}", accept=HTML))
+    assert "set-cookie" not in browser.get("/readyz", cookie=old).headers
+    now[0] += ROTATION_SECONDS
+
+    assert "set-cookie" not in browser.get("/api/workers", cookie=old).headers  # its path would be /api
+    replaced = browser.get("/readyz", cookie=old)
+    new = cookie_of(replaced)
+
+    assert replaced.status == 200 and new != old
+    assert "HttpOnly" in replaced.headers["set-cookie"] and "SameSite=Strict" in replaced.headers["set-cookie"]
+    assert browser.get("/api/workers", cookie=new).status == 200
+    assert browser.get("/api/workers", cookie=old).status == 200
+    now[0] += OVERLAP_SECONDS
+    assert browser.get("/api/workers", cookie=old).status == 401
+    assert browser.get("/api/workers", cookie=new).status == 200
+
+
+def test_a_login_is_a_new_session_even_with_a_valid_cookie(closed: Browser) -> None:
+    first = cookie_of(closed.get(f"/?token={TOKEN}", accept=HTML))
+    second = cookie_of(closed.get(f"/?token={TOKEN}", accept=HTML, cookie=first))
+
+    assert first.partition(".")[0] != second.partition(".")[0]
+
+
+def test_logging_out_ends_the_session_and_removes_the_cookie(closed: Browser) -> None:
+    cookie, other = (cookie_of(closed.get(f"/?token={TOKEN}", accept=HTML)) for _ in range(2))
+
+    answer = closed.post("/logout", cookie=cookie, x_scaler_ui="1")
+
+    assert answer.status == 200
+    assert answer.headers["set-cookie"].startswith("scaler_ui_8081=; ") and "Max-Age=0" in answer.headers["set-cookie"]
+    assert closed.get("/api/workers", cookie=cookie).status == 401
+    assert closed.get("/api/workers", cookie=other).status == 200
+
+
+def test_another_page_cannot_log_out(closed: Browser) -> None:
+    cookie = cookie_of(closed.get(f"/?token={TOKEN}", accept=HTML))
+
+    assert closed.post("/logout", cookie=cookie).status == 403
+    assert closed.get("/logout", cookie=cookie, x_scaler_ui="1").status == 405
+    assert closed.post("/logout", x_scaler_ui="1").status == 401
+    assert closed.get("/api/workers", cookie=cookie).status == 200
+
+
+def test_the_page_knows_whether_it_can_log_out(closed: Browser, open_site: Site) -> None:
+    cookie = cookie_of(closed.get(f"/?token={TOKEN}", accept=HTML))
+
+    assert closed.get("/api/workers", cookie=cookie).json()["head"]["is_logged_in"] is True
+    assert closed.get("/api/workers", authorization=f"Bearer {TOKEN}").json()["head"]["is_logged_in"] is False
+    assert open_site.browser.get("/api/workers").json()["head"]["is_logged_in"] is False
 
 
 def test_the_way_on_is_relative_and_cannot_lead_elsewhere(closed: Browser) -> None:

@@ -8,7 +8,8 @@ from typing import Any, Awaitable, Callable, Dict
 import pytest
 from ui.browsing import DEADLINE_SECONDS, Site, query, told_state
 
-from scaler_appliance.ui.application import MAXIMUM_STREAMS
+from scaler_appliance.ui.application import MAXIMUM_STREAMS, MAXIMUM_STREAMS_OF_ADDRESS, MAXIMUM_STREAMS_OF_SESSION
+from scaler_appliance.ui.browser_sessions import ROTATION_SECONDS, SESSION_SECONDS, BrowserSessions
 from scaler_appliance.ui.events import LARGEST_SHARE, Events, to_json
 
 
@@ -130,13 +131,80 @@ def test_all_streams_end_when_the_program_does() -> None:
 def test_there_are_so_many_streams_at_most() -> None:
     async def test() -> None:
         site = Site()
-        streams = [site.open("/events?page=graphs") for _ in range(MAXIMUM_STREAMS)]
-        for stream in streams:
-            await stream.event()
-        answer = await site.open("/events?page=graphs").whole()
+        streams = []
+        for number in range(MAXIMUM_STREAMS):
+            streams.append(site.open("/events?page=graphs", f"10.0.0.{number // 50}"))
+            await streams[-1].event()
+        answer = await site.open("/events?page=graphs", "10.0.1.1").whole()
         assert answer.status == 503
+        assert answer.headers["retry-after"] == "10"
+        assert "200 pages are open already" in answer.json()["error"]
+        await streams.pop().go()
+        streams.append(site.open("/events?page=graphs", "10.0.1.1"))
+        await streams[-1].event()
         for stream in streams:
             await stream.go()
+
+    run(test)
+
+
+def test_one_address_cannot_take_all_streams() -> None:
+    async def test() -> None:
+        site = Site()
+        streams = [site.open("/events?page=graphs", "10.0.0.1") for _ in range(MAXIMUM_STREAMS_OF_ADDRESS)]
+        for stream in streams:
+            await stream.event()
+        answer = await site.open("/events?page=graphs", "10.0.0.1").whole()
+        assert (answer.status, answer.headers["retry-after"]) == (429, "10")
+        assert "from 10.0.0.1, the most for one address" in answer.json()["error"]
+        streams.append(site.open("/events?page=graphs", "10.0.0.2"))
+        await streams[-1].event()
+        for stream in streams:
+            await stream.go()
+
+    run(test)
+
+
+def test_one_session_has_so_many_streams_at_most_from_whatever_address() -> None:
+    async def test() -> None:
+        sessions = BrowserSessions(lambda: 0.0, lambda: "s" * 32)
+        site = Site(token="t" * 16, sessions=sessions)
+        cookies = [f"scaler_ui_8081={sessions.open()}" for _ in range(2)]
+        streams = [
+            site.open("/events?page=graphs", f"10.0.0.{number}", cookie=cookies[0])
+            for number in range(MAXIMUM_STREAMS_OF_SESSION)
+        ]
+        for stream in streams:
+            await stream.event()
+        answer = await site.open("/events?page=graphs", "10.0.1.1", cookie=cookies[0]).whole()
+        assert answer.status == 429
+        assert "the most for one session" in answer.json()["error"]
+        streams.append(site.open("/events?page=graphs", "10.0.1.1", cookie=cookies[1]))
+        await streams[-1].event()
+        for stream in streams:
+            await stream.go()
+
+    run(test)
+
+
+@pytest.mark.parametrize("ends_by", ["logging out", "rotation", "expiry"])
+def test_a_stream_ends_with_its_session_or_when_its_cookie_is_to_be_replaced(ends_by: str) -> None:
+    async def test() -> None:
+        now = 0.0
+        sessions = BrowserSessions(lambda: now, lambda: "s" * 32)
+        site = Site(token="t" * 16, sessions=sessions)
+        cookie = sessions.open()
+        stream = site.open("/events?page=graphs", cookie=f"scaler_ui_8081={cookie}")
+        await stream.event()
+        tick(site)
+        await stream.event()
+        if ends_by == "logging out":
+            sessions.close(cookie.partition(".")[0])
+        else:
+            now += ROTATION_SECONDS if ends_by == "rotation" else SESSION_SECONDS
+        tick(site)
+        await asyncio.wait_for(stream.task, DEADLINE_SECONDS)
+        assert site.watch.subscribers == 0
 
     run(test)
 

@@ -42,6 +42,7 @@ from scaler_appliance.shell.server import Server
 from scaler_protocol import messages as m
 from scaler_protocol.host.discovery import SCHEDULER as ANNOUNCED_SCHEDULER
 from scaler_protocol.host.discovery import announced
+from scaler_protocol.host.output_files import write_at_once
 from scaler_protocol.host.segments import ObjectDirectory
 from scaler_protocol.host.sodium import MissingLibraryError, load_sodium
 from scaler_protocol.keys.errors import KeyFileError
@@ -197,7 +198,7 @@ async def _serve(options: argparse.Namespace) -> None:
             )
         if options.address_file is not None:
             with _at("--address-file", options.address_file):
-                _write_addresses(options.address_file, peers.address, monitor.address)
+                write_at_once(options.address_file, f"{peers.address}\n{monitor.address}\n", mode=0o666)
         for part in (
             "AsyncBinder",
             "VanillaTaskManager",
@@ -256,11 +257,6 @@ def _keep_recording(recorder: Optional[SchedulerRecorder]) -> None:
         logger.error("Scheduler: to repeat the failure: scaler_scheduler replay %s", kept)
     else:
         logger.error("Scheduler: the failure was not recorded; start the scheduler with --record FILE to find out more")
-
-
-def _write_addresses(path: str, *addresses: str) -> None:
-    with open(path, "w", encoding="utf-8") as address_file:
-        address_file.writelines(f"{address}\n" for address in addresses)
 
 
 @contextlib.contextmanager

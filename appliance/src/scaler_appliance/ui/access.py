@@ -2,25 +2,48 @@
 
     without a token (loopback only):  the Host header must be one of ours, because another site may make its own
                                       name point to 127.0.0.1 (DNS rebinding)
-    with a token:                     Authorization: Bearer TOKEN, or the cookie that ?token=TOKEN has set
+    with a token:                     Authorization: Bearer TOKEN, or the cookie of a session, which ?token=TOKEN begins
 
 Rules:
-- A token is compared in constant time, is never logged, and disappears from the address bar at once.
+- A token is compared in constant time, is never logged, and disappears from the address bar at once. No cookie has it.
+- A cookie's path is that of the request which sets it, because a proxy may have stripped a prefix that is unknown here.
+  So a cookie is replaced only by answers at the top, such as to `events`, whose path is the whole page's.
 - Every response has the headers that isolate the page from other sites.
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import html
 import ipaddress
-from typing import Any, Awaitable, Callable, Dict, FrozenSet, Iterable, List, MutableMapping, Optional, Tuple
-from urllib.parse import parse_qsl, quote, unquote, urlencode
+import secrets
+import time
+from typing import (
+    Any,
+    Awaitable,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    MutableMapping,
+    NamedTuple,
+    Optional,
+    Tuple,
+)
+from urllib.parse import parse_qsl, quote, urlencode
 
+from scaler_appliance.ui.browser_sessions import BrowserSessions, Visit
+
+ACTION_HEADER = "x-scaler-ui"
+"""A header that forms and links of other sites cannot send."""
+
+LOGOUT_PATH = "/logout"
 OPEN_PATHS = frozenset({"/healthz", "/livez"})
 TOKEN_PARAMETER = "token"
-COOKIE_SECONDS = 30 * 24 * 3600
+VIEWER = "scaler_ui.viewer"
+"""The key of an allowed request's scope for its `PageViewer`."""
+
 CONTENT_POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
     b" base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
@@ -39,6 +62,28 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
+class PageViewer(NamedTuple):
+    """Who has sent an allowed request.
+
+    Attributes:
+        address: the peer's, which may be a proxy.
+        session: of a browser that presented the token before; empty: there is none.
+        is_current: whether a response that goes on may go on; otherwise the browser must ask again.
+    """
+
+    address: str
+    session: str = ""
+    is_current: Callable[[], bool] = lambda: True
+
+
+class _Refusal(NamedTuple):
+    """A response in place of the application's."""
+
+    status: int
+    text: str
+    headers: Dict[str, str]
+
+
 class Guard:
     """The application with access control.
 
@@ -46,33 +91,57 @@ class Guard:
         application: serves allowed requests.
         token: required in requests; None: none is required under one of our host names.
         hosts: our host names, in addition to those of loopback.
+        sessions: of browsers that have presented the token.
     """
 
-    def __init__(self, application: Application, token: Optional[str], hosts: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        application: Application,
+        token: Optional[str],
+        hosts: Iterable[str] = (),
+        sessions: Optional[BrowserSessions] = None,
+    ) -> None:
         self._application = application
         self._token = token
         self._hosts: FrozenSet[str] = frozenset(host.lower() for host in hosts)
-        digest = hashlib.sha256((token or "").encode()).hexdigest()[:12]
-        self._cookie = f"scaler_ui_{digest}"  # ports share cookies: each server has a name of its own
+        self._sessions = BrowserSessions(time.monotonic, secrets.token_urlsafe) if sessions is None else sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._application(scope, receive, send)
             return
 
+        visit = self._visit(scope) if self._token is not None else None
+        refusal = self._refusal(scope, visit)
+        headers = list(HEADERS)
+        if visit is not None and visit.new_cookie and refusal is None:
+            headers.append((b"set-cookie", self._cookie(scope, visit.new_cookie).encode()))
+
         async def send_guarded(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *HEADERS]
+                message["headers"] = [*message.get("headers", ()), *headers]
             await send(message)
 
-        refusal = self._refusal(scope)
-        if refusal is None:
-            await self._application(scope, receive, send_guarded)
-        else:
+        if refusal is not None:
             await _answer(send_guarded, *refusal)
+            return
+        scope[VIEWER] = self._viewer(scope, visit)
+        await self._application(scope, receive, send_guarded)
 
-    def _refusal(self, scope: Scope) -> Optional[Tuple[int, str, Dict[str, str]]]:
-        """Status, text and headers of the response to a request that is not allowed; None if it is."""
+    def _visit(self, scope: Scope) -> Optional[Visit]:
+        """The session whose cookie a request has."""
+        may_replace = scope["path"].count("/") == 1 and scope["path"] != LOGOUT_PATH
+        found = (self._sessions.find(cookie, may_replace) for cookie in _cookies(scope, _cookie_name(scope)))
+        return next((visit for visit in found if visit is not None), None)
+
+    def _viewer(self, scope: Scope, visit: Optional[Visit]) -> PageViewer:
+        address = (scope.get("client") or ("",))[0]
+        if visit is None:
+            return PageViewer(address)
+        return PageViewer(address, visit.session, lambda: self._sessions.is_current(visit.session))
+
+    def _refusal(self, scope: Scope, visit: Optional[Visit]) -> Optional[_Refusal]:
+        """The response to a request that does not reach the application; None if it does."""
         if scope["path"] in OPEN_PATHS:
             return None
         if self._token is None:
@@ -82,17 +151,35 @@ class Guard:
                 "This server answers only to names of this machine. To use another name, start it with"
                 " --allowed-host NAME, or with a token.\n"
             )
-            return 403, text, {}
+            return _Refusal(403, text, {})
         parameters = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         given = [value for name, value in parameters if name == TOKEN_PARAMETER]
         if self._knows(given):
             if scope["method"] == "GET" and b"text/html" in b",".join(_values(scope, b"accept")):
                 return self._entrance(scope, parameters)
             return None
-        if self._knows(_bearer_tokens(scope)) or self._knows(_cookies(scope, self._cookie)):
+        if visit is not None:
+            return self._logout(scope, visit) if scope["path"] == LOGOUT_PATH else None
+        if self._knows(_bearer_tokens(scope)):
             return None
         text = "This page needs a token: open the link that scaler_ui printed when it started.\n"
-        return 401, text, {"www-authenticate": "Bearer"}
+        return _Refusal(401, text, {"www-authenticate": "Bearer"})
+
+    def _logout(self, scope: Scope, visit: Visit) -> _Refusal:
+        if scope["method"] != "POST":
+            return _Refusal(405, "To log out, send POST.\n", {"allow": "POST"})
+        if _values(scope, ACTION_HEADER.encode()) != [b"1"]:
+            return _Refusal(403, f"the header {ACTION_HEADER}: 1 is missing\n", {})
+        self._sessions.close(visit.session)
+        return _Refusal(200, "logged out\n", {"set-cookie": self._cookie(scope, "")})
+
+    def _cookie(self, scope: Scope, value: str) -> str:
+        """The header that sets a session's cookie; an empty value removes it."""
+        seconds = self._sessions.seconds_left(value.partition(".")[0])
+        # A proxy with TLS says so. A peer that says it wrongly gets a cookie that its own browser does not return.
+        schemes = {scope.get("scheme"), *(value.decode("latin-1") for value in _values(scope, b"x-forwarded-proto"))}
+        secure = "; Secure" if "https" in schemes else ""
+        return f"{_cookie_name(scope)}={value}; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}"
 
     def _is_ours(self, hosts: List[bytes]) -> bool:
         if len(hosts) != 1:
@@ -105,8 +192,8 @@ class Guard:
         wanted = self._token.encode()
         return any(hmac.compare_digest(token.encode("utf-8", "replace"), wanted) for token in tokens)
 
-    def _entrance(self, scope: Scope, parameters: List[Tuple[str, str]]) -> Tuple[int, str, Dict[str, str]]:
-        """Sets the cookie, and forwards to the same address without the token.
+    def _entrance(self, scope: Scope, parameters: List[Tuple[str, str]]) -> _Refusal:
+        """Begins a session, and forwards to the same address without the token.
 
         This uses a page, because after a redirect from another site, such as a notebook, a browser would not send a
         strict cookie.
@@ -114,16 +201,17 @@ class Guard:
         rest = [(name, value) for name, value in parameters if name != TOKEN_PARAMETER]
         last = scope["path"].rpartition("/")[2]
         target = "./" + quote(last) + (f"?{urlencode(rest)}" if rest else "")
-        secure = "; Secure" if scope.get("scheme") == "https" else ""
-        cookie = (
-            f"{self._cookie}={quote(self._token or '')}; HttpOnly; SameSite=Strict; Max-Age={COOKIE_SECONDS}{secure}"
-        )
         text = (
             "<!doctype html><meta charset=utf-8><title>Scaler</title>"
+            '<link rel="icon" href="data:,">'
             f'<meta http-equiv="refresh" content="0;url={html.escape(target)}">'
             f'<a href="{html.escape(target)}">Continue</a>'
         )
-        return 200, text, {"set-cookie": cookie, "content-type": "text/html; charset=utf-8"}
+        headers = {
+            "set-cookie": self._cookie(scope, self._sessions.open()),
+            "content-type": "text/html; charset=utf-8",
+        }
+        return _Refusal(200, text, headers)
 
 
 def is_loopback(name: str) -> bool:
@@ -157,13 +245,18 @@ def _bearer_tokens(scope: Scope) -> List[str]:
     return tokens
 
 
+def _cookie_name(scope: Scope) -> str:
+    """Servers at several ports of a host share its cookies: each has a name of its own."""
+    return f"scaler_ui_{(scope.get('server') or ('', 0))[1]}"
+
+
 def _cookies(scope: Scope, name: str) -> List[str]:
     cookies = []
     for value in _values(scope, b"cookie"):
         for each in value.decode("latin-1").split(";"):
             key, _, content = each.strip().partition("=")
             if key == name:
-                cookies.append(unquote(content))
+                cookies.append(content)
     return cookies
 
 

@@ -20,8 +20,9 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from scaler_appliance.ui import health
-from scaler_appliance.ui.access import Guard
+from scaler_appliance.ui.access import ACTION_HEADER, VIEWER, Guard, PageViewer
 from scaler_appliance.ui.actions import ActionError, NotAllowedError, reachable, shut_down_worker
+from scaler_appliance.ui.browser_sessions import BrowserSessions
 from scaler_appliance.ui.events import Events, EventStream, to_json
 from scaler_appliance.ui.metrics import CONTENT_TYPE, Metrics
 from scaler_appliance.ui.pages.page_names import page_named
@@ -32,11 +33,12 @@ from scaler_appliance.ui.ui_state import UiState
 from scaler_appliance.ui.watching import Watch
 
 MAXIMUM_STREAMS = 200
-ACTION_HEADER = "x-scaler-ui"
-"""A header that forms and links of other sites cannot send."""
+MAXIMUM_STREAMS_OF_ADDRESS = 100
+MAXIMUM_STREAMS_OF_SESSION = 16
 
 Asker = Callable[[str, int, bool], Awaitable[str]]
 
+_LATER = {"Retry-After": "10"}
 _NO_PAGE = (
     b"<!doctype html><title>Scaler</title><p>The pages are not part of this build. There are: metrics, api/workers.\n"
 )
@@ -50,11 +52,12 @@ def make_application(
     files: Optional[PageFiles] = None,
     ask_to_shut_down: Asker = shut_down_worker,
     clock: Callable[[], float] = time.perf_counter,
+    sessions: Optional[BrowserSessions] = None,
 ) -> Guard:
     """The web application.
 
     Parameters:
-        token, hosts: for access control, see `Guard`.
+        token, hosts, sessions: for access control, see `Guard`.
         files: the page's; by default the package's.
         ask_to_shut_down: asks the scheduler to let a worker leave.
         clock: measures how long making bodies takes.
@@ -74,7 +77,7 @@ def make_application(
         *([Mount("/static", files)] if files.is_there else []),
     ]
     errors: Dict[Any, Any] = {QueryError: _on_query_error, HTTPException: _on_http_error}
-    return Guard(Starlette(routes=routes, exception_handlers=errors), token, hosts)
+    return Guard(Starlette(routes=routes, exception_handlers=errors), token, hosts, sessions)
 
 
 class _Handlers:
@@ -94,18 +97,36 @@ class _Handlers:
         return await self._files.get_response("index.html", request.scope)
 
     async def events(self, request: Request) -> Union[Response, EventStream]:
-        if self._watch.subscribers >= MAXIMUM_STREAMS:
-            raise HTTPException(503, f"{MAXIMUM_STREAMS} browsers are connected already")
+        viewer: PageViewer = request.scope[VIEWER]
+        self._check_streams(viewer)
         query = Query(request.query_params)
-        events = Events(self._state, page_named(query.text("page", "overview")), query, self._clock)
-        return EventStream(events, events.next(), self._watch)
+        page = page_named(query.text("page", "overview"))
+        events = Events(self._state, page, query, self._clock, bool(viewer.session))
+        return EventStream(events, events.next(), self._watch, viewer)
+
+    def _check_streams(self, viewer: PageViewer) -> None:
+        """Raises HTTPException if there are too many streams of events for one more."""
+        streams = self._watch.viewers()
+        if len(streams) >= MAXIMUM_STREAMS:
+            why = f"{MAXIMUM_STREAMS} pages are open already, the most that scaler_ui serves; close one"
+            raise HTTPException(503, why, _LATER)
+        of_address = sum(other.address == viewer.address for other in streams)
+        if of_address >= MAXIMUM_STREAMS_OF_ADDRESS:
+            why = f"{of_address} pages are open already from {viewer.address}, the most for one address; close one"
+            raise HTTPException(429, why, _LATER)
+        of_session = sum(other.session == viewer.session for other in streams)
+        if viewer.session and of_session >= MAXIMUM_STREAMS_OF_SESSION:
+            why = f"{of_session} pages are open already in this browser, the most for one session; close one"
+            raise HTTPException(429, why, _LATER)
 
     async def page(self, request: Request) -> Response:
         try:
             page = page_named(request.path_params["page"])
         except QueryError as error:  # here the query is part of the path
             raise HTTPException(404, str(error)) from None
-        return _json(Events(self._state, page, Query(request.query_params)).next())
+        viewer: PageViewer = request.scope[VIEWER]
+        events = Events(self._state, page, Query(request.query_params), is_logged_in=bool(viewer.session))
+        return _json(events.next())
 
     async def task(self, request: Request) -> Response:
         numbers = Query(request.path_params)
@@ -168,4 +189,6 @@ async def _on_query_error(_request: Request, error: QueryError) -> Response:
 
 
 async def _on_http_error(_request: Request, error: HTTPException) -> Response:
-    return _json({"error": str(error.detail)}, error.status_code)
+    response = _json({"error": str(error.detail)}, error.status_code)
+    response.headers.update(error.headers or {})
+    return response

@@ -4,7 +4,8 @@ Rules:
 - An event is made when the previous one has been sent: a browser that reads slowly gets fewer, and no events queue up.
 - A body that takes long to make is sent less often, so that no browser takes more than a small share of the time. The
   head is sent every second, because it shows a page that it is connected.
-- A stream ends with its browser's connection, or with this program.
+- A stream ends with its browser's connection, with its session, or with this program. It also ends when its session's
+  cookie is to be replaced: the browser comes again by itself, and gets the new cookie.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import time
 from typing import Any, Callable, Dict, Optional
 
-from scaler_appliance.ui.access import Receive, Scope, Send
+from scaler_appliance.ui.access import PageViewer, Receive, Scope, Send
 from scaler_appliance.ui.pages.page_names import Page
 from scaler_appliance.ui.pages.queries import Query
 from scaler_appliance.ui.ui_state import UiState
@@ -45,15 +46,22 @@ class Events:
     Parameters:
         page, query: what it shows.
         clock: seconds of a monotonic clock.
+        is_logged_in: whether it has a session, which it can end.
     """
 
     def __init__(
-        self, state: UiState, page: Page, query: Query, clock: Callable[[], float] = time.perf_counter
+        self,
+        state: UiState,
+        page: Page,
+        query: Query,
+        clock: Callable[[], float] = time.perf_counter,
+        is_logged_in: bool = False,
     ) -> None:
         self._state = state
         self._page = page
         self._query = query
         self._clock = clock
+        self._is_logged_in = is_logged_in
         self._cursor: Optional[Any] = None
         self._not_before = 0.0
 
@@ -65,7 +73,7 @@ class Events:
             body, self._cursor = self._page(self._state, self._query, self._cursor)
             ended = self._clock()
             self._not_before = ended + (ended - began) * (1 / LARGEST_SHARE - 1)
-        return {"head": self._state.head(), "body": body}
+        return {"head": {**self._state.head(), "is_logged_in": self._is_logged_in}, "body": body}
 
 
 class EventStream:
@@ -73,15 +81,17 @@ class EventStream:
 
     Parameters:
         first: the event that is sent at once.
+        viewer: whose stream it is.
     """
 
-    def __init__(self, events: Events, first: Dict[str, Any], watch: Watch) -> None:
+    def __init__(self, events: Events, first: Dict[str, Any], watch: Watch, viewer: PageViewer) -> None:
         self._events = events
         self._first = first
         self._watch = watch
+        self._viewer = viewer
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        wake = self._watch.subscribe()
+        wake = self._watch.subscribe(self._viewer)
         gone = asyncio.ensure_future(_until_gone(receive))
         gone.add_done_callback(lambda _: wake.set())
         try:
@@ -92,6 +102,8 @@ class EventStream:
                 await _send_part(send, b"data: " + to_json(event) + b"\n\n")
                 await wake.wait()
                 wake.clear()
+                if not self._viewer.is_current():
+                    break
                 event = self._events.next()
             await send({"type": "http.response.body", "body": b""})
         finally:

@@ -23,6 +23,7 @@ from urllib.parse import quote
 from scaler_appliance.ui.access import is_loopback
 from scaler_appliance.ui.ui_options import UI, given_token
 from scaler_protocol.host.discovery import USER_INTERFACE, announced
+from scaler_protocol.host.output_files import write_at_once
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.programs.logging_setup import setup_logging
@@ -99,7 +100,7 @@ async def _serve(options: argparse.Namespace, token: Optional[str]) -> None:
             print(f"scaler_ui: open {link}", flush=True)
         if options.link_file is not None:
             try:
-                _write_link(options.link_file, link)
+                write_at_once(options.link_file, f"{link}\n")  # it may contain the token
             except OSError as error:
                 raise OSError(f"--link-file {options.link_file}: {error.strerror or error}") from error
         await serving.run(watch.run(), options.exit_when_stdin_closes)
@@ -120,16 +121,3 @@ def _warn_about(token_file: Optional[str]) -> None:
 def _url(host: str, port: int) -> str:
     name = socket.gethostname() if host in EVERYWHERE else host
     return f"http://[{name}]:{port}/" if ":" in name else f"http://{name}:{port}/"
-
-
-def _write_link(path: str, link: str) -> None:
-    """Write the link, which may contain the token, atomically, so that a waiting program finds it complete."""
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe, say
-        with open(path, "w", encoding="utf-8") as pipe:
-            pipe.write(f"{link}\n")
-        return
-    unfinished = f"{path}.{secrets.token_hex(8)}"
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as link_file:
-        link_file.write(f"{link}\n")
-    os.replace(unfinished, path)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import Optional, Protocol, Set
+from typing import Collection, Dict, Optional, Protocol
 
+from scaler_appliance.ui.access import PageViewer
 from scaler_appliance.ui.ui_state import UiState, Watched
 
 SHORTEST_TICK_SECONDS = 0.8
@@ -41,7 +42,7 @@ class Watch:
         self._feed = feed
         self._state = state
         self._has_news: Optional[asyncio.Event] = None  # while this runs
-        self._subscribers: Set[asyncio.Event] = set()
+        self._subscribers: Dict[asyncio.Event, PageViewer] = {}
         self.is_closing = False
         self.turned_at = time.monotonic()
 
@@ -88,11 +89,15 @@ class Watch:
         for event in self._subscribers:
             event.set()
 
-    def subscribe(self) -> asyncio.Event:
+    def viewers(self) -> Collection[PageViewer]:
+        """Whose the streams of events are, one of each stream."""
+        return self._subscribers.values()
+
+    def subscribe(self, viewer: PageViewer) -> asyncio.Event:
         """An event that each tick sets, and the end of this program sets; the waiter clears it."""
         event = asyncio.Event()
-        self._subscribers.add(event)
+        self._subscribers[event] = viewer
         return event
 
     def unsubscribe(self, event: asyncio.Event) -> None:
-        self._subscribers.discard(event)
+        self._subscribers.pop(event, None)

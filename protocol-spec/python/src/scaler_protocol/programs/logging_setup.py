@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import logging.config
 import logging.handlers
@@ -22,6 +23,7 @@ import sys
 import time
 from typing import Dict, Optional, Sequence
 
+from scaler_protocol.host.output_files import append_output
 from scaler_protocol.programs.repeated_lines import limit_repetitions
 
 LOGGER_NAME = "scaler"
@@ -129,7 +131,8 @@ class _StreamHandler(_LosesLines, logging.StreamHandler):  # type: ignore[type-a
 
 
 class _FileHandler(_LosesLines, logging.handlers.TimedRotatingFileHandler):
-    pass
+    def _open(self) -> io.TextIOWrapper:
+        return io.TextIOWrapper(open(append_output(self.baseFilename), "ab"), encoding=self.encoding)
 
 
 def _make_handler(path: str) -> logging.Handler:

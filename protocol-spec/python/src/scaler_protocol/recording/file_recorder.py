@@ -17,6 +17,7 @@ import os
 from math import inf
 from typing import Callable, List, Optional, Sequence, TypeVar
 
+from scaler_protocol.host.output_files import create_output
 from scaler_protocol.recording.recording_file import Digest, Header, block, digest_record, header_bytes, record
 
 FLUSH_SECONDS = 1.0
@@ -54,7 +55,7 @@ class FileRecorder:
         self._flushed_at = header.began
         self._digested_at = -inf
         self._effects = 0
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._descriptor = create_output(path)
         self._write(header_bytes(header))
 
     @property

@@ -150,7 +150,7 @@ export class Feed {
     this.refusal = refusal;
     this.#tell();
     // A wrong question stays wrong.
-    if (refusal && refusal.status >= 400 && refusal.status < 500 && refusal.status !== 401) return;
+    if (refusal && isFinal(refusal.status)) return;
     this.retryTimer = setTimeout(() => this.#reopen(), this.retrySeconds * 1000);
     this.retrySeconds = Math.min(this.retrySeconds * 2, LAST_RETRY_SECONDS);
   }
@@ -176,6 +176,11 @@ export class Feed {
     this.#tell();
     this.onEvent(event);
   }
+}
+
+/** @param {number} status of a refusal @returns {boolean} whether the same question would be refused again */
+export function isFinal(status) {
+  return status >= 400 && status < 500 && status !== 401 && status !== 429;
 }
 
 /** @param {string} body of an answer @returns {string} what it says, for people */

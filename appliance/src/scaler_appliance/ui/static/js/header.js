@@ -15,7 +15,7 @@ import { nextTheme, onTheme, theme } from "./theme.js";
 const STATE_WORDS = { connecting: "connecting", live: "live", stale: "stale", paused: "paused", hidden: "hidden", refused: "not shown" };
 
 export class Header {
-  /** @param {{onPause: () => void, onHelp: () => void}} actions */
+  /** @param {{onPause: () => void, onHelp: () => void, onLogout: () => void}} actions */
   constructor(actions) {
     this.links = new Map();
     const navigation = /** @type {HTMLElement} */ (document.getElementById("navigation"));
@@ -29,7 +29,8 @@ export class Header {
     onTheme(() => this.#showTheme());
     this.#showTheme();
     const help = element("button", { type: "button", class: "quiet", id: "help", title: "Keys (?)", on: { click: actions.onHelp } }, element("span", { text: "Keys" }), element("kbd", { text: "?" }));
-    document.getElementById("side-foot")?.append(this.themeButton, help);
+    this.logout = element("button", { type: "button", class: "quiet", id: "logout", title: "End this browser's session", hidden: true, "aria-label": "Log out", on: { click: actions.onLogout } }, icon("M2 2h5v1.500H3.500v9H7V14H2zM9.500 4.500L13.500 8l-4 3.500V9h-4V7h4z"), element("span", { text: "Log out" }));
+    document.getElementById("side-foot")?.append(this.themeButton, help, this.logout);
 
     this.badge = element("span", { class: "state", "data-state": "connecting" }, element("i"), element("b", { text: "connecting" }));
     this.pause = element("button", { type: "button", id: "pause", class: "quiet", "aria-pressed": "false", title: "Pause or go on (space)", on: { click: actions.onPause } }, "Pause");
@@ -81,6 +82,7 @@ export class Header {
 
   /** @param {any} head */
   show(head) {
+    this.logout.hidden = !head.is_logged_in;
     const tasks = head.tasks || {};
     const version = head.version ? `Scaler ${head.version}` : "";
     const python = head.python ? `${head.python}` : "";

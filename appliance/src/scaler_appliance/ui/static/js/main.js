@@ -10,7 +10,7 @@
 
 import { element, fill } from "./dom.js";
 import { name } from "./format.js";
-import { Feed } from "./feed.js";
+import { Feed, isFinal } from "./feed.js";
 import { Header } from "./header.js";
 import { startKeyboard } from "./keyboard.js";
 import { Notices } from "./notices.js";
@@ -60,13 +60,13 @@ const feed = new Feed(receive, (condition) => {
   notices.showCondition(condition, head);
   document.body.dataset.feed = condition.state;
   const refusal = condition.refusal;
-  if (refusal && refusal.status >= 400 && refusal.status < 500 && refusal.status !== 401) {
+  if (refusal && isFinal(refusal.status)) {
     explain(`This cannot be shown: ${refusal.text}`);
     feed.watch("head", {}); // what stands above the page goes on
   }
   page?.condition?.(condition);
 });
-const header = new Header({ onPause: togglePause, onHelp: () => keyboard.help() });
+const header = new Header({ onPause: togglePause, onHelp: () => keyboard.help(), onLogout: logOut });
 const keyboard = startKeyboard({ page: () => page, pause: togglePause });
 
 /** @type {Context} */
@@ -105,6 +105,16 @@ function watch() {
 
 function togglePause() {
   feed.pause(!feed.isPaused);
+}
+
+async function logOut() {
+  try {
+    const answer = await fetch("logout", { method: "POST", headers: { "X-Scaler-UI": "1" } });
+    if (answer.ok || answer.status === 401) location.reload(); // the server says what is needed to come back
+    else notices.message(`Logging out did not work: ${await answer.text()}`, "action");
+  } catch {
+    notices.message("Logging out did not work: scaler_ui does not answer.", "action");
+  }
 }
 
 /**

@@ -28,7 +28,7 @@ export class Notices {
     let text = "";
     if (state === "paused") text = `Paused at ${clock(since / 1000)}. What you see is from then; press space to go on.`;
     if (state === "refused" && refusal?.status === 401) text = "scaler_ui wants a token (again): open the link that it printed when it started.";
-    else if (state === "refused" && refusal && refusal.status >= 500) text = `scaler_ui answers, and cannot show this now: ${refusal.text}. Trying again.`;
+    else if (state === "refused" && refusal && (refusal.status >= 500 || refusal.status === 429)) text = `scaler_ui answers, and cannot show this now: ${refusal.text}. Trying again.`;
     if (state === "stale") {
       const age = span((Date.now() - since) / 1000);
       const when = `Stale since ${clock(since / 1000)} (${age} ago): `;
