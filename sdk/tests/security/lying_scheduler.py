@@ -53,11 +53,20 @@ class _Welcomes(_OnlyGreets):
         self._send_command(b"\7WELCOME" + bytes(range(160)))
 
 
+class _Refuses(_OnlyGreets):
+    """Answers with an ERROR that would control the terminal of who reads it."""
+
+    def _take_command(self, body: bytes, messages: List[List[bytes]]) -> None:
+        text = b"no\r\n[CRITICAL]2026-01-01 00:00:00+0000: fire\x1b[2J"
+        self._send_command(b"\5ERROR" + bytes((len(text),)) + text)
+
+
 LIARS: Dict[str, Callable[[socket.socket], Zmtp]] = {
     "without keys": without_keys,
     "with another key": with_another_key,
     "PLAIN": lambda stream: _Plain("ROUTER", LIMIT_BYTES),
     "a greeting and no more": lambda stream: _OnlyGreets("ROUTER", LIMIT_BYTES),
+    "an ERROR": lambda stream: _Refuses("ROUTER", LIMIT_BYTES),
     "a WELCOME without a key": lambda stream: _Welcomes("ROUTER", LIMIT_BYTES),
 }
 

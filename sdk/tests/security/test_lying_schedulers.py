@@ -17,6 +17,7 @@ SAYS = {
     "without keys": "has none",
     "with another key": "expects another key|does not own the key",
     "PLAIN": "PLAIN",
+    "an ERROR": r"no\?\?\[CRITICAL\].*fire\?\[2J",
     "a WELCOME without a key": "does not own the key",
 }
 SECRET = b"a secret argument"

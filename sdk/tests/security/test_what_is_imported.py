@@ -6,7 +6,7 @@ import subprocess
 import sys
 from typing import Dict, List
 
-from keyed_scheduler import KeyedScheduler
+from security.keyed_scheduler import KeyedScheduler
 
 PROGRAM = """
 import sys

@@ -19,6 +19,7 @@ from scaler_protocol.host.discovery import (
     entries,
     find_scheduler,
 )
+from scaler_protocol.host.peer_credentials import is_of_this_user
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.programs.options import ConfigurationError
 from scaler_protocol.wire.secure_zmtp import ClientSecurity
@@ -32,7 +33,7 @@ Sections = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def security_of_monitor(address: str, key_file: Optional[str], insecure: bool) -> Optional[ClientSecurity]:
-    """The keys to watch a scheduler with; None if none are needed: a Unix domain socket's file is its owner's alone.
+    """The keys to watch a scheduler with; None if none are needed: it is at a Unix domain socket of this user or root.
 
     Parameters:
         address: where monitors connect.
@@ -40,8 +41,15 @@ def security_of_monitor(address: str, key_file: Optional[str], insecure: bool) -
 
     Raises KeyFileError, MissingLibraryError.
     """
-    if parse_address(address).path:
-        return None
+    parsed = parse_address(address)
+    if parsed.path:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            try:
+                probe.connect(resolve(parsed)[1])
+            except OSError:
+                return None  # nothing listens there yet
+            if is_of_this_user(probe):
+                return None
     return Credentials(address, key_file, insecure or None, "monitor").security()
 
 

@@ -213,6 +213,10 @@ class Connections:
             self._lose(oldest, TimeoutError("others, too, have not said Hello"))
 
     def _add(self, stream: socket.socket, label: str, now: float) -> None:
+        if 0 < self._maximum_connections <= len(self._peers) and self._unregistered:
+            # Otherwise callers that say nothing would keep others out.
+            oldest = next(iter(self._unregistered.values()))
+            self._lose(oldest, TimeoutError("it has no session yet, and others call"))
         if 0 < self._maximum_connections <= len(self._peers):
             raise RejectedError(f"it has {len(self._peers)} connections; {_ADVICE}")
         # SCL-TRN-001, SCL-SEC-006, SCL-SEC-012

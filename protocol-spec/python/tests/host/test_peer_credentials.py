@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from scaler_protocol.host.peer_credentials import is_of_this_user
+from scaler_protocol.host import peer_credentials
+from scaler_protocol.host.peer_credentials import is_of_root_alone, is_of_this_user
 
 ANOTHER_USER = 65534
 
@@ -54,3 +55,20 @@ def test_root_is_trusted_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> 
 def test_of_other_sockets_the_kernel_says_nothing() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as stream:
         assert not is_of_this_user(stream)
+
+
+def test_the_user_that_stands_for_all_others_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a user namespace, the kernel gives all users that it does not know the same number."""
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with one, other:
+        monkeypatch.setattr(peer_credentials, "_user_of_others", os.geteuid)
+        assert not is_of_this_user(one) and not is_of_root_alone(one)
+
+
+def test_root_at_the_other_end_is_told_from_this_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with one, other:
+        assert not is_of_root_alone(one)
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        monkeypatch.setattr(peer_credentials, "_user_of_peer", lambda stream: 0)
+        assert is_of_root_alone(one) and is_of_this_user(one)

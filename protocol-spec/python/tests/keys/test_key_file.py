@@ -180,3 +180,10 @@ def test_secrets_are_in_no_text_that_a_program_makes_of_its_values(caplog: pytes
     for secret in (SECRET_TEXT, repr(KEYS.secret), str(KEYS.secret), KEYS.secret.hex()):
         assert secret not in caplog.text
         assert secret not in repr(ALICE) + str(ALICE) + f"{ALICE}" + repr(KEYS) + str(KEYS) + f"{KEYS}"
+
+
+@pytest.mark.parametrize("weak", [bytes(32), (1).to_bytes(32, "little")], ids=["zero", "one"])
+def test_a_server_key_that_is_the_same_to_all_is_refused(path: str, weak: bytes) -> None:
+    text = key_file_text(ALICE).replace(encode_key(SERVER.public), encode_key(weak))
+    with pytest.raises(KeyFileError, match="not that of a server"):
+        parse_key_file(text, path)

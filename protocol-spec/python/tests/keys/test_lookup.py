@@ -61,7 +61,7 @@ def name_of(address: str, key_file: object = None) -> str:
 
 def test_without_any_key_there_is_none() -> None:
     assert find_key_file(HERE, None) is None
-    assert find_key_file(ELSEWHERE, "") is None
+    assert find_key_file(ELSEWHERE, None) is None
 
 
 def test_a_given_file_comes_before_all_others(
@@ -148,3 +148,9 @@ def test_looking_for_a_key_imports_no_library_until_there_is_one() -> None:
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60)
 
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_an_empty_path_is_no_path(default: KeyDirectory) -> None:
+    """Otherwise an option that came out empty would be another key, or none."""
+    with pytest.raises(KeyFileError, match="empty"):
+        find_key_file(HERE, "")

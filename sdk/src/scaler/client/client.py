@@ -323,7 +323,8 @@ class Client(Submitter):
         for name, value in state.items():
             setattr(self, f"_{name}", value)
         self._task_options = self._options.message()
-        key = (self._address, type(self._serializer), *(tuple(roots) for roots in code_roots))
+        identity = self._address, self._key_file, self._insecure
+        key = (*identity, type(self._serializer), *(tuple(roots) for roots in code_roots))
         with _shared_lock:
             shell = _shared_shells.get(key)
             if shell is None or shell.closed_because is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import struct
+from functools import lru_cache
+from typing import Optional
 
 _PEER_CREDENTIALS: int = getattr(socket, "SO_PEERCRED", 17)  # PyPy 3.9 lacks the name
 _CREDENTIALS = struct.Struct("iII")  # Linux's `struct ucred`: process, user, group
@@ -17,10 +19,34 @@ def is_of_this_user(stream: socket.socket) -> bool:
     They can do whatever this process can. Of a listening program, it is the user that made the socket; of a caller, the
     one that called.
     """
+    return _user_of_peer(stream) in (_ROOT, os.geteuid())
+
+
+def is_of_root_alone(stream: socket.socket) -> bool:
+    """Whether the other end belongs to root, and this process does not: root does not trust us without a key."""
+    return os.geteuid() != _ROOT and _user_of_peer(stream) == _ROOT
+
+
+def _user_of_peer(stream: socket.socket) -> Optional[int]:
+    """The user at the other end; None if that is not known."""
     if stream.family != socket.AF_UNIX:
-        return False
+        return None
     try:
         found = stream.getsockopt(socket.SOL_SOCKET, _PEER_CREDENTIALS, _CREDENTIALS.size)
-        return _CREDENTIALS.unpack(found)[1] in (_ROOT, os.geteuid())
+        user = int(_CREDENTIALS.unpack(found)[1])
     except (OSError, struct.error):  # a system without SO_PEERCRED
-        return False
+        return None
+    return None if user == _user_of_others() else user
+
+
+@lru_cache(maxsize=1)
+def _user_of_others() -> Optional[int]:
+    """The user id that stands for all users that this user namespace does not know; None if it knows all of them."""
+    try:
+        with open("/proc/self/uid_map", encoding="ascii") as uid_map:
+            if uid_map.read().split() == ["0", "0", "4294967295"]:
+                return None
+        with open("/proc/sys/kernel/overflowuid", encoding="ascii") as overflow:
+            return int(overflow.read())
+    except (OSError, ValueError):
+        return None

@@ -1,6 +1,7 @@
 """How a program connects to a scheduler: with a key, or without one where it is certain who answers.
 
-    Unix socket of this user or root ──▶ plain: the kernel says whose it is
+    Unix socket of this user ──────────▶ plain: the kernel says whose it is
+    Unix socket of root ───────────────▶ CURVE if there is a key, which root may require; else plain
     insecure, on request ──────────────▶ plain
     a key ─────────────────────────────▶ CURVE: the scheduler proves its key before anything is sent, and we prove ours
     none of these ─────────────────────▶ MissingKeyError, before anything is sent
@@ -16,7 +17,7 @@ import os
 import socket
 from typing import Optional
 
-from scaler_protocol.host.peer_credentials import is_of_this_user
+from scaler_protocol.host.peer_credentials import is_of_root_alone, is_of_this_user
 from scaler_protocol.host.sodium import load_sodium
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.lookup import FILE_VARIABLE, find_key_file, is_announced_insecure
@@ -58,7 +59,11 @@ class Credentials:
 
         Raises KeyFileError, MissingLibraryError.
         """
-        security = None if is_of_this_user(stream) else self.security()
+        security = None
+        if is_of_root_alone(stream):
+            security = self._security_of_key()
+        elif not is_of_this_user(stream):
+            security = self.security()
         if security is None:
             return Zmtp(socket_type, maximum_message_bytes)
         return SecureZmtp(security, socket_type, maximum_message_bytes)
@@ -70,9 +75,9 @@ class Credentials:
         """
         if self._is_insecure:
             return None
-        found = find_key_file(self.address, self.key_file)
-        if found is not None:
-            return ClientSecurity(load_sodium(), found.keys, found.server_keys[0])
+        security = self._security_of_key()
+        if security is not None:
+            return security
         if is_announced_insecure(self.address):
             return None
         command = f"scaler keys new --role {self._role} > FILE"
@@ -81,6 +86,12 @@ class Credentials:
             f" file, and name it in {FILE_VARIABLE}; if the scheduler was started with --insecure, set"
             f" {INSECURE_VARIABLE}=1"
         )
+
+    def _security_of_key(self) -> Optional[ClientSecurity]:
+        found = find_key_file(self.address, self.key_file)
+        if found is None:
+            return None
+        return ClientSecurity(load_sodium(), found.keys, found.server_keys[0])
 
 
 def is_insecure_by_default() -> bool:

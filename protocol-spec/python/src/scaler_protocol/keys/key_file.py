@@ -29,7 +29,7 @@ from scaler_protocol.keys.expiry import parse_time, time_text
 from scaler_protocol.keys.flat_toml import Value, entries_text, parse_entries
 from scaler_protocol.keys.key_text import decode_key, encode_key
 from scaler_protocol.keys.private_files import read_private, write_private
-from scaler_protocol.wire.curve import KeyPair
+from scaler_protocol.wire.curve import ForgedError, KeyPair
 
 MAXIMUM_SERVER_KEYS = 16
 
@@ -129,6 +129,8 @@ def parse_key_file(text: str, where: str) -> KeyFile:
         check_pair(keys)
         server_keys = tuple(keys_in(entries, "server_keys"))
         check_server_keys(server_keys)
+        for server_key in server_keys:
+            _check_strength(server_key, keys)
         expires = parse_time(text_in(entries, "expires")) if "expires" in entries else None
         tenant = text_in(entries, "tenant") if "tenant" in entries else DEFAULT_TENANT
         key_file = KeyFile(text_in(entries, "role"), tenant, text_in(entries, "name"), keys, server_keys, expires)
@@ -153,6 +155,16 @@ def check_server_keys(server_keys: Sequence[bytes]) -> None:
         raise KeyFileError(f"server_keys must have 1 to {MAXIMUM_SERVER_KEYS} keys, got {len(server_keys)}")
     if len(set(server_keys)) < len(server_keys):
         raise KeyFileError("server_keys has a key twice")
+
+
+def _check_strength(server_key: bytes, keys: KeyPair) -> None:
+    """Raises KeyFileError if a server key is one of the few that are the same to all secret keys."""
+    from scaler_protocol.host.sodium import load_sodium
+
+    try:
+        load_sodium().box(server_key, keys.secret)
+    except ForgedError:
+        raise KeyFileError("server_keys has a key that is not that of a server") from None
 
 
 def check_names(entries: Dict[str, Value], required: Sequence[str], known: Sequence[str]) -> None:

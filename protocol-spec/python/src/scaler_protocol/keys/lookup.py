@@ -23,6 +23,7 @@ from typing import Mapping, Optional
 
 from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.discovery import SCHEDULER, DiscoveryError, connectable, entries
+from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.key_directory import KeyDirectory, default_key_directory
 from scaler_protocol.keys.key_file import KeyFile, read_key_file
 
@@ -41,10 +42,12 @@ def find_key_file(address: str, key_file: Optional[str]) -> Optional[KeyFile]:
 
     Parameters:
         address: of the scheduler, or the one where monitors connect to it.
-        key_file: the path that the user has given; None or empty if there is none.
+        key_file: the path that the user has given; None if there is none.
 
     Raises KeyFileError if the file cannot be used.
     """
+    if key_file is not None and not key_file:
+        raise KeyFileError("the path of the key file is empty: name a file, or leave it out")
     path = key_file or os.environ.get(FILE_VARIABLE)
     if path:
         return read_key_file(path)

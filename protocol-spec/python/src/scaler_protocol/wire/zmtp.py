@@ -302,7 +302,8 @@ class Zmtp:
         name_end = 1 + body[0] if body else 1
         name, rest = body[1:name_end], body[name_end:]
         if name == b"ERROR":
-            raise RefusedError(f"the peer refused the connection: {rest[1:256].decode('utf-8', 'replace')}")
+            text = "".join(each if each.isprintable() else "?" for each in rest[1:256].decode("utf-8", "replace"))
+            raise RefusedError(f"the peer refused the connection: {text}")
         if not self.is_ready:
             self._take_handshake(body)
         # SCL-TRN-008
@@ -326,13 +327,15 @@ class Zmtp:
 
     def _take_metadata(self, data: bytes) -> None:
         """The peer's properties, which complete the handshake."""
-        properties = self.peer_properties
-        while data:
-            value_at = 1 + data[0] + 4
-            value_end = value_at + int.from_bytes(data[value_at - 4 : value_at], "big")
-            if data[0] == 0 or len(data) < max(value_at, value_end):
+        properties, at = self.peer_properties, 0
+        while at < len(data):
+            size_at = at + 1 + data[at]
+            value_at = size_at + 4
+            value_end = value_at + int.from_bytes(data[size_at:value_at], "big")
+            if data[at] == 0 or len(data) < max(value_at, value_end):
                 raise MalformedFrameError("the properties of the peer are malformed")
-            properties[data[1 : value_at - 4].lower()], data = data[value_at:value_end], data[value_end:]
+            properties[data[at + 1 : size_at].lower()] = data[value_at:value_end]
+            at = value_end
         socket_type = properties.get(b"socket-type", b"")
         # SCL-TRN-002
         if socket_type not in _COMPATIBLE[self._socket_type]:
