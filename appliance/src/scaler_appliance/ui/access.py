@@ -3,8 +3,8 @@
     without a token (loopback only):  the Host header must be one of ours, because another site may make its own
                                       name point to 127.0.0.1 (DNS rebinding)
     with a token:                     Authorization: Bearer TOKEN, or the cookie of a session, which ?token=TOKEN begins
-    from a trusted proxy:             its header with the name of a user, and one of our host names: without that, a page
-                                      could send the header by DNS rebinding from the proxy's own machine
+    from a trusted proxy:             its header with the name of a user, and one of our host names: otherwise a page
+                                      could send it, by DNS rebinding, from the proxy's machine
 
 Rules:
 - A token is compared in constant time, is never logged, and disappears from the address bar at once. No cookie has it.
