@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 from ui.browsing import Answer, Browser, Site
 
+from scaler_appliance.ui.access import TrustedProxies
 from scaler_appliance.ui.browser_sessions import OVERLAP_SECONDS, ROTATION_SECONDS, BrowserSessions
 
 TOKEN = "a-token-of-sixteen-and-more"
@@ -223,3 +224,46 @@ def test_every_answer_keeps_the_page_to_itself(closed: Browser, open_site: Site)
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["referrer-policy"] == "no-referrer"
         assert "access-control-allow-origin" not in answer.headers
+
+
+PROXIES = TrustedProxies("x-forwarded-user", frozenset({"127.0.0.1"}))
+
+
+def test_a_user_whom_a_trusted_proxy_names_needs_no_token() -> None:
+    browser = Site(token=TOKEN, proxies=PROXIES).browser
+
+    assert browser.get("/api/workers", x_forwarded_user="ada").status == 200
+    assert browser.get("/api/workers").status == 401
+    assert browser.get("/api/workers", x_forwarded_user=" ").status == 401
+    assert browser.get("/api/workers", x_forwarded_email="ada").status == 401
+    assert browser.get("/api/workers", authorization=f"Bearer {TOKEN}").status == 200
+
+
+@pytest.mark.parametrize(
+    ("client", "is_served"),
+    [("127.0.0.1", True), ("::ffff:127.0.0.1", True), ("127.0.0.2", False), ("::1", False), ("", False)],
+)
+def test_only_a_trusted_proxy_can_name_a_user(client: str, is_served: bool) -> None:
+    site = Site(token=TOKEN, proxies=PROXIES)
+    scope = site.browser.scope("GET", "/api/workers", {"x-forwarded-user": "ada"})
+
+    assert bool(PROXIES.user({**scope, "client": (client, 5000)})) is is_served
+    assert PROXIES.user({**scope, "client": None}) == ""
+
+
+def test_a_users_name_does_not_help_under_a_name_that_is_not_ours() -> None:
+    browser = Site(token=TOKEN, hosts=["ui.example"], proxies=PROXIES).browser
+
+    assert browser.get("/api/workers", x_forwarded_user="ada", host="evil.example").status == 403
+    assert browser.get("/api/workers", x_forwarded_user="ada", host="ui.example").status == 200
+    assert browser.get("/api/workers", authorization=f"Bearer {TOKEN}", host="evil.example").status == 200
+
+
+def test_two_names_of_a_user_are_none() -> None:
+    scope = Site().browser.scope("GET", "/", {"x-forwarded-user": "ada"})
+
+    assert PROXIES.user({**scope, "headers": [(b"x-forwarded-user", b"ada"), (b"x-forwarded-user", b"eve")]}) == ""
+
+
+def test_without_the_option_the_header_of_a_proxy_says_nothing(closed: Browser) -> None:
+    assert closed.get("/api/workers", x_forwarded_user="ada").status == 401

@@ -8,6 +8,7 @@ from typing import Any, Awaitable, Callable, Dict
 import pytest
 from ui.browsing import DEADLINE_SECONDS, Site, query, told_state
 
+from scaler_appliance.ui.access import TrustedProxies
 from scaler_appliance.ui.application import MAXIMUM_STREAMS, MAXIMUM_STREAMS_OF_ADDRESS, MAXIMUM_STREAMS_OF_SESSION
 from scaler_appliance.ui.browser_sessions import ROTATION_SECONDS, SESSION_SECONDS, BrowserSessions
 from scaler_appliance.ui.events import LARGEST_SHARE, Events, to_json
@@ -178,9 +179,26 @@ def test_one_session_has_so_many_streams_at_most_from_whatever_address() -> None
             await stream.event()
         answer = await site.open("/events?page=graphs", "10.0.1.1", cookie=cookies[0]).whole()
         assert answer.status == 429
-        assert "the most for one session" in answer.json()["error"]
+        assert "the most for one session or user" in answer.json()["error"]
         streams.append(site.open("/events?page=graphs", "10.0.1.1", cookie=cookies[1]))
         await streams[-1].event()
+        for stream in streams:
+            await stream.go()
+
+    run(test)
+
+
+def test_users_of_a_trusted_proxy_share_its_address_and_have_limits_of_their_own() -> None:
+    async def test() -> None:
+        proxies = TrustedProxies("x-forwarded-user", frozenset({"10.0.0.1"}))
+        site = Site(token="t" * 16, proxies=proxies)
+        streams = []
+        for number in range(MAXIMUM_STREAMS_OF_ADDRESS + 20):
+            user = f"user{number // MAXIMUM_STREAMS_OF_SESSION}"
+            streams.append(site.open("/events?page=graphs", "10.0.0.1", x_forwarded_user=user))
+            await streams[-1].event()
+        answer = await site.open("/events?page=graphs", "10.0.0.1", x_forwarded_user="user0").whole()
+        assert answer.status == 429
         for stream in streams:
             await stream.go()
 

@@ -230,6 +230,17 @@ def test_a_token_comes_from_a_file_or_the_environment_and_is_printed_nowhere(
         assert token not in program.output()
 
 
+def test_a_proxy_logs_users_in_and_others_need_the_token(start: Callable[..., Program], address: str) -> None:
+    options = ("--trusted-user-header", "X-Forwarded-User", "--trusted-proxy", "127.0.0.1")
+    program = start(address, "--port", "0", *options)
+
+    assert "?token=" in program.link
+    assert program.get("/api/workers")[0] == 401
+    assert program.get("/api/workers", {"X-Forwarded-User": "ada"})[0] == 200
+    elsewhere = start(address, "--port", "0", *options[:-1], "10.0.0.1")
+    assert elsewhere.get("/api/workers", {"X-Forwarded-User": "ada"})[0] == 401
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -238,6 +249,13 @@ def test_a_token_comes_from_a_file_or_the_environment_and_is_printed_nowhere(
         (["ipc:///tmp/x", "--port", "70000"], "a whole number, 0 to 65535"),
         (["ipc:///tmp/x", "--token-file", "/nonexistent/token"], "/nonexistent/token"),
         (["ipc:///tmp/x", "--token-file", "/dev/null"], "at least 16"),
+        (["ipc:///tmp/x", "--trusted-proxy", "10.0.0.1"], "need each other"),
+        (["ipc:///tmp/x", "--trusted-user-header", "X-Forwarded-User"], "need each other"),
+        (
+            ["ipc:///tmp/x", "--trusted-user-header", "X: Y", "--trusted-proxy", "10.0.0.1"],
+            "the name of an HTTP header",
+        ),
+        (["ipc:///tmp/x", "--trusted-user-header", "X-User", "--trusted-proxy", "proxy"], "an IP address"),
     ],
 )
 def test_a_wrong_command_line_says_what_is_wrong(

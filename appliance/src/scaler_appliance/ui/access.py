@@ -3,6 +3,8 @@
     without a token (loopback only):  the Host header must be one of ours, because another site may make its own
                                       name point to 127.0.0.1 (DNS rebinding)
     with a token:                     Authorization: Bearer TOKEN, or the cookie of a session, which ?token=TOKEN begins
+    from a trusted proxy:             its header with the name of a user, and one of our host names: otherwise a page
+                                      could send it, by DNS rebinding, from the proxy's machine
 
 Rules:
 - A token is compared in constant time, is never logged, and disappears from the address bar at once. No cookie has it.
@@ -68,12 +70,33 @@ class PageViewer(NamedTuple):
     Attributes:
         address: the peer's, which may be a proxy.
         session: of a browser that presented the token before; empty: there is none.
+        user: whom a trusted proxy has named; empty: none.
         is_current: whether a response that goes on may go on; otherwise the browser must ask again.
     """
 
     address: str
     session: str = ""
+    user: str = ""
     is_current: Callable[[], bool] = lambda: True
+
+
+class TrustedProxies(NamedTuple):
+    """Proxies that log users in, and say so in a header of each request.
+
+    Attributes:
+        header: its name, in lower case.
+        addresses: of the proxies, see `normal_address`.
+    """
+
+    header: str
+    addresses: FrozenSet[str]
+
+    def user(self, scope: Scope) -> str:
+        """The user that a request's proxy names; empty if the peer is not a trusted proxy, or names none."""
+        if normal_address((scope.get("client") or ("",))[0]) not in self.addresses:
+            return ""
+        names = _values(scope, self.header.encode())
+        return names[0].decode("utf-8", "replace").strip() if len(names) == 1 else ""
 
 
 class _Refusal(NamedTuple):
@@ -92,6 +115,7 @@ class Guard:
         token: required in requests; None: none is required under one of our host names.
         hosts: our host names, in addition to those of loopback.
         sessions: of browsers that have presented the token.
+        proxies: whose users need no token.
     """
 
     def __init__(
@@ -100,10 +124,12 @@ class Guard:
         token: Optional[str],
         hosts: Iterable[str] = (),
         sessions: Optional[BrowserSessions] = None,
+        proxies: Optional[TrustedProxies] = None,
     ) -> None:
         self._application = application
         self._token = token
         self._hosts: FrozenSet[str] = frozenset(host.lower() for host in hosts)
+        self._proxies = proxies
         self._sessions = BrowserSessions(time.monotonic, secrets.token_urlsafe) if sessions is None else sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,7 +138,8 @@ class Guard:
             return
 
         visit = self._visit(scope) if self._token is not None else None
-        refusal = self._refusal(scope, visit)
+        user = self._proxies.user(scope) if self._proxies is not None else ""
+        refusal = self._refusal(scope, visit, user)
         headers = list(HEADERS)
         if visit is not None and visit.new_cookie and refusal is None:
             headers.append((b"set-cookie", self._cookie(scope, visit.new_cookie).encode()))
@@ -125,7 +152,7 @@ class Guard:
         if refusal is not None:
             await _answer(send_guarded, *refusal)
             return
-        scope[VIEWER] = self._viewer(scope, visit)
+        scope[VIEWER] = self._viewer(scope, visit, user)
         await self._application(scope, receive, send_guarded)
 
     def _visit(self, scope: Scope) -> Optional[Visit]:
@@ -134,24 +161,18 @@ class Guard:
         found = (self._sessions.find(cookie, may_replace) for cookie in _cookies(scope, _cookie_name(scope)))
         return next((visit for visit in found if visit is not None), None)
 
-    def _viewer(self, scope: Scope, visit: Optional[Visit]) -> PageViewer:
+    def _viewer(self, scope: Scope, visit: Optional[Visit], user: str) -> PageViewer:
         address = (scope.get("client") or ("",))[0]
         if visit is None:
-            return PageViewer(address)
-        return PageViewer(address, visit.session, lambda: self._sessions.is_current(visit.session))
+            return PageViewer(address, user=user)
+        return PageViewer(address, visit.session, user, lambda: self._sessions.is_current(visit.session))
 
-    def _refusal(self, scope: Scope, visit: Optional[Visit]) -> Optional[_Refusal]:
+    def _refusal(self, scope: Scope, visit: Optional[Visit], user: str = "") -> Optional[_Refusal]:
         """The response to a request that does not reach the application; None if it does."""
         if scope["path"] in OPEN_PATHS:
             return None
         if self._token is None:
-            if self._is_ours(_values(scope, b"host")):
-                return None
-            text = (
-                "This server answers only to names of this machine. To use another name, start it with"
-                " --allowed-host NAME, or with a token.\n"
-            )
-            return _Refusal(403, text, {})
+            return self._refusal_by_host(scope)
         parameters = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         given = [value for name, value in parameters if name == TOKEN_PARAMETER]
         if self._knows(given):
@@ -162,8 +183,19 @@ class Guard:
             return self._logout(scope, visit) if scope["path"] == LOGOUT_PATH else None
         if self._knows(_bearer_tokens(scope)):
             return None
+        if user:
+            return self._refusal_by_host(scope)
         text = "This page needs a token: open the link that scaler_ui printed when it started.\n"
         return _Refusal(401, text, {"www-authenticate": "Bearer"})
+
+    def _refusal_by_host(self, scope: Scope) -> Optional[_Refusal]:
+        if self._is_ours(_values(scope, b"host")):
+            return None
+        text = (
+            "This server answers only to names of this machine. To use another name, start it with"
+            " --allowed-host NAME, or with a token.\n"
+        )
+        return _Refusal(403, text, {})
 
     def _logout(self, scope: Scope, visit: Visit) -> _Refusal:
         if scope["method"] != "POST":
@@ -212,6 +244,15 @@ class Guard:
             "content-type": "text/html; charset=utf-8",
         }
         return _Refusal(200, text, headers)
+
+
+def normal_address(text: str) -> str:
+    """An IP address in its one usual form; another text as it is."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return text
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def is_loopback(name: str) -> bool:

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from scaler_appliance.ui import health
-from scaler_appliance.ui.access import ACTION_HEADER, VIEWER, Guard, PageViewer
+from scaler_appliance.ui.access import ACTION_HEADER, VIEWER, Guard, PageViewer, TrustedProxies
 from scaler_appliance.ui.actions import ActionError, NotAllowedError, reachable, shut_down_worker
 from scaler_appliance.ui.browser_sessions import BrowserSessions
 from scaler_appliance.ui.events import Events, EventStream, to_json
@@ -53,11 +53,12 @@ def make_application(
     ask_to_shut_down: Asker = shut_down_worker,
     clock: Callable[[], float] = time.perf_counter,
     sessions: Optional[BrowserSessions] = None,
+    proxies: Optional[TrustedProxies] = None,
 ) -> Guard:
     """The web application.
 
     Parameters:
-        token, hosts, sessions: for access control, see `Guard`.
+        token, hosts, sessions, proxies: for access control, see `Guard`.
         files: the page's; by default the package's.
         ask_to_shut_down: asks the scheduler to let a worker leave.
         clock: measures how long making bodies takes.
@@ -77,7 +78,7 @@ def make_application(
         *([Mount("/static", files)] if files.is_there else []),
     ]
     errors: Dict[Any, Any] = {QueryError: _on_query_error, HTTPException: _on_http_error}
-    return Guard(Starlette(routes=routes, exception_handlers=errors), token, hosts, sessions)
+    return Guard(Starlette(routes=routes, exception_handlers=errors), token, hosts, sessions, proxies)
 
 
 class _Handlers:
@@ -110,13 +111,14 @@ class _Handlers:
         if len(streams) >= MAXIMUM_STREAMS:
             why = f"{MAXIMUM_STREAMS} pages are open already, the most that scaler_ui serves; close one"
             raise HTTPException(503, why, _LATER)
-        of_address = sum(other.address == viewer.address for other in streams)
-        if of_address >= MAXIMUM_STREAMS_OF_ADDRESS:
+        of_address = sum(other.address == viewer.address and not other.user for other in streams)
+        if not viewer.user and of_address >= MAXIMUM_STREAMS_OF_ADDRESS:  # that of all users of a trusted proxy is one
             why = f"{of_address} pages are open already from {viewer.address}, the most for one address; close one"
             raise HTTPException(429, why, _LATER)
-        of_session = sum(other.session == viewer.session for other in streams)
-        if viewer.session and of_session >= MAXIMUM_STREAMS_OF_SESSION:
-            why = f"{of_session} pages are open already in this browser, the most for one session; close one"
+        who = (viewer.session, viewer.user)
+        of_browser = sum((other.session, other.user) == who for other in streams)
+        if any(who) and of_browser >= MAXIMUM_STREAMS_OF_SESSION:
+            why = f"{of_browser} pages are open already, the most for one session or user; close one"
             raise HTTPException(429, why, _LATER)
 
     async def page(self, request: Request) -> Response:

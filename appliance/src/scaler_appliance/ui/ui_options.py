@@ -7,12 +7,15 @@ Rule: a token is in a file or in the environment, never an option, because other
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import os
 import platform
+import re
 from typing import List, Optional
 
 from scaler_appliance import __version__
 from scaler_appliance.feed.finding import find_monitor
+from scaler_appliance.ui.access import TrustedProxies, normal_address
 from scaler_protocol.programs.options import (
     EARLIER_LOGGING,
     EARLIER_SECURITY,
@@ -34,6 +37,27 @@ from scaler_protocol.programs.options import (
 TOKEN_VARIABLE = "SCALER_UI_TOKEN"
 SHORTEST_TOKEN = 16
 LAST_PORT = 65535
+
+
+class _HeaderName(Kind):
+    expects = "the name of an HTTP header, such as X-Forwarded-User"
+    metavar = "NAME"
+
+    def parse(self, text: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9-]+", text):
+            raise ValueError(self.expects)
+        return text
+
+
+class _IpAddress(Kind):
+    expects = "an IP address"
+    metavar = "ADDRESS"
+
+    def parse(self, text: str) -> str:
+        try:
+            return str(ipaddress.ip_address(text))
+        except ValueError:
+            raise ValueError(f"{text!r} is not {self.expects}") from None
 
 
 class _Host(Kind):
@@ -62,6 +86,13 @@ def _checked(token: str, where: str) -> str:
     return token
 
 
+def trusted_proxies(options: argparse.Namespace) -> Optional[TrustedProxies]:
+    """The proxies that log users in; None when there are none."""
+    if options.trusted_user_header is None:
+        return None
+    return TrustedProxies(options.trusted_user_header.lower(), frozenset(map(normal_address, options.trusted_proxy)))
+
+
 def _faults(options: argparse.Namespace) -> List[str]:
     try:
         given_token(options.token_file)
@@ -69,6 +100,8 @@ def _faults(options: argparse.Namespace) -> List[str]:
         pass  # reported where the file is opened
     except ValueError as error:
         return [str(error)]
+    if (options.trusted_user_header is None) != (not options.trusted_proxy):
+        return ["--trusted-user-header and --trusted-proxy need each other: which header, and whose"]
     return []
 
 
@@ -117,7 +150,22 @@ UI = Program(
         Option(
             "--allowed-host",
             Words(_Host(), is_repeated=True),
-            "a host name that browsers use through a proxy, if no token is required; may be given several times",
+            "a host name that browsers use through a proxy, if they present no token; may be given several times",
+            default=[],
+            group="the page",
+        ),
+        Option(
+            "--trusted-user-header",
+            _HeaderName(),
+            "the header in which a proxy of --trusted-proxy names the user that it has logged in, who needs no token;"
+            " the proxy must remove it from what browsers send",
+            default_text="none",
+            group="the page",
+        ),
+        Option(
+            "--trusted-proxy",
+            Words(_IpAddress(), is_repeated=True),
+            "the IP address of such a proxy; may be given several times. All who can connect from there are trusted",
             default=[],
             group="the page",
         ),

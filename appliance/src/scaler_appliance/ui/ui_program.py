@@ -21,7 +21,7 @@ from typing import List, Optional
 from urllib.parse import quote
 
 from scaler_appliance.ui.access import is_loopback
-from scaler_appliance.ui.ui_options import UI, given_token
+from scaler_appliance.ui.ui_options import UI, given_token, trusted_proxies
 from scaler_protocol.host.discovery import USER_INTERFACE, announced
 from scaler_protocol.host.output_files import write_at_once
 from scaler_protocol.host.sodium import MissingLibraryError
@@ -73,7 +73,8 @@ async def _serve(options: argparse.Namespace, token: Optional[str]) -> None:
 
     _log_for_uvicorn()
     _warn_about(options.token_file)
-    is_made = token is None and not is_loopback(options.host)
+    proxies = trusted_proxies(options)
+    is_made = token is None and (proxies is not None or not is_loopback(options.host))
     if is_made:
         token = secrets.token_urlsafe(24)
     with contextlib.ExitStack() as closing:
@@ -87,7 +88,7 @@ async def _serve(options: argparse.Namespace, token: Optional[str]) -> None:
         state = UiState(feed, options.allow_actions)
         watch = Watch(feed, state)
         ask = functools.partial(shut_down_worker, key_file=options.key_file, insecure=options.insecure or None)
-        application = make_application(state, watch, token, options.allowed_host, ask_to_shut_down=ask)
+        application = make_application(state, watch, token, options.allowed_host, ask_to_shut_down=ask, proxies=proxies)
         serving = Serving(application, listener, watch.close)
         serving.take_signals()
         url = _url(options.host, listener.getsockname()[1])
