@@ -28,6 +28,7 @@ from scaler.exceptions import (
     ScalerError,
     TaskTimeoutError,
 )
+from scaler_protocol.keys.key_directory import OWNER_KEY, default_key_directory
 
 PROGRAM = Path(__file__).resolve().parents[2] / "build/cpp-worker/cpp_worker"
 TIMEOUT_SECONDS = 60.0
@@ -55,7 +56,9 @@ def start_worker() -> Iterator[StartWorker]:
     with contextlib.ExitStack() as stack:
 
         def start(*words: str) -> subprocess.Popen[str]:
-            worker = subprocess.Popen([str(PROGRAM), *words], stderr=subprocess.PIPE, text=True)
+            key_file = os.path.join(default_key_directory(), OWNER_KEY)
+            key = ["--key-file", key_file] if os.path.exists(key_file) else []
+            worker = subprocess.Popen([str(PROGRAM), *words, *key], stderr=subprocess.PIPE, text=True)
             stack.callback(stop, worker)
             return worker
 
