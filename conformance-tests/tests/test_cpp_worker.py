@@ -46,6 +46,12 @@ def conformance(name: str, codec: str = "json") -> NamedFunction:
     return NamedFunction(f"scaler.conformance/{name}", codec=codec)
 
 
+def key() -> List[str]:
+    """The options for the owner's key, if a scheduler has made it."""
+    key_file = os.path.join(default_key_directory(), OWNER_KEY)
+    return ["--key-file", key_file] if os.path.exists(key_file) else []
+
+
 def stop(worker: subprocess.Popen[str]) -> None:
     worker.kill()
     worker.communicate(timeout=TIMEOUT_SECONDS)
@@ -56,9 +62,7 @@ def start_worker() -> Iterator[StartWorker]:
     with contextlib.ExitStack() as stack:
 
         def start(*words: str) -> subprocess.Popen[str]:
-            key_file = os.path.join(default_key_directory(), OWNER_KEY)
-            key = ["--key-file", key_file] if os.path.exists(key_file) else []
-            worker = subprocess.Popen([str(PROGRAM), *words, *key], stderr=subprocess.PIPE, text=True)
+            worker = subprocess.Popen([str(PROGRAM), *words, *key()], stderr=subprocess.PIPE, text=True)
             stack.callback(stop, worker)
             return worker
 
@@ -78,7 +82,8 @@ def address() -> Iterator[str]:
     """Of a cluster of one worker with two slots, for all tests that leave it as it was."""
     scheduler = Scheduler(logging_level="WARNING")
     scheduler.start()
-    worker = subprocess.Popen([str(PROGRAM), scheduler.get_address(), "--slots", "2"], stderr=subprocess.DEVNULL)
+    command = [str(PROGRAM), scheduler.get_address(), "--slots", "2", *key()]
+    worker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     yield scheduler.get_address()
     scheduler.shutdown()
     assert worker.wait(TIMEOUT_SECONDS) == 0, "it leaves with its scheduler"
