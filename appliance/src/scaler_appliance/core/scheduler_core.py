@@ -414,7 +414,7 @@ class SchedulerCore:
     def _on_client_shutdown(self, client: ClientSession) -> None:
         # SCL-SCH-024
         if not may_stop(client.grant, self.state.settings.protected):
-            text = why_not_stopped(client.grant, "the scheduler")
+            text = why_not_stopped(client.grant, is_worker=False)
             self.state.send(client.peer, m.ClientShutdownResponse(accepted=False, message=text))
             return
         # SCL-SCH-025

@@ -51,14 +51,16 @@ def may_stop(grant: Grant, is_protected: bool) -> bool:
     return grant.may(STOP) and not (grant.role == OWNER and is_protected)
 
 
-def why_not_stopped(grant: Grant, what: str) -> str:
+def why_not_stopped(grant: Grant, is_worker: bool) -> str:
     """The answer to a peer that may not stop something.
 
     Parameters:
-        what: with its article.
+        is_worker: it wanted to stop a worker, and not the scheduler.
     """
     if grant.may(STOP):
+        what = "the worker" if is_worker else "it"
         return f"the scheduler is protected: stop {what} where it was started, or start it with --no-protected"
+    what = "workers" if is_worker else "the scheduler"
     return f"a key with the role {grant.role} cannot stop {what}: use one with the role admin"
 
 

@@ -31,7 +31,7 @@ class WorkerShutdownReactions:
         text = ""
         # SCL-SCH-037
         if not may_stop(client.grant, self._state.settings.protected):
-            text = why_not_stopped(client.grant, "the worker")
+            text = why_not_stopped(client.grant, is_worker=True)
         elif not found:
             wanted = f"session {message.session}" if message.session else f"the name {message.name!r}"
             text = f"no worker with {wanted} is connected (any more)"
