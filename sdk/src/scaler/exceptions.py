@@ -47,6 +47,7 @@ __all__ = [
     "SchedulerNotFoundError",
     "SchedulerRefusedError",
     "SchedulerShuttingDownError",
+    "AuthenticationError",
     "SchedulerUnreachableError",
     "SerializeObjectError",
     "ShutdownRefusedError",
