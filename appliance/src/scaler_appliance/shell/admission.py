@@ -23,6 +23,7 @@ from scaler_protocol.host.peer_credentials import is_of_this_user
 from scaler_protocol.keys.allow_list import AllowList, Grant
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.key_directory import KeyDirectory
+from scaler_protocol.keys.lookup import DIRECTORY_DETAIL, NO_SECURITY, SECURITY_DETAIL
 from scaler_protocol.wire.curve import Arithmetic, KeyRejectedError
 from scaler_protocol.wire.secure_zmtp import SecureZmtp, ServerSecurity
 from scaler_protocol.wire.zmtp import Zmtp
@@ -74,7 +75,7 @@ class Admission:
     @property
     def announced(self) -> Dict[str, str]:
         """What programs of the same user have to know."""
-        return {"security": "none"} if self._directory is None else {"key_directory": self._directory.path}
+        return {SECURITY_DETAIL: NO_SECURITY} if self._directory is None else {DIRECTORY_DETAIL: self._directory.path}
 
     def caller(self, stream: socket.socket, socket_type: str, maximum_message_bytes: int) -> Caller:
         """How to speak with a caller.

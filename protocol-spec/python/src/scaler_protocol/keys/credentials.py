@@ -73,13 +73,9 @@ class Credentials:
 
         Raises KeyFileError, MissingLibraryError.
         """
-        if self._is_insecure:
-            return None
         security = self._security_of_key()
-        if security is not None:
+        if security is not None or self._is_insecure or is_announced_insecure(self.address):
             return security
-        if is_announced_insecure(self.address):
-            return None
         command = f"scaler keys new --role {self._role} > FILE"
         raise MissingKeyError(
             f"there is no key for the scheduler at {self.address}: on its host, make one with `{command}`, copy the"
@@ -88,7 +84,7 @@ class Credentials:
         )
 
     def _security_of_key(self) -> Optional[ClientSecurity]:
-        found = find_key_file(self.address, self.key_file)
+        found = None if self._is_insecure else find_key_file(self.address, self.key_file)
         if found is None:
             return None
         return ClientSecurity(load_sodium(), found.keys, found.server_keys[0])

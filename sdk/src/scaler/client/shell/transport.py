@@ -304,7 +304,7 @@ class Transport:
     def _authentication_error(self, why: object) -> AuthenticationError:
         if isinstance(why, MechanismError):
             text = "one of the two ends has no key"
-            advice = "give both one; or start the scheduler with --insecure, and set SCALER_INSECURE=1 here"
+            advice = "give it one: scaler keys new -h; or, if the scheduler runs with --insecure, set SCALER_INSECURE=1"
         else:
             text, advice = "the keys do not fit", "get a new key file from where the scheduler runs: scaler keys new -h"
         return AuthenticationError(f"no connection to the scheduler at {self.address}: {text} ({why}); {advice}")

@@ -1,0 +1,43 @@
+"""What a program speaks over a connection, by whose socket it is and which key there is."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from scaler_protocol.host.sodium import load_sodium
+from scaler_protocol.keys import credentials
+from scaler_protocol.keys.credentials import Credentials, MissingKeyError
+from scaler_protocol.keys.key_directory import KeyDirectory
+from scaler_protocol.wire.secure_zmtp import SecureZmtp
+
+ADDRESS = "tcp://127.0.0.1:2345"
+WHOSE = {"this user": (True, False), "root": (True, True), "another": (False, False)}
+
+
+@pytest.mark.parametrize("whose", WHOSE)
+@pytest.mark.parametrize("has_key", [True, False])
+@pytest.mark.parametrize("insecure", [True, False])
+def test_who_is_spoken_to_with_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str, has_key: bool, insecure: bool
+) -> None:
+    monkeypatch.setenv("SCALER_RUN_DIRECTORY", str(tmp_path / "run"))
+    monkeypatch.setenv("SCALER_KEY_DIRECTORY", str(tmp_path / "keys"))
+    monkeypatch.delenv("SCALER_KEY_FILE", raising=False)
+    if has_key:
+        KeyDirectory(str(tmp_path / "keys")).open_or_create(load_sodium())
+    is_trusted, is_root = WHOSE[whose]
+    monkeypatch.setattr(credentials, "is_of_this_user", lambda stream: is_trusted)
+    monkeypatch.setattr(credentials, "is_of_root_alone", lambda stream: is_root)
+    one, other = socket.socketpair()
+    with one, other:
+        shown = Credentials(ADDRESS, insecure=insecure)
+        if whose == "another" and not (has_key or insecure):
+            with pytest.raises(MissingKeyError, match="scaler keys new"):
+                shown.protocol(one, "DEALER", 1000)
+            return
+        protocol = shown.protocol(one, "DEALER", 1000)
+        needs_key = whose != "this user" and has_key and not insecure
+        assert isinstance(protocol, SecureZmtp) is needs_key
