@@ -201,7 +201,7 @@ def test_no_caller_is_accepted_for_a_moment_when_callers_have_used_their_share(
     loop: Any = scenario.loop
     loop.later.clear()
     callers = 0
-    while scenario.connections.is_accepting:
+    while scenario.connections.acceptor.is_accepting:
         scenario.system.connect().is_left = True
         scenario.step(0.0)
         callers += 1
@@ -210,7 +210,9 @@ def test_no_caller_is_accepted_for_a_moment_when_callers_have_used_their_share(
     scenario.peers.append(late)
     scenario.step(0.0)
     assert late.stream.descriptor < 0, "it waits"
-    [(seconds, go_on, arguments)] = [each for each in loop.later if each[1] == scenario.connections.set_accepting]
+    [(seconds, go_on, arguments)] = [
+        each for each in loop.later if each[1] == scenario.connections.acceptor.set_accepting
+    ]
     assert 0.0 < seconds < 0.1
     go_on(*arguments)
     scenario.step(0.0)
@@ -225,17 +227,17 @@ def test_no_monitor_is_accepted_for_a_moment_when_monitors_that_connect_have_use
     later: Any = loop.later  # type: ignore[attr-defined]  # of this test's event loop
     later.clear()
     callers = 0
-    while publisher.is_accepting:
+    while publisher.acceptor.is_accepting:
         scenario.system.connect(is_monitor=True).is_left = True
         scenario.step(0.0)
         callers += 1
     assert callers > 50
-    assert scenario.connections.is_accepting and not scenario.connections.newcomer_seconds
+    assert scenario.connections.acceptor.is_accepting and not scenario.connections.newcomer_seconds
     late = SimulatedMonitor(scenario.system)
     scenario.monitors.append(late)
     scenario.step(0.0)
     assert late.stream.descriptor < 0, "it waits"
-    [(seconds, go_on, arguments)] = [each for each in later if each[1] == publisher.set_accepting]
+    [(seconds, go_on, arguments)] = [each for each in later if each[1] == publisher.acceptor.set_accepting]
     assert 0.0 < seconds < 0.2
     go_on(*arguments)
     for _ in range(3):

@@ -337,18 +337,18 @@ def test_the_end_of_a_connection_that_is_not_read_is_reported_when_it_is_read_ag
 
 def test_callers_are_not_accepted_after_the_end() -> None:
     bench = Bench("tcp://127.0.0.1:0")
-    bench.peers.set_accepting(False)
+    bench.peers.acceptor.set_accepting(False)
     bench.close()
-    bench.peers.set_accepting(True)  # the event loop may still call it
+    bench.peers.acceptor.set_accepting(True)  # the event loop may still call it
 
 
 def test_callers_wait_while_none_is_accepted(bench: Bench) -> None:
-    bench.peers.set_accepting(False)
+    bench.peers.acceptor.set_accepting(False)
     with bench.stream() as stream:
         assert bench.receive(0.05) == [] and not bench.peers._peers
         bench.peers.sweep(0.0)
         assert bench.receive(0.05) == [] and not bench.peers._peers
-        bench.peers.set_accepting(True)
+        bench.peers.acceptor.set_accepting(True)
         while not bench.peers._peers:
             bench.receive(0.01)
         stream.settimeout(30.0)

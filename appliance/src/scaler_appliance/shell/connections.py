@@ -105,6 +105,9 @@ class Connections:
         admission: decides about callers; None: all of them may do everything.
         on_authenticated: called with the name of a peer and what it may do, before its first message.
 
+    Attributes:
+        acceptor: accepts callers, unless the owner pauses it.
+
     Raises OSError if it cannot listen there, AddressError if the address is malformed.
     """
 
@@ -141,7 +144,7 @@ class Connections:
         local_listener = listen_locally(parse_address(self.address))
         listeners = [listener] if local_listener is None else [listener, local_listener]
         self._epoll = select.epoll()
-        self._acceptor = Acceptor(self.address, listeners, self._epoll, self._add, _ADVICE)
+        self.acceptor = Acceptor(self.address, listeners, self._epoll, self._add, _ADVICE)
 
     def fileno(self) -> int:
         """Readable whenever `receive` has something to do."""
@@ -177,7 +180,7 @@ class Connections:
                 events = select.EPOLLOUT
             before = end
             if peer is None:
-                if descriptor in self._acceptor:
+                if descriptor in self.acceptor:
                     self._accept(descriptor, now)
                     end = clock()
                     self.newcomer_seconds += at_work(end - before)
@@ -207,7 +210,7 @@ class Connections:
         return 0.0 if peer is None else self.turns.time_of(peer.name), each[0] not in self._put_off
 
     def _accept(self, descriptor: int, now: float) -> None:
-        self._acceptor.accept(descriptor, now)
+        self.acceptor.accept(descriptor, now)
         while len(self._unregistered) > MAXIMUM_UNREGISTERED:
             oldest = next(iter(self._unregistered.values()))
             self._lose(oldest, TimeoutError("others, too, have not said Hello"))
@@ -230,15 +233,6 @@ class Connections:
         peer = PeerConnection(name, label, connection, caller, now + HELLO_TIMEOUT_SECONDS)
         self._epoll.register(connection.fileno(), select.EPOLLIN)
         self._peers[name] = self._unregistered[name] = self._by_descriptor[connection.fileno()] = peer
-
-    @property
-    def is_accepting(self) -> bool:
-        """Whether callers are accepted."""
-        return self._acceptor.is_accepting
-
-    def set_accepting(self, is_accepting: bool) -> None:
-        """Accept callers again, or leave further ones in the queue of the kernel."""
-        self._acceptor.set_accepting(is_accepting)
 
     # Sessions -------------------------------------------------------------------------------------------------------
 
@@ -292,7 +286,7 @@ class Connections:
             for peer in self._unregistered.values():
                 peer.hello_deadline = now + HELLO_TIMEOUT_SECONDS
         self._sweep_unregistered(now)
-        self._acceptor.sweep()
+        self.acceptor.sweep()
 
     # SCL-SEC-009
     def _sweep_unregistered(self, now: float) -> None:
@@ -431,7 +425,7 @@ class Connections:
 
     def close(self) -> None:
         """Stop listening, send waiting messages within LINGER_SECONDS, and close all connections."""
-        self._acceptor.close()
+        self.acceptor.close()
         remove_socket_file(self.address)
         self._on_peer_gone = lambda name: None
         finishing: Set[bytes] = set()

@@ -41,6 +41,7 @@ from scaler_appliance.core.effects import (
 )
 from scaler_appliance.core.effects import Stop as StopEffect
 from scaler_appliance.core.scheduler_core import SchedulerCore
+from scaler_appliance.shell.acceptor import Acceptor
 from scaler_appliance.shell.admission import Admission
 from scaler_appliance.shell.allowances import Allowances
 from scaler_appliance.shell.connections import READING_SECONDS_PER_BYTE, Connections
@@ -207,9 +208,7 @@ class Server:
         monitor.serve(now, self._allowances)
         seconds, monitor.newcomer_seconds = monitor.newcomer_seconds, 0.0
         pause_seconds = self._allowances.charge_monitor_callers(now, seconds)
-        if pause_seconds and monitor.is_accepting:
-            monitor.set_accepting(False)
-            self._loop.call_later(pause_seconds, monitor.set_accepting, True)
+        self._pause_accepting(monitor.acceptor, pause_seconds)
 
     def _measure_memory(self, memory: MemoryUse, now: float) -> None:
         heap_bytes = memory.measure(now, self._budget.alarming_heap_bytes)
@@ -269,9 +268,13 @@ class Server:
     def _charge_newcomers(self, now: float) -> None:
         seconds, self._peers.newcomer_seconds = self._peers.newcomer_seconds, 0.0
         pause_seconds = self._allowances.charge_newcomers(now, seconds)
-        if pause_seconds and self._peers.is_accepting:
-            self._peers.set_accepting(False)
-            self._loop.call_later(pause_seconds, self._peers.set_accepting, True)
+        self._pause_accepting(self._peers.acceptor, pause_seconds)
+
+    def _pause_accepting(self, acceptor: Acceptor, seconds: float) -> None:
+        """Accept no callers for so long, unless a pause is under way."""
+        if seconds and acceptor.is_accepting:
+            acceptor.set_accepting(False)
+            self._loop.call_later(seconds, acceptor.set_accepting, True)
 
     def _charge_idle(self, peer: bytes, seconds: float) -> None:
         """What a peer has caused that is no work has taken time outside its turn, maybe after its connection ended."""

@@ -209,7 +209,7 @@ def test_a_round_is_short_and_monitors_and_callers_take_turns(
 
 
 def test_what_has_failed_for_lack_of_descriptors_is_tried_again(bench: PublisherBench) -> None:
-    spares = bench.publisher._acceptor._spares
+    spares = bench.publisher.acceptor._spares
     os.close(spares.pop())
     bench.publisher.sweep(time.monotonic())
     assert len(spares) == SPARE_DESCRIPTORS
@@ -338,14 +338,14 @@ def test_a_flood_of_callers_is_charged_and_a_monitor_among_them_is_served(bench:
         assert seconds > 0.0
         pause_seconds = bench.allowances.charge_monitor_callers(0.0, seconds)
     assert callers > 100
-    bench.publisher.set_accepting(False)
+    bench.publisher.acceptor.set_accepting(False)
     bench.interest_of(lambda interest: interest.has_status)
     late = bench.by_hand()
     late.protocol.subscribe(RUNS)
     for _ in range(10):
         bench.serve()
     assert not late.protocol.commands, "it waits"
-    bench.publisher.set_accepting(True)
+    bench.publisher.acceptor.set_accepting(True)
     bench.interest_of(lambda interest: interest.has_runs)
 
 

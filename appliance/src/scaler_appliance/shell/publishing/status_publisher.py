@@ -85,6 +85,7 @@ class StatusPublisher:
 
     Attributes:
         address: where monitors connect.
+        acceptor: accepts callers, unless the owner pauses it.
         newcomer_seconds: what callers and the ends of connections have cost; the owner charges it, and sets it to zero.
 
     Raises OSError when one cannot listen at the address, AddressError if it is malformed.
@@ -117,7 +118,7 @@ class StatusPublisher:
             ) from error
         listener, self.address = listen(parse_address(address), is_private=True, advice=_OTHER_ADDRESS)
         self._epoll = select.epoll()
-        self._acceptor = Acceptor(self.address, [listener], self._epoll, self._add, _ADVICE)
+        self.acceptor = Acceptor(self.address, [listener], self._epoll, self._add, _ADVICE)
 
     def fileno(self) -> int:
         """Readable whenever `serve` has something to do."""
@@ -166,9 +167,9 @@ class StatusPublisher:
             if monitor is not None:
                 monitor.last_turn = self._turn
                 self._serve_monitor(monitor, events)
-            elif descriptor in self._acceptor:
+            elif descriptor in self.acceptor:
                 self._last_acceptance = self._turn
-                self._acceptor.accept(descriptor, now)
+                self.acceptor.accept(descriptor, now)
             end = clock()
             seconds = at_work(end - before)
             if monitor is None or monitor.deadline is not None or monitor.name not in self._monitors:
@@ -274,15 +275,6 @@ class StatusPublisher:
         self._subscriptions.add(name)
         self._monitors[name] = self._connecting[name] = self._by_descriptor[connection.fileno()] = monitor
 
-    @property
-    def is_accepting(self) -> bool:
-        """Whether callers are accepted."""
-        return self._acceptor.is_accepting
-
-    def set_accepting(self, is_accepting: bool) -> None:
-        """Accept callers again, or leave further ones in the queue of the kernel."""
-        self._acceptor.set_accepting(is_accepting)
-
     def sweep(self, now: float) -> None:
         """Disconnect callers whose handshake takes too long, and serve those again whose pause is over.
 
@@ -300,7 +292,7 @@ class StatusPublisher:
                 del self._paused[monitor.name]
                 monitor.resumes_at = None
                 self._try(monitor, self._watch)
-        self._acceptor.sweep()
+        self.acceptor.sweep()
 
     # Ends -----------------------------------------------------------------------------------------------------------
 
@@ -334,7 +326,7 @@ class StatusPublisher:
 
     def close(self) -> None:
         """Stop listening, and disconnect all monitors; what waits for them is dropped."""
-        self._acceptor.close()
+        self.acceptor.close()
         remove_socket_file(self.address)
         for monitor in list(self._monitors.values()):
             self._remove(monitor)
