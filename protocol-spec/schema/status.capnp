@@ -51,6 +51,7 @@ struct SchedulerStatus {
   graphsGone @33 :List(UInt64);
   objectsGone @34 :List(UInt64);
   waitingReasons @35 :List(Text);  # why tasks wait that cannot run, as clients are told; all that hold now
+  isInsecure @36 :Bool;  # serves peers over the network that prove no key
 }
 
 struct WorkerIdentity {

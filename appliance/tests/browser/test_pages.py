@@ -276,6 +276,20 @@ def test_a_pause_is_plain_to_see_and_ends(shown: Browser) -> None:
     shown.wait("document.querySelector('.banner').hidden")
 
 
+def test_an_insecure_scheduler_is_announced_on_every_page_until_it_has_keys(
+    browser: Browser, play: Play, start_ui: StartUi
+) -> None:
+    cluster = play()
+    cluster.scheduler.is_insecure = True
+    browser.open(start_ui(cluster.monitor_address).url)
+    for name in PAGES:
+        browser.visit(f"#/{name}")
+        browser.wait(f"document.body.dataset.page === '{name}'")
+        browser.wait_for_text("[data-kind=insecure]", "started with --insecure")
+    cluster.scheduler.is_insecure = False
+    browser.wait("document.querySelector('[data-kind=insecure]').hidden")
+
+
 def test_help_lists_the_keys(shown: Browser) -> None:
     shown.press("?")
     shown.wait_for_text("dialog#keys", "follow live")

@@ -56,6 +56,7 @@ class PlayedScheduler:
         self._gone: List[int] = []
         self._new: List[int] = []
         self.client = 1
+        self.is_insecure = False  # from now on
 
     # What happens ---------------------------------------------------------------------------------------------------
 
@@ -160,6 +161,7 @@ class PlayedScheduler:
             host="played",
             process_id=1,
             is_protected=False,
+            is_insecure=self.is_insecure,
             cpu_permille=figures.randrange(1000),
             resident_bytes=64 * 1024 * 1024,
             status_microseconds=self.sequence * 5000,

@@ -12,7 +12,7 @@ from top.sample import clients, cluster, counts, functions, status, workers
 from scaler_appliance.feed.cluster_model import ClusterModel
 from scaler_appliance.top import text
 from scaler_appliance.top.frame import FeedSource, Size, render
-from scaler_appliance.top.lines import NOTICE, STOPPED, plain, width_of
+from scaler_appliance.top.lines import ALARM, NOTICE, STOPPED, plain, width_of
 from scaler_appliance.top.rows import COLUMNS
 from scaler_appliance.top.view import View
 from scaler_protocol import messages as m
@@ -102,6 +102,26 @@ def test_a_filter_looks_for_names_hosts_and_process_ids_whatever_their_case() ->
 
 def test_a_filter_that_is_typed_has_a_cursor() -> None:
     assert "filter: ab_" in shown(view=View(wanted="ab", is_typing=True))
+
+
+@pytest.mark.parametrize("lines", [None, 30, 8])
+def test_an_insecure_scheduler_is_announced_above_all_other_notices(lines: Optional[int]) -> None:
+    insecure = cluster(status(is_insecure=True, waiting_reasons=["no worker has 'gpu'"]))
+    frame = render(insecure, View(wanted="d26"), HERE, Size(100, lines)).lines
+    (place,) = [place for place, each in enumerate(plain(frame)) if "INSECURE" in each]
+    assert plain(frame)[place] == " INSECURE: all who reach this scheduler can run programs as its user (--insecure)"
+    assert frame[place][0].style == ALARM
+    assert place < next(place for place, each in enumerate(plain(frame)) if each.startswith("filter: "))
+
+
+def test_a_scheduler_with_keys_has_no_such_notice() -> None:
+    assert not any("INSECURE" in each for each in shown())
+
+
+def test_the_notice_of_an_insecure_scheduler_is_not_dimmed_when_figures_are_old() -> None:
+    source = FeedSource(ADDRESS, silent_seconds=30, is_connected=False)
+    frame = render(cluster(status(is_insecure=True)), FIRST_VIEW, source, Size(100, 30)).lines
+    assert [each[0].style for each in frame if "INSECURE" in each[0].text] == [ALARM]
 
 
 def test_nothing_was_heard_yet() -> None:

@@ -14,6 +14,8 @@ from typing import Any, Dict, Iterator, List, Set
 
 import pytest
 from feed.played_status import PlayedScheduler, Publisher
+from quiet_addresses import quiet_address
+from scheduler_process import SchedulerProcess
 from top.sample import clients, cluster, functions, status
 
 from scaler_appliance.top.json_lines import SCHEMA, describe
@@ -92,6 +94,19 @@ def test_once_prints_what_the_output_cannot_write_otherwise(address: str) -> Non
     finished = run("--once", address, PYTHONIOENCODING="ascii")
     assert finished.returncode == 0
     assert "donn?es.r?duire" in finished.stdout
+
+
+@pytest.mark.parametrize("options", [[], ["--insecure"]])
+def test_a_scheduler_is_announced_as_insecure_if_it_was_started_so(tmp_path: Path, options: List[str]) -> None:
+    scheduler = SchedulerProcess(sys.executable, tmp_path / "address", quiet_address(), *options)
+    try:
+        scheduler.wait_until_ready()
+        finished = run("--once", scheduler.monitor_address)
+        described = json.loads(run("--once", "--json", scheduler.monitor_address).stdout)
+    finally:
+        scheduler.close()
+    assert ("INSECURE" in finished.stdout) == bool(options)
+    assert described["scheduler"]["is_insecure"] == bool(options)
 
 
 def test_once_filters_and_reverses(address: str) -> None:

@@ -36,12 +36,21 @@ def function(
     return made
 
 
+def test_an_insecure_scheduler_is_shown() -> None:
+    state, feed = told_state(steps=1)
+    feed.scheduler.is_insecure = True
+    feed.step()
+    assert Metrics(state).value("scaler_scheduler_insecure") == 1
+    assert state.head()["is_insecure"]
+
+
 def test_the_figures_of_the_cluster_are_there() -> None:
     state, _ = told_state(steps=5, workers=4, slots=2)
 
     metrics = Metrics(state)
 
     assert metrics.value("scaler_up") == 1
+    assert metrics.value("scaler_scheduler_insecure") == 0
     assert metrics.value("scaler_workers") == 4
     assert metrics.value("scaler_slots") == 8
     assert metrics.value("scaler_slots_busy") == 8

@@ -79,6 +79,12 @@ class FeelsWatchedForEver(ReferenceScheduler):
         return self.was_watched
 
 
+@mutant(breaks="SCL-MON-009", caught_by=f"{MONITORS}/scheduler-without-keys-says-so")
+class WarnsOfMissingKeysOnlyOnce(ReferenceScheduler):
+    def says_insecure(self, is_snapshot: bool) -> bool:
+        return is_snapshot and super().says_insecure(is_snapshot)
+
+
 # WorkerShutdown -----------------------------------------------------------------------------------------------------
 
 

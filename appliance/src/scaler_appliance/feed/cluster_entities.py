@@ -25,6 +25,7 @@ class SchedulerFigures:
         self.host = status.host
         self.process_id = status.process_id
         self.is_protected = status.is_protected
+        self.is_insecure = status.is_insecure
         self.unix_microseconds = status.unix_microseconds
         self.started_unix_microseconds = status.started_unix_microseconds
         self.cpu_permille = status.cpu_permille

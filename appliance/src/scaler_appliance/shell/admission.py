@@ -77,6 +77,11 @@ class Admission:
         """What programs of the same user have to know."""
         return {SECURITY_DETAIL: NO_SECURITY} if self._directory is None else {DIRECTORY_DETAIL: self._directory.path}
 
+    @property
+    def is_insecure(self) -> bool:
+        """Whether all who can connect are served, without a key."""
+        return self._directory is None
+
     def caller(self, stream: socket.socket, socket_type: str, maximum_message_bytes: int) -> Caller:
         """How to speak with a caller.
 

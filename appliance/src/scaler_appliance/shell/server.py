@@ -114,7 +114,9 @@ class Server:
         self.received: Counter[str] = Counter()
         self._inputs = CoreInputs(core, self.received, recorder)
         now = self._awake = self._loop.time()
-        self._reporter = StatusReporter(core, self._inputs, monitor, peers.address, self.sent, self.received, now)
+        self._reporter = StatusReporter(
+            core, self._inputs, monitor, peers.address, self.sent, self.received, now, self._admission.is_insecure
+        )
         self._performers: Dict[Type[object], Callable[..., None]] = {
             Send: self._send,
             SendChunk: self._send_chunk,

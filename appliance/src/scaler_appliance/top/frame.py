@@ -3,7 +3,7 @@
     scheduler  | task_manager | ...        sections.py
     ------------------------------
     Shortcuts: worker[n] agt_cpu[C] ...
-    notices: silence, pause, filter, why tasks wait
+    notices: no keys, silence, pause, filter, why tasks wait
     Total 7 worker(s) ...
             worker agt_cpu ... ITL | client_manager
     ...    rows.py                 | ...   panel.py
@@ -21,7 +21,20 @@ from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from scaler_appliance.feed.cluster_model import ClusterModel
 from scaler_appliance.top import text
-from scaler_appliance.top.lines import FAINT, NOTICE, SORTED, TITLE, Line, Span, clip, line, padded, stopped, width_of
+from scaler_appliance.top.lines import (
+    ALARM,
+    FAINT,
+    NOTICE,
+    SORTED,
+    TITLE,
+    Line,
+    Span,
+    clip,
+    line,
+    padded,
+    stopped,
+    width_of,
+)
 from scaler_appliance.top.panel import LEAST_COLUMNS, MOST_COLUMNS, panel
 from scaler_appliance.top.rows import COLUMNS, ROWS_MEANING, Column, Row, Rows
 from scaler_appliance.top.sections import MEANINGS, SEPARATOR, header
@@ -35,6 +48,7 @@ LEAST_LINES_FOR_SECTIONS = 12
 
 # Columns in the order in which they are left out, after the panel beside them.
 _SACRIFICES = ("ITL", "agt_rss", "agt_cpu", "lag", "free", "queued", "rss", "sent", "cpu")
+_INSECURE = " INSECURE: all who reach this scheduler can run programs as its user (--insecure) "
 _MORE_SHORTCUTS = "reverse[r] filter[/] pause[space] help[?] quit[q]"
 
 
@@ -133,8 +147,10 @@ def _shortcuts(columns: int) -> Line:
 
 
 def _notices(cluster: ClusterModel, view: View, source: FeedSource, shows_all_reasons: bool) -> List[Line]:
-    """The notices that are needed to interpret the figures."""
+    """The notices that are needed to interpret the figures, and above them the one about keys."""
     lines = []
+    if cluster.scheduler is not None and cluster.scheduler.is_insecure:
+        lines.append(line(_INSECURE, ALARM))
     if cluster.scheduler is None:
         lines.append(
             line(f"waiting for {text.safe(source.address)}, for {text.duration(source.silent_seconds)}", NOTICE)

@@ -54,6 +54,7 @@ def _scheduler(scheduler: SchedulerFigures) -> Dict[str, Any]:
         "version": scheduler.implementation.version,
         "language": scheduler.implementation.language,
         "is_protected": scheduler.is_protected,
+        "is_insecure": scheduler.is_insecure,
         "started_unix_seconds": scheduler.started_unix_microseconds / 1e6,
         "cpu_percent": scheduler.cpu_permille / 10,
         "resident_bytes": scheduler.resident_bytes,

@@ -10,6 +10,7 @@ from typing import Iterable, List, NamedTuple, Tuple
 from scaler_appliance.top import text
 
 PLAIN, TITLE, SORTED, BAD, NOTICE, FAINT, STOPPED = "", "title", "sorted", "bad", "notice", "faint", "stopped"
+ALARM = "alarm"  # a notice that must not be overlooked
 
 
 class Span(NamedTuple):
@@ -54,4 +55,4 @@ def padded(content: Line, columns: int) -> Line:
 
 def stopped(content: Line) -> Line:
     """The line with its figures dimmed, because they are old; notices stay as they are."""
-    return tuple(span if span.style == NOTICE else span._replace(style=STOPPED) for span in content)
+    return tuple(span if span.style in (NOTICE, ALARM) else span._replace(style=STOPPED) for span in content)

@@ -18,7 +18,7 @@ import sys
 from typing import Dict, Iterator, List, Protocol, Set, Union
 
 from scaler_appliance.top.frame import Size
-from scaler_appliance.top.lines import BAD, FAINT, NOTICE, PLAIN, SORTED, STOPPED, TITLE, Line
+from scaler_appliance.top.lines import ALARM, BAD, FAINT, NOTICE, PLAIN, SORTED, STOPPED, TITLE, Line
 
 ESCAPE_SECONDS = 0.05  # after which an Esc is a key and not the beginning of one
 # A DEC sequence that terminal descriptions often lack, and that all terminals support or ignore.
@@ -108,7 +108,9 @@ class Screen:
     def _choose_styles(self, with_colors: bool) -> Dict[str, str]:
         terminal = self._terminal
         styles = {PLAIN: "", TITLE: terminal.bold, SORTED: terminal.reverse, BAD: "", NOTICE: terminal.bold, FAINT: ""}
+        styles[ALARM] = terminal.bold + terminal.reverse
         if with_colors:
+            styles[ALARM] = terminal.bold_white_on_red
             styles.update({SORTED: terminal.bold_green, BAD: terminal.red, NOTICE: terminal.yellow})
             styles[FAINT] = terminal.cyan
         styles[STOPPED] = terminal.dim or (terminal.bright_black if with_colors else "")

@@ -185,6 +185,11 @@ class StateCollector(Collector):
             scheduler.started_unix_microseconds / 1e6,
         )
         yield _gauge(
+            "scaler_scheduler_insecure",
+            "Whether the scheduler serves all who can connect, without keys.",
+            int(scheduler.is_insecure),
+        )
+        yield _gauge(
             "scaler_scheduler_cpu_ratio",
             "Processor time of the scheduler, as a share of one core.",
             scheduler.cpu_permille / 1000,

@@ -47,7 +47,7 @@ class SimulatedMonitor:
 def reporter_of(core: SchedulerCore) -> Tuple[StatusReporter, SimulatedMonitor]:
     monitor: Any = SimulatedMonitor()
     inputs = CoreInputs(core, Counter())
-    return StatusReporter(core, inputs, monitor, "tcp://127.0.0.1:1", Counter(), Counter(), 0.0), monitor
+    return StatusReporter(core, inputs, monitor, "tcp://127.0.0.1:1", Counter(), Counter(), 0.0, True), monitor
 
 
 def add_clients(core: SchedulerCore, now: float) -> None:

@@ -38,6 +38,7 @@ class StatusReporter:
         address: where clients and workers connect.
         sent, received: how many messages of each name were, kept by the sender and the receiver.
         now: the core's clock.
+        is_insecure: the scheduler serves peers over the network without a key.
     """
 
     def __init__(
@@ -49,11 +50,13 @@ class StatusReporter:
         sent: Counter[str],
         received: Counter[str],
         now: float,
+        is_insecure: bool,
     ) -> None:
         self._core = core
         self._inputs = inputs
         self._monitor = monitor
         self._address = address
+        self._is_insecure = is_insecure
         self._host = socket.gethostname()
         self._sent = sent
         self._received = received
@@ -150,6 +153,7 @@ class StatusReporter:
         status.started_unix_microseconds = self._started
         status.address = self._address
         status.host = self._host
+        status.is_insecure = self._is_insecure  # SCL-MON-009
         status.process_id = os.getpid()
         status.cpu_permille = min(self._cpu_permille, 0xFFFFFFFF)
         status.resident_bytes = resident_bytes()

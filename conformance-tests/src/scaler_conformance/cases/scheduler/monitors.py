@@ -186,3 +186,11 @@ def workers_learn_whether_a_monitor_is_subscribed(bench: RoleBench) -> None:
     expect_watched(worker, True)
     monitor.cut()
     expect_watched(worker, False)
+
+
+@case(covers=["SCL-MON-009"])
+def scheduler_without_keys_says_so(bench: RoleBench) -> None:
+    """A scheduler that serves a client without a key says isInsecure to monitors, in snapshots and increments."""
+    monitor = monitor_of(bench, bench.client(), b"status")
+    for status in (monitor.expect_snapshot(), monitor.expect_status()):
+        check(status.isInsecure, "isInsecure = true, since a peer over TCP is served without a key", status)

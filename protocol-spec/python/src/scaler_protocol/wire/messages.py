@@ -1692,6 +1692,7 @@ class SchedulerStatus(Struct):
         "graphs_gone",
         "objects_gone",
         "waiting_reasons",
+        "is_insecure",
     )
     DATA_WORDS = 11
     POINTER_WORDS = 23
@@ -1732,6 +1733,7 @@ class SchedulerStatus(Struct):
     graphs_gone: array[int]
     objects_gone: array[int]
     waiting_reasons: List[str]
+    is_insecure: bool
 
     def __init__(
         self,
@@ -1772,6 +1774,7 @@ class SchedulerStatus(Struct):
         graphs_gone: Column = NOTHING,
         objects_gone: Column = NOTHING,
         waiting_reasons: Iterable[str] = (),
+        is_insecure: bool = False,
     ) -> None:
         self.scheduler_id = scheduler_id if type(scheduler_id) is bytes else octets(scheduler_id)
         self.sequence = sequence
@@ -1809,11 +1812,12 @@ class SchedulerStatus(Struct):
         self.graphs_gone = _empty_uint64() if graphs_gone is NOTHING else column("Q", graphs_gone)
         self.objects_gone = _empty_uint64() if objects_gone is NOTHING else column("Q", objects_gone)
         self.waiting_reasons = list(waiting_reasons)
+        self.is_insecure = is_insecure
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _SCHEDULER_STATUS_WORDS.pack(
             self.sequence,
-            (1 if self.is_snapshot else 0) | (2 if self.is_protected else 0),
+            (1 if self.is_snapshot else 0) | (2 if self.is_protected else 0) | (4 if self.is_insecure else 0),
             self.process_id,
             self.unix_microseconds,
             self.started_unix_microseconds,
@@ -1895,6 +1899,7 @@ class SchedulerStatus(Struct):
         ) = words
         self.is_snapshot = flags_8 & 1 != 0
         self.is_protected = flags_8 & 2 != 0
+        self.is_insecure = flags_8 & 4 != 0
         at = start + data_words * 8
         self.scheduler_id = reader.octets(scheduler_id, segment, at) if scheduler_id else b""
         self.implementation = (

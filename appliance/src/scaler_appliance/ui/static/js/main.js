@@ -86,6 +86,7 @@ function receive(event) {
     }
     if (event.body && explanation) endExplanation();
     header.show(head);
+    notices.show(head);
     if (event.body) page?.receive(event.body, head);
     brokenEvents = 0;
   } catch (error) {

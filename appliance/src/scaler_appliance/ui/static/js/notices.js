@@ -1,8 +1,8 @@
 /**
- * Notices over the page: stale, paused, restarted, and short messages.
+ * Notices over the page: insecure, stale, paused, restarted, and short messages.
  *
  * Rules: while the picture is not live, a banner says so, and since when; nothing else covers it. Messages leave by
- * themselves or by a button; screen readers hear them once.
+ * themselves or by a button, and the warning of an insecure scheduler never does; screen readers hear them once.
  */
 
 import { element, setText } from "./dom.js";
@@ -16,7 +16,15 @@ export class Notices {
     this.place = place;
     this.banner = element("div", { class: "notice banner", hidden: true });
     this.isBanner = "";
-    place.append(this.banner);
+    this.insecure = element("div", { class: "notice", "data-kind": "insecure", hidden: true });
+    place.append(this.insecure, this.banner);
+  }
+
+  /** @param {any} head */
+  show(head) {
+    const text = "Insecure: this scheduler was started with --insecure. All who reach it can run programs as its user, and read all tasks.";
+    this.insecure.hidden = !head.is_insecure;
+    setText(this.insecure, head.is_insecure ? text : "");
   }
 
   /**
