@@ -47,17 +47,27 @@ class Harness:
         self.peers[peer.name] = peer
         return peer
 
-    def client(self) -> Client:
+    def client(self, tenant: str = "", role: str = "client", name: str = "") -> Client:
+        """A client; with a tenant, it has a key of it."""
         client = Client(self, f"peer {len(self.peers)}".encode())
         self.peers[client.name] = client
-        client.greet(hello(m.Role.CLIENT))
+        self._authenticate(client, tenant, role)
+        client.greet(hello(m.Role.CLIENT, name=name))
         return client
 
-    def worker(self, slots: int = 1, queue_size: int = 1000, **capabilities: float) -> Worker:
+    def _authenticate(self, peer: Peer, tenant: str, role: str) -> None:
+        if tenant:
+            self.core.on_authenticated(self.now, peer.name, role, tenant, f"key of {tenant}")
+
+    def worker(
+        self, slots: int = 1, queue_size: int = 1000, *, tenant: str = "", name: str = "", **capabilities: float
+    ) -> Worker:
+        """A worker; with a tenant, it has a key of it."""
         worker = Worker(self, f"peer {len(self.peers)}".encode())
         self.peers[worker.name] = worker
+        self._authenticate(worker, tenant, "worker")
         offered = [m.Capability(name=name, amount=amount) for name, amount in capabilities.items()]
-        worker.greet(hello(m.Role.WORKER, slots=slots, queue_size=queue_size, capabilities=offered))
+        worker.greet(hello(m.Role.WORKER, slots=slots, queue_size=queue_size, capabilities=offered, name=name))
         return worker
 
     def deliver(self, peer: bytes, message: m.Member, payload: bytes = b"") -> None:

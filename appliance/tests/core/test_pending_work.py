@@ -485,4 +485,4 @@ def test_durations_of_named_functions_are_bounded(monkeypatch: pytest.MonkeyPatc
         client.send(*task([number], function_name=f"function {number}"))
         worker.finish(worker.take_tasks(), busy_microseconds=5)
         client.take_results()
-    assert len(harness.state.durations) == 10 and harness.state.durations.get("function 29") == 5
+    assert len(harness.state.durations) == 10 and harness.state.durations.get(("function 29", "default")) == 5

@@ -13,6 +13,8 @@ What it holds the scheduler to:
   that one did, and the client hears of no other nodes. When consequences are drawn is left to the scheduler.
 - The same holds for tasks that need others. One is given back to its client if what it needs is not known, or was told
   before, and only then.
+- A task goes only to workers of its client's tenant, and to those of all tenants. No peer gets, reads
+  or uses an object of another tenant: it is as if it did not exist.
 - Objects are announced to a worker before it needs them, and their end once; a well-behaved peer is never refused.
 """
 
@@ -46,9 +48,14 @@ class Checker:
         timeout_seconds: after which silence a peer may be given up.
         maximum_attempts: how often a task is tried.
         has_waiting_limit: whether tasks may be rejected for being too many.
+        tenants: of connections, as the scheduler was told; others are of one tenant together.
     """
 
-    def __init__(self, timeout_seconds: float, maximum_attempts: int, has_waiting_limit: bool) -> None:
+    def __init__(
+        self, timeout_seconds: float, maximum_attempts: int, has_waiting_limit: bool, tenants: Dict[bytes, str]
+    ) -> None:
+        self._tenants = tenants
+        self._object_tenants: Dict[int, str] = {}  # also of those that are gone
         self._timeout_seconds = timeout_seconds
         self._maximum_attempts = maximum_attempts
         self._has_waiting_limit = has_waiting_limit
@@ -124,7 +131,7 @@ class Checker:
             offset, first = offset + size, first + count
             client.tasks[task_id] = task
             self._new.append(task)
-            if not needed <= self._held:
+            if not self._has(client, needed):
                 self._decide(task, Due(LOST, kind=OBJECT_MISSING))
             elif not isinstance(task, Node):
                 self._waiting[task] = None
@@ -151,8 +158,12 @@ class Checker:
             nodes.append(node)
             client.tasks[task_id] = node
             self._new.append(node)
-            if not needed <= self._held:
+            if not self._has(client, needed):
                 self._decide(node, Due(LOST, kind=OBJECT_MISSING))
+
+    def _has(self, client: Party, needed: Set[int]) -> bool:
+        """Whether a client's task may need these objects."""
+        return needed <= self._held and all(self._object_tenants[each] == client.tenant for each in needed)
 
     def _on_task_cancel(self, client: Party, message: m.TaskCancel, payload: bytes) -> None:
         for task_id in message.ids:
@@ -175,6 +186,7 @@ class Checker:
         if message.action == m.ObjectAction.CREATE:
             party.owned.update(message.ids)
             self._held.update(message.ids)
+            self._object_tenants.update(dict.fromkeys(message.ids, party.tenant))
         else:
             dropped = set(message.ids) if message.action == m.ObjectAction.DELETE else set(party.owned)
             self._held -= dropped & party.owned
@@ -192,6 +204,8 @@ class Checker:
                 self._decide(task, Due(message.statuses[position] if message.statuses else SUCCESS, data, object_id))
             if object_id in worker.owned:  # else it is announced again
                 worker.owned.discard(object_id)
+                if task is not None:
+                    self._object_tenants[object_id] = task.client.tenant
                 if task is None or not task.is_wanted:
                     self._held.discard(object_id)
                 else:
@@ -297,13 +311,15 @@ class Checker:
         if isinstance(message, m.Welcome):
             assert party is None
             since, hello = self._greetings.pop(link)
-            party = self._parties[link] = Party(link, message.session, hello, since)
+            party = self._parties[link] = Party(link, message.session, hello, since, self._tenants.get(link, ""))
             (self._workers if party.is_worker else self._clients)[party.session] = party
         elif isinstance(message, m.Refusal):
             if party is not None:
                 silence_seconds = now - party.last_heard
                 assert silence_seconds > self._timeout_seconds, f"{link!r} did no wrong: {message.message}"
                 self._end(party, is_fault=True)
+        elif isinstance(message, m.ObjectResponse):
+            self._check_reader(link, message)
         elif isinstance(message, m.DisconnectRequest):
             assert self._is_stopping
             if party is not None and not party.is_worker:
@@ -317,6 +333,9 @@ class Checker:
     def _on_given(self, worker: Party, message: m.Task, payload: bytes) -> None:
         client = self._clients.get(message.client)
         assert client is not None, "a task of a client that has left is given to a worker"
+        assert worker.serves(client.tenant), f"a task of {client.tenant!r} is given to a worker of {worker.tenant!r}"
+        for each in (*filter(None, [message.function]), *message.dependencies):
+            assert self._object_tenants.get(each, client.tenant) == client.tenant, "a task gets a foreign object"
         assert not message.function or message.function in worker.known
         assert worker.known.issuperset(message.dependencies), "objects are announced before the tasks that need them"
         counts = message.dependency_counts or [0] * len(message.ids)
@@ -441,6 +460,8 @@ class Checker:
             return
         if message.action == m.ObjectAction.CREATE:
             assert ids.isdisjoint(worker.known), "a worker is told twice of an object"
+            for each in ids & self._object_tenants.keys():
+                assert worker.serves(self._object_tenants[each]), "a foreign object is announced to a worker"
             worker.known |= ids
             return
         assert ids <= worker.known, "the end of an object that the worker does not know was announced to it"
@@ -448,6 +469,12 @@ class Checker:
         worker.known -= ids
         for task in worker.tasks.values():
             assert ids.isdisjoint(task.needed), f"an object ends that {task} needs"
+
+    def _check_reader(self, link: bytes, message: m.ObjectResponse) -> None:
+        """A peer is sent a part of an object, maybe just after the end of its session."""
+        if message.status == m.ObjectResponseStatus.OK and message.id in self._object_tenants:
+            tenants = self._tenants.get(link, ""), self._object_tenants[message.id]
+            assert tenants[0] in (tenants[1], "*"), f"a peer of {tenants[0]!r} reads an object of {tenants[1]!r}"
 
     def _on_cancel_sent(self, worker: Party, message: m.TaskCancel, payload: bytes) -> None:
         for instance in message.ids:
@@ -480,10 +507,12 @@ class Checker:
             self._check_no_slot_idles()
 
     def _check_no_slot_idles(self) -> None:
-        needs = {(task.need, task.codec, task.name) for task in self._waiting if not task.client.is_congested}
+        waiting = [task for task in self._waiting if not task.client.is_congested]
+        needs = {(task.client.tenant, task.need, task.codec, task.name) for task in waiting}
         for worker in self._workers.values():
             if len(worker.tasks) < worker.slots and not worker.is_congested:
-                could_run = [need for need, *call in needs if worker.fits(need) and worker.understands(*call)]
+                suited = [each for each in needs if worker.serves(each[0])]
+                could_run = [need for _, need, *call in suited if worker.fits(need) and worker.understands(*call)]
                 assert not could_run, "a task waits that a free slot could run"
 
     def check_all_is_over(self) -> None:

@@ -11,17 +11,19 @@ What a client may rely on, and checks here:
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Optional, Set
+from typing import Callable, Dict, List, Optional, Sequence, Set
 
 from simulation.graphs import result_content
 from simulation.peers import Peer, content_of
-from simulation.world import World, column
+from simulation.world import CHUNK_BYTES, World, column
 
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
 
 Outcome = m.CancelOutcome
 FUNCTIONS = ("fast", "slow", "mixed")
+TENANTS = ("a", "b")
+SPY_RATE = 0.3  # at which a client's tasks need objects of others, which may be of another tenant
 
 
 class Submitted:
@@ -48,7 +50,7 @@ class Submitted:
 class Client(Peer):
     role = m.Role.CLIENT
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, tenants: Sequence[str] = TENANTS) -> None:
         self.tasks: Dict[int, Submitted] = {}
         self.unfinished = 0
         self.unanswered: Set[int] = set()
@@ -59,7 +61,7 @@ class Client(Peer):
         self.has_cleared = False  # results under way may be gone with it
         self.function = 0
         self.again: List[Submitted] = []
-        super().__init__(world)
+        super().__init__(world, tenants)
 
     def on_joined(self) -> None:
         self.function = self.new_object_id()
@@ -105,6 +107,9 @@ class Client(Peer):
             self.cancel_some()
         if self.world.needs and self.world.needs_random.random() < self.world.needs:
             self.submit_after_others()
+        if self.world.has_tenants and self.world.all_objects:
+            object_id = self.world.tenants_random.choice(self.world.all_objects)
+            self.send(m.ObjectRequest(id=object_id, offset=0, length=CHUNK_BYTES))
         self.misfortune()
 
     def make_object(self) -> None:
@@ -163,6 +168,8 @@ class Client(Peer):
         needed = [self.random.choice(self.objects)] if self.objects and self.random.random() < 0.3 else []
         if self.world.shared_objects and self.random.random() < 0.1:
             needed.append(self.random.choice(self.world.shared_objects))
+        if self.world.has_tenants and self.world.tenants_random.random() < SPY_RATE:
+            needed.append(self.world.tenants_random.choice(self.world.all_objects))
         is_lost = bool(self.deleted) and self.random.random() < 0.05
         if is_lost:
             needed.append(self.random.choice(self.deleted))
@@ -363,11 +370,11 @@ class Client(Peer):
 class NestedClient(Client):
     """The client within a task: it submits a few tasks, waits for them, and tells how that went."""
 
-    def __init__(self, world: World, depth: int, on_done: Callable[[bool], None]) -> None:
+    def __init__(self, world: World, depth: int, on_done: Callable[[bool], None], tenant: str) -> None:
         self.depth = depth
         self.on_done = on_done
         self.is_told = False
-        super().__init__(world)
+        super().__init__(world, [tenant])
 
     def on_joined(self) -> None:
         super().on_joined()

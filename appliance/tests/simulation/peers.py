@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Optional
+from typing import Dict, Optional, Sequence
 
 from simulation.world import CHUNK_BYTES, World, column
 
@@ -21,10 +21,15 @@ class Peer:
 
     role: m.Role
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, tenants: Sequence[str] = ()) -> None:
+        """Join.
+
+        Parameters:
+            tenants: of which it may be, if this world has any.
+        """
         self.world = world
         self.random = world.random
-        self.link = world.open_link(self)
+        self.link = world.open_link(self, tenants if world.has_tenants else ())
         self.session = 0
         self.era = 0  # how many of its sessions have ended, with whatever scheduler
         self.limits = m.Limits()
@@ -41,6 +46,10 @@ class Peer:
 
     def hello(self) -> m.Hello:
         return m.Hello(major=PROTOCOL_MAJOR, minor_min=PROTOCOL_MINOR_MIN, minor_max=PROTOCOL_MINOR_MAX, role=self.role)
+
+    @property
+    def tenant(self) -> str:
+        return self.world.tenants.get(self.link.name, "")
 
     def send(self, message: m.Member, payload: bytes = b"") -> None:
         if self.link.is_open:
@@ -142,6 +151,7 @@ class Peer:
         return self.session << 40 | self.last_object
 
     def create(self, object_id: int, content: bytes, storage: m.ObjectStorage) -> None:
+        self.world.all_objects.append(object_id)
         is_inline = storage == m.ObjectStorage.INLINE
         message = m.ObjectInstruction(ids=column([object_id]), sizes=column([len(content)]), storages=bytes([storage]))
         self.send(message, content if is_inline else b"")

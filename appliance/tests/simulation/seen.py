@@ -93,11 +93,16 @@ class Node(Task):
 
 
 class Party:
-    """A session, as the wire shows it."""
+    """A session, as the wire shows it.
 
-    def __init__(self, link: bytes, session: int, hello: m.Hello, now: float) -> None:
+    Parameters:
+        tenant: of the key of its connection.
+    """
+
+    def __init__(self, link: bytes, session: int, hello: m.Hello, now: float, tenant: str) -> None:
         self.link = link
         self.session = session
+        self.tenant = tenant
         self.is_worker = hello.role == m.Role.WORKER
         self.last_heard = now
         self.is_congested = False  # the scheduler was told that it leaves much unread
@@ -108,6 +113,10 @@ class Party:
         self.tasks: Dict[int, Task] = {}  # a client's by id, a worker's by instance
         self.known: Set[int] = set()  # objects that were announced to a worker
         self.owned: Set[int] = set()
+
+    def serves(self, tenant: str) -> bool:
+        """Whether what belongs to a tenant may get to the worker."""
+        return self.tenant in (tenant, "*")
 
     def understands(self, codec: str, name: str) -> bool:
         """Whether the worker takes tasks in this codec, of this function."""

@@ -59,7 +59,7 @@ class Run:
         world.is_calm = True
         if world.random.random() < 0.1:
             return self.shut_down()
-        self.workers.append(Worker(world, 2, 2.0))  # now every capability is offered
+        self.workers.append(Worker(world, 2, 2.0, "*"))  # now every capability is offered, to all tenants
         deadline = world.now + LIVENESS_SECONDS
         world.run(deadline, self.is_finished)
         unfinished = sum(client.unfinished for client in self.clients)

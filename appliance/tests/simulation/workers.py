@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Dict, List, NamedTuple, Optional, Set
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set
 
-from simulation.clients import NestedClient
+from simulation.clients import TENANTS, NestedClient
 from simulation.graphs import inputs_and_own_payload, result_content
 from simulation.peers import Peer, content_of
 from simulation.world import World, column
@@ -35,11 +35,11 @@ class Report(NamedTuple):
 class Worker(Peer):
     role = m.Role.WORKER
 
-    def __init__(self, world: World, slots: int, gpu: float) -> None:
+    def __init__(self, world: World, slots: int, gpu: float, tenants: Sequence[str] = (*TENANTS, "*")) -> None:
         self.slots = slots
         self.gpu = gpu
         self.clear()
-        super().__init__(world)
+        super().__init__(world, tenants)
 
     def clear(self) -> None:
         self.queue: List[Job] = []
@@ -130,8 +130,17 @@ class Worker(Peer):
                 self.send(self.heartbeat())
                 self.complete(job) if is_well else self.end(job, FAILED, b"nested tasks failed")
 
-        self.suspended[job.instance] = NestedClient(self.world, depth, done)
+        self.suspended[job.instance] = NestedClient(self.world, depth, done, self.tenant_of(job))
         self.send(self.heartbeat())
+
+    def tenant_of(self, job: Job) -> str:
+        """Whose key a client in the task has: its own client's, or its worker's if that is gone."""
+        state = self.world.core.state
+        return (
+            state.clients[job.client].tenant
+            if job.client in state.clients
+            else self.world.tenants_random.choice(TENANTS)
+        )
 
     def complete(self, job: Job) -> None:
         if self.running.get(job.instance) is not job:

@@ -17,7 +17,7 @@ import heapq
 from array import array
 from collections import deque
 from random import Random
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, NamedTuple, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, NamedTuple, Sequence, Set, Tuple
 
 from simulation.checker import Checker
 from simulation.monitors import Monitor
@@ -175,6 +175,9 @@ class World:
         self.rates = Rates.draw(self.random)
         self.needs_random = Random(f"tasks that need others: {seed}")  # histories without them stay what they were
         self.needs = self.needs_random.choice((0.0, 0.0, 0.3, 0.9))  # how often a client submits such tasks
+        self.tenants_random = Random(f"tenants: {seed}")  # histories without them stay what they were
+        self.has_tenants = self.tenants_random.random() < 0.4
+        self.tenants: Dict[bytes, str] = {}  # by link, of those that have keys
         self.now = 0.0
         self.is_calm = False  # faults have stopped
         self.stopped = ""
@@ -188,6 +191,7 @@ class World:
         self.under_way = 0  # messages, and news of who reads
         self.results: Dict[int, bytes] = {}  # content of large results
         self.shared_objects: List[int] = []  # ids that clients told each other
+        self.all_objects: List[int] = []  # ids that could be guessed
         self._heap: List[Tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
         self.tick_is_due = False
@@ -216,12 +220,19 @@ class World:
         self.disk_was_full = -RETRY_SECONDS
         self.results.clear()
         self.shared_objects.clear()
+        self.all_objects.clear()
         self.starts.clear()
         self.core = SchedulerCore(self.settings)
         self.monitor = Monitor(self._seed)
         self.checker = Checker(
-            TIMEOUT_SECONDS, self.settings.maximum_attempts, self.settings.max_number_of_tasks_waiting >= 0
+            TIMEOUT_SECONDS,
+            self.settings.maximum_attempts,
+            self.settings.max_number_of_tasks_waiting >= 0,
+            self.tenants,
         )
+        for name, link in self.links.items():
+            if link.is_open:
+                self._authenticate(name)
 
     def restart_scheduler(self) -> None:
         """It is killed; another one takes its place, and knows nothing."""
@@ -263,10 +274,23 @@ class World:
 
     # The core -------------------------------------------------------------------------------------------------------
 
-    def open_link(self, peer: Peer) -> Link:
+    def open_link(self, peer: Peer, tenants: Sequence[str]) -> Link:
+        """A connection.
+
+        Parameters:
+            tenants: of which its key may be; none: it has none.
+        """
         name = b"link %d" % (len(self.links) + 1)
         self.links[name] = Link(self, peer, name)
+        if tenants:
+            self.tenants[name] = self.tenants_random.choice(tenants)
+            self._authenticate(name)
         return self.links[name]
+
+    def _authenticate(self, name: bytes) -> None:
+        if name in self.tenants:
+            role = "worker" if self.tenants[name] == "*" else "owner"
+            self.core.on_authenticated(self.now, name, role, self.tenants[name], "key")
 
     def deliver(self, name: bytes, message: Any, payload: bytes) -> None:
         """A message reaches the scheduler; the decision on it comes with the next tick."""

@@ -14,7 +14,7 @@ from sdk_tasks import wait_for
 from scaler import Client
 from scaler.cluster.appliance import scheduler_command
 from scaler_protocol.host.sodium import load_sodium
-from scaler_protocol.keys.allow_list import Grant
+from scaler_protocol.keys.allow_list import Grant, usual_tenant
 from scaler_protocol.keys.key_directory import KeyDirectory
 from scaler_protocol.keys.key_file import KeyFile, write_key_file
 
@@ -33,7 +33,7 @@ class KeyedScheduler:
     """
 
     def __init__(self, folder: Path, *options: str) -> None:
-        self._folder, self._options = folder, options
+        self.folder, self._options = folder, options
         self.keys = KeyDirectory(str(folder / "keys"))
         self.log_file = folder / "scheduler.log"
         self.process: Optional[subprocess.Popen[bytes]] = None
@@ -42,7 +42,7 @@ class KeyedScheduler:
 
     def start(self) -> None:
         """Start it, again at the same address if it had one."""
-        address_file = self._folder / "address"
+        address_file = self.folder / "address"
         address_file.unlink(missing_ok=True)
         options = ["--keys", self.keys.path, "--address-file", str(address_file), "-lp", str(self.log_file)]
         self.process = subprocess.Popen([*scheduler_command(), self.address, *options, *self._options])
@@ -66,19 +66,19 @@ class KeyedScheduler:
     def wait_for_log(self, text: str) -> None:
         wait_for(lambda: text in self.log, f"{text!r} in the log of the scheduler")
 
-    def new_key(self, role: str, name: str = "", expires: Optional[float] = None) -> Path:
+    def new_key(self, role: str, name: str = "", expires: Optional[float] = None, tenant: str = "") -> Path:
         """A file with a key that the scheduler admits once it loads its list again."""
-        name = name or role
+        name, tenant = name or role, tenant or usual_tenant(role)
         server_keys = tuple(pair.public for pair in self.keys.server_key_pairs())
-        key_file = KeyFile(role, "default", name, load_sodium().new_keys(), server_keys, expires)
-        self.keys.add(Grant(role, "default", name, expires), key_file.keys.public)
-        path = self._folder / f"{name}.key"
+        key_file = KeyFile(role, tenant, name, load_sodium().new_keys(), server_keys, expires)
+        self.keys.add(Grant(role, tenant, name, expires), key_file.keys.public)
+        path = self.folder / f"{name}.key"
         write_key_file(str(path), key_file)
         return path
 
-    def admitted_key(self, role: str, name: str = "", expires: Optional[float] = None) -> Path:
+    def admitted_key(self, role: str, name: str = "", expires: Optional[float] = None, tenant: str = "") -> Path:
         """A file with a key that the scheduler admits."""
-        path = self.new_key(role, name, expires)
+        path = self.new_key(role, name, expires, tenant)
         self.reload()
         return path
 

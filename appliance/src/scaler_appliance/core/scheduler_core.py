@@ -385,17 +385,18 @@ class SchedulerCore:
             flow = ClientFlow(self.state.settings.client_tasks_in_flight, self.state.settings.client_bytes_in_flight)
             client = ClientSession(number, peer, hello, self._now, self.state.touched, flow, self.state.advancing)
             session = self.state.clients[number] = client
+            client.admit(grant)
             self.state.changes.clients.add(number, client)
             self._flow.grant(client)
         else:
             limit = self.state.settings.per_worker_queue_size
             worker = WorkerSession(number, peer, hello, self._now, self.state.touched, limit)
             session = self.state.workers[number] = worker
+            worker.admit(grant)
             self.state.changes.workers.add(number, worker)
-            self.state.total_slots += worker.slots
+            self.state.add_slots(worker, worker.slots)
             self._placement.add_worker(worker)
         self.state.sessions[peer] = session
-        session.grant = grant
         self.state.send(peer, welcome(self.state.settings, number, hello, grant))
         self.state.log("INFO", f"{session.label} connected, session {number}{in_log(grant)}")
 
@@ -441,7 +442,7 @@ class SchedulerCore:
             state.touch_session(session)
             self._placement.remove_worker(session)
             state.over_committed.pop(session.number, None)
-            state.total_slots -= session.hello.slots
+            state.add_slots(session, -session.hello.slots)
             state.effects.append(Forget(session.peer, session.number))
             orders = self._work.end(session, self._release_worker(session, why, is_fault))
         state.touched.pop(session.number, None)
@@ -483,8 +484,8 @@ class SchedulerCore:
         # SCL-SES-014
         echo = m.HeartbeatEcho(
             sequence=message.sequence,
-            slots=min(self.state.total_slots, LARGEST_COUNT),
-            tasks_waiting=len(self.state.ready),
+            slots=min(self.state.slots_for(session.tenant), LARGEST_COUNT),
+            tasks_waiting=self.state.waiting_for(session.tenant),
             # SCL-MON-008
             is_watched=is_worker and self.state.is_watched and not session.number & self.state.runs.mask,
         )

@@ -24,7 +24,7 @@ from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
 from scaler_appliance.core.tasks.function_durations import FunctionDurations
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState, runs
 from scaler_protocol import messages as m
-from scaler_protocol.keys.allow_list import Grant
+from scaler_protocol.keys.allow_list import ANY_TENANT, Grant
 
 BACKLOG_TASKS = 32_768  # of one client: some 0.1 s of the shortest tasks
 
@@ -74,6 +74,7 @@ class SchedulerState:
         self.workers: Dict[int, WorkerSession] = {}
         self.over_committed: Dict[int, WorkerSession] = {}  # hold more tasks than slots, or did when last looked at
         self.total_slots = 0  # of all workers
+        self.slots: Dict[str, int] = {}  # of the workers of each tenant
         self.last_session = settings.last_session
         self.touched: Dict[int, Session] = {}  # with messages to send at the end of this burst
         self.changes = StatusChanges(settings.inline_bytes)
@@ -105,6 +106,29 @@ class SchedulerState:
     def count_useless(self, session: Session, units: int) -> None:
         """A peer has caused work that leads to nothing."""
         self.useless[session.peer] = self.useless.get(session.peer, 0) + units
+
+    def add_slots(self, worker: WorkerSession, count: int) -> None:
+        """A worker has come, or with a negative `count` gone."""
+        self.total_slots += count
+        self.slots[worker.tenant] = self.slots.get(worker.tenant, 0) + count
+
+    def slots_for(self, tenant: str) -> int:
+        """The slots of all workers that run tasks of a tenant."""
+        if tenant == ANY_TENANT:
+            return self.total_slots
+        return self.slots.get(tenant, 0) + self.slots.get(ANY_TENANT, 0)
+
+    def waiting_for(self, tenant: str) -> int:
+        """How many tasks wait for a worker of a tenant."""
+        return len(self.ready) if tenant == ANY_TENANT else self.ready.waiting_of(tenant)
+
+    def unfinished_of(self, tenant: str) -> int:
+        """How many tasks of a tenant have no outcome yet; takes one pass over all clients."""
+        return sum([client.unfinished for client in self.clients.values() if client.tenant == tenant])
+
+    def running_of(self, tenant: str) -> int:
+        """How many tasks of a tenant are at workers; takes one pass over all functions."""
+        return sum([each.running for each in self.changes.function_counters() if each.tenant == tenant])
 
     def has_backlog(self, peer: bytes) -> bool:
         """Whether a peer is a client of which so many tasks wait that more of them could only wait."""
@@ -285,7 +309,7 @@ class SchedulerState:
             worker.check_invariants()
             total_slots += 0 if worker.is_gone else worker.hello.slots
             dispatches += len(worker.dispatches)
-        assert self.total_slots == total_slots
+        assert self.total_slots == total_slots == sum(self.slots.values())
         assert self.workers.keys() >= self.over_committed.keys()
         assert len(self.dispatches) == dispatches
 

@@ -8,6 +8,7 @@ import pytest
 from scheduler_harness import Client, Harness, Peer, Worker, hello, task
 
 from scaler_protocol import messages as m
+from scaler_protocol.keys.allow_list import usual_tenant
 
 NOT_ALLOWED = m.RefusalReason.NOT_ALLOWED
 HELLOS = {"client": hello(m.Role.CLIENT), "worker": hello(m.Role.WORKER, slots=1)}
@@ -20,7 +21,7 @@ def harness_with_keys(**settings: Any) -> Harness:
 
 
 def authenticate(harness: Harness, peer: Peer, role: str, name: str = "alice") -> None:
-    harness.core.on_authenticated(harness.now, peer.name, role, "default", name)
+    harness.core.on_authenticated(harness.now, peer.name, role, usual_tenant(role), name)
 
 
 def client_with(harness: Harness, role: str) -> Client:

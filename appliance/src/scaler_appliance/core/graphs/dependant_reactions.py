@@ -57,10 +57,10 @@ class DependantReactions:
         if not client.is_dirty:
             state.touch_session(client)
         # As with other tasks, all objects that exist are referenced.
-        refer = state.objects.refer
-        missing = [message.function] if message.function and not refer(message.function) else []
+        refer, tenant = state.objects.refer, client.tenant
+        missing = [message.function] if message.function and not refer(message.function, tenant) else []
         if dependant.dependencies:
-            missing += [each for each in dependant.dependencies if not refer(each)]
+            missing += [each for each in dependant.dependencies if not refer(each, tenant)]
         client.dependants.add(dependant)
         gone: Optional[int] = None
         for each in dependant.predecessors:
@@ -70,7 +70,7 @@ class DependantReactions:
                     break
                 awaited.add(each)
         if missing:
-            failure = failure_of_missing(missing[0], state.objects.find(missing[0]))
+            failure = failure_of_missing(missing[0], state.objects.find_of(missing[0], tenant))
             self._lose_with(client, dependant, failure)
         elif not message.function and not message.function_name:
             text = "a task must name its function or the object that holds it"
@@ -100,7 +100,7 @@ class DependantReactions:
         dependants = client.dependants
         for ending in islice(dependants.endings, dependants.held_endings, None):
             if ending.object_id:
-                self._state.objects.refer(ending.object_id)
+                self._state.objects.refer(ending.object_id, client.tenant)
         dependants.held_endings = len(dependants.endings)
 
     def _begin(self, client: ClientSession) -> int:
@@ -120,7 +120,7 @@ class DependantReactions:
             else:
                 result = ending.object_id
                 if not is_held:
-                    self._state.objects.refer(result)
+                    self._state.objects.refer(result, client.tenant)
         dependants.current = Passing(ending, result, followers)
         return 1 + len(followers) // COLUMN_ENTRIES_PER_UNIT
 
@@ -150,7 +150,7 @@ class DependantReactions:
         client.dependants.unfollow(ending.task_id, follower)
         follower.missing -= 1
         if isinstance(result, int):
-            self._state.objects.refer(result)
+            self._state.objects.refer(result, client.tenant)
             record = self._state.objects.find(result)
             if record is None or record.is_broken:  # cleared before this burst, or its bytes are lost
                 self._lose_with(client, follower, failure_of_missing(result, record))
@@ -268,7 +268,7 @@ class DependantReactions:
         )
         if dependencies:
             released.dependency_counts, released.dependencies = counts, dependencies
-        batch = TaskBatch(client.number, released, b"".join(payloads))
+        batch = TaskBatch(client.number, released, b"".join(payloads), client.tenant)
         batch.is_charged, batch.has_results = True, True
         client.add_released_batch(batch)
         client.touch()

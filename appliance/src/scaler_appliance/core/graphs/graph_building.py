@@ -36,7 +36,7 @@ def build_graph(client: ClientSession, message: m.GraphTask, payload: bytes, par
     """
     check_lengths(message, "ids", ("payload_sizes", "functions"), ("dependency_counts",))
     check_capabilities(message.options.capabilities)
-    graph = Graph(client.number, message, payload)
+    graph = Graph(client.number, message, payload, client.tenant)
     yield len(graph) // COLUMN_ENTRIES_PER_UNIT // 4
     yield from check_ascending(message.ids, client.last_task_id, "GraphTask", part)
     yield from _check_sums(message, payload, part)

@@ -28,6 +28,7 @@ from scaler_appliance.core.monitoring.counters import NO_GRAPH_COUNTERS, GraphCo
 from scaler_appliance.core.tasks.batches import TaskBatch
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskEvent, TaskState, apply, follow
 from scaler_protocol import messages as m
+from scaler_protocol.keys.allow_list import DEFAULT_TENANT
 
 RESULTS_MARK = 4  # the first word of a payload that begins with results
 IS_OBJECT = 0xFFFFFFFF  # in the place of a result's size
@@ -59,19 +60,21 @@ class Graph:
     Parameters:
         client: session.
         message: with columns of the same lengths.
+        tenant: who owns the nodes.
     """
 
     __slots__ = (
-        "client", "ids", "functions", "codec", "options", "payload", "sizes", "offsets", "dependencies",
+        "client", "tenant", "ids", "functions", "codec", "options", "payload", "sizes", "offsets", "dependencies",
         "dependency_offsets", "predecessors", "predecessor_offsets", "successors", "successor_offsets", "states",
         "missing", "dependants", "is_target", "batches", "results", "failures", "checked", "ready", "ended", "passed",
         "unneeded", "unlinking", "unfinished", "is_forced", "held_functions", "counters", "largest_result_bytes",
         "is_dropped",
     )  # fmt: skip
 
-    def __init__(self, client: int, message: m.GraphTask, payload: bytes) -> None:
+    def __init__(self, client: int, message: m.GraphTask, payload: bytes, tenant: str = DEFAULT_TENANT) -> None:
         count = len(message.ids)
         self.client = client
+        self.tenant = tenant
         self.counters: GraphCounters = NO_GRAPH_COUNTERS  # of its nodes by state
         self.ids: array[int] = message.ids
         self.functions: array[int] = message.functions
@@ -390,7 +393,7 @@ class GraphBatch(TaskBatch):
     __slots__ = ("graph", "nodes")
 
     def __init__(self, client: int, message: m.Task, payload: bytes, graph: Graph, nodes: array[int]) -> None:
-        super().__init__(client, message, payload)
+        super().__init__(client, message, payload, graph.tenant)
         self.graph = graph
         self.nodes = nodes
 

@@ -87,14 +87,16 @@ class GraphReactions:
         objects, part, count = self._state.objects, self._state.part, len(graph)
         unusable = set()
         for position, function in enumerate(functions):
-            if objects.find(function) is not None:
-                graph.held_functions.append(function)
-            if not objects.refer(function):
+            if objects.find_of(function, graph.tenant) is None:
                 unusable.add(function)
+            else:
+                graph.held_functions.append(function)
+                if not objects.refer(function, graph.tenant):
+                    unusable.add(function)
             if position % part == part - 1:
                 yield part
         text = text_of_too_large(count, self._state.settings.max_number_of_tasks_waiting)
-        texts = MissingObjectFailures(self._state.objects)
+        texts = MissingObjectFailures(self._state.objects, graph.tenant)
         while graph.checked < count:
             start = graph.checked
             stop = min(count, start + part)
@@ -130,7 +132,7 @@ class GraphReactions:
         if graph.dependencies:
             for node in range(start, stop):
                 for object_id in graph.dependencies_of(node):
-                    if not objects.refer(object_id):
+                    if not objects.refer(object_id, graph.tenant):
                         missing.setdefault(node, object_id)
         return missing
 
@@ -200,6 +202,7 @@ class GraphReactions:
         record = self._state.objects.find(object_id)
         assert record is not None
         worker.drop_object(record)
+        record.tenant = client.tenant
         record.references += graph.dependants[node]
         if graph.dependants[node]:
             graph.results[node] = object_id

@@ -32,7 +32,7 @@ def keep_result(
         return content
     client.objects_made += 1
     object_id = object_id_of(client.number, FIRST_SCHEDULER_NUMBER | client.objects_made)
-    record = ObjectRecord(object_id, client.number, size, m.ObjectKind.VALUE, "", codec)
+    record = ObjectRecord(object_id, client.number, size, m.ObjectKind.VALUE, "", codec, client.tenant)
     record.held = False
     record.references = references or dependants
     state.objects.add(record)

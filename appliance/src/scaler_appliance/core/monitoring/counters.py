@@ -11,6 +11,7 @@ from math import log2
 from typing import Dict
 
 from scaler_appliance.core.tasks.task_states import TaskState
+from scaler_protocol.keys.allow_list import DEFAULT_TENANT
 
 LAST_BUCKET = 255
 
@@ -20,17 +21,19 @@ class FunctionCounters:
 
     Parameters:
         client: session; 0: a function addressed by name.
+        tenant: whose tasks they are.
     """
 
     __slots__ = (
-        "number", "name", "client", "unfinished", "running", "ended", "busy_microseconds", "durations", "is_dirty",
-        "is_listed", "was_used",
+        "number", "name", "client", "tenant", "unfinished", "running", "ended", "busy_microseconds", "durations",
+        "is_dirty", "is_listed", "was_used",
     )  # fmt: skip
 
-    def __init__(self, number: int, name: str, client: int) -> None:
+    def __init__(self, number: int, name: str, client: int, tenant: str = DEFAULT_TENANT) -> None:
         self.number = number
         self.name = name
         self.client = client
+        self.tenant = tenant
         self.unfinished = 0  # tasks in batches, without those that wait for others in their graph
         self.running = 0  # of these, at workers
         self.ended = [0] * len(TaskState)  # by state

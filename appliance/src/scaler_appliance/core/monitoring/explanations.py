@@ -7,6 +7,7 @@ Rules:
 - A client gets each reason unsolicited once, however many of its tasks wait for it: as soon as no connected worker can
   run them, or when they have waited for PATIENCE_SECONDS while a worker is idle or none is connected. After tasks of
   that kind have been placed, it may get it again.
+- A text depends only on what its client may know of: tasks of its tenant, and workers that run them.
 - A round over all that waits is done in parts, because there may be very many requirements, and workers to compare
   with.
 """
@@ -17,6 +18,7 @@ from enum import Enum
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
 from scaler_appliance.core.graphs.dependants import Dependant
+from scaler_appliance.core.peers.authority import sees_all
 from scaler_appliance.core.peers.sessions import Capabilities, ClientSession, WorkerSession
 from scaler_appliance.core.placement.ready_queues import ReadyClass
 from scaler_appliance.core.placement.task_placement import LOSSES_OF_A_SUSPECT, Placement
@@ -25,6 +27,7 @@ from scaler_appliance.core.steps import Steps
 from scaler_appliance.core.tasks.batches import Needs, Requirement, TaskBatch
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState
 from scaler_protocol import messages as m
+from scaler_protocol.keys.allow_list import DEFAULT_TENANT
 
 PATIENCE_SECONDS = 5.0
 MAXIMUM_REASONS = 100  # that are published to monitors
@@ -82,8 +85,8 @@ class Explanations:
             missing = node[0].missing[node[1]]
             text = f"the task waits for the results of {_count(missing, 'other task')} of its graph"
             if not missing:  # it is about to be queued
-                needs = Requirement.of(node[0].options, node[0].codec).needs
-                text = f"the task waits because {self._clause(self._cause(client, needs), needs)}"
+                needs = Requirement.of(node[0].options, node[0].codec, tenant=node[0].tenant).needs
+                text = f"the task waits because {self._clause(client, self._cause(client, needs), needs)}"
         elif node is not None and node[0].states[node[1]] == TaskState.QUEUED:
             found = node[0].place_of(node[1])
         elif found is None and message.task_id > client.last_task_id:
@@ -107,7 +110,7 @@ class Explanations:
             return found[0].counters.name
         if dependant is None:
             return ""
-        function = self._state.objects.find(dependant.message.function)
+        function = self._state.objects.find_of(dependant.message.function, client.tenant)
         return dependant.message.function_name if function is None else function.name
 
     def _sentence(self, client: ClientSession, batch: TaskBatch, index: int) -> str:
@@ -117,7 +120,7 @@ class Explanations:
                 return "the task waits because its client has tasks with very many other requirements before it"
             cause = self._cause(client, batch.requirement.needs)
             losses = batch.losses_of(index)
-            text = f"the task waits because {self._clause(cause, batch.requirement.needs)}"
+            text = f"the task waits because {self._clause(client, cause, batch.requirement.needs)}"
             if losses >= LOSSES_OF_A_SUSPECT:
                 text += f"; it was lost with its worker {losses} times, so only a worker with a free slot gets it"
             return text
@@ -162,7 +165,7 @@ class Explanations:
 
     def _look(self, now: float) -> Steps:
         waits: Dict[int, _Wait] = {}
-        reasons: List[str] = []
+        reasons: List[Tuple[str, str]] = []
         causes: Dict[Tuple[Needs, bool], Cause] = {}
         ready = self._state.ready
         for ready_class in ready.classes():
@@ -183,7 +186,7 @@ class Explanations:
                     text = self._warn(client, ready_class, causes[key])
                     done += work if text else 0
                     if text and len(reasons) < MAXIMUM_REASONS:
-                        reasons.append(f"{client.label}: {text}")
+                        reasons.append((client.tenant, f"{client.label}: {text}"))
             yield done
         self._waits = waits
         self._state.changes.reasons = reasons
@@ -222,7 +225,7 @@ class Explanations:
         if not count or (is_told and not self._state.is_watched):
             return ""
         verb = "waits" if count == 1 else "wait"
-        text = f"{_count(count, 'task')} {verb} because {self._clause(cause, needs)}"
+        text = f"{_count(count, 'task')} {verb} because {self._clause(client, cause, needs)}"
         if is_told:
             return text
         if self._told_count >= MAXIMUM_TOLD:  # of tasks that were cancelled since; some may get the reason again
@@ -245,60 +248,68 @@ class Explanations:
         """The reason why a task of the client with these needs is not at a worker."""
         if self._state.ready.is_held(client.number):
             return Cause.UNREAD
-        if not self._state.workers:
+        serving = self._serving(needs.tenant)
+        if not serving:
             return Cause.NO_WORKER
-        able = self._able(needs)
+        able = [worker for worker in serving if worker.offers(needs)]
         if not able:
             return Cause.NOT_OFFERED
         if any(worker.assigned < worker.slots and worker.room_for(needs.capabilities) for worker in able):
             return Cause.UNKNOWN
-        is_picky = needs.capabilities or len(able) < len(self._state.workers)
+        is_picky = needs.capabilities or len(able) < len(serving)
         return Cause.IN_USE if is_picky else Cause.BUSY
 
-    def _able(self, needs: Needs) -> List[WorkerSession]:
-        return [worker for worker in self._state.workers.values() if worker.offers(needs)]
+    def _serving(self, tenant: str) -> List[WorkerSession]:
+        return [worker for worker in self._state.workers.values() if worker.serves(tenant)]
 
-    def _clause(self, cause: Cause, needs: Needs) -> str:
-        workers = self._state.workers.values()
+    def _clause(self, client: ClientSession, cause: Cause, needs: Needs) -> str:
         if cause == Cause.UNREAD:
             return "its client does not read the results that are ready for it"
+        workers = self._serving(needs.tenant)
         if cause == Cause.NO_WORKER:
-            return "no worker is connected: start some with `scaler_cluster`"
+            return self._no_worker_clause(client)
         if cause == Cause.NOT_OFFERED:
-            return self._missing_capabilities_clause(needs)
+            return _missing_capabilities_clause(needs, workers)
         if cause == Cause.IN_USE:
-            number = _count(len(self._able(needs)), "worker")
+            number = _count(sum(worker.offers(needs) for worker in workers), "worker")
             wanted = _text_of(needs.capabilities) or _text_of_call(needs)
             return f"{number} can run what needs {wanted}, and other tasks keep all of them busy"
         if cause == Cause.BUSY:
             slots = sum(worker.slots for worker in workers)
-            waiting = _count(len(self._state.ready), "task")
+            waiting = _count(self._state.ready.waiting_of(needs.tenant), "task")
             return f"{_count(slots, 'slot')} of {_count(len(workers), 'worker')} are busy, and {waiting} in line"
         return "a worker with a free slot does not accept tasks at the moment: it is leaving, or does not read messages"
 
-    def _missing_capabilities_clause(self, needs: Needs) -> str:
-        understanding = [worker for worker in self._state.workers.values() if worker.understands(needs)]
-        if not understanding:
-            wanted = f"serves {_text_of_call(needs)}" if needs.function_name else f"understands {_text_of_call(needs)}"
-            return f"no connected worker {wanted}: start one that does"
-        missing = f"{_text_of(needs.capabilities)}{self._nearest(needs.capabilities)}"
-        if len(understanding) == len(self._state.workers):
-            return f"no connected worker offers {missing}: start one that does"
-        return f"no worker that is connected and takes {_text_of_call(needs)} offers {missing}: start one that does"
+    def _no_worker_clause(self, client: ClientSession) -> str:
+        tenant = client.tenant
+        if tenant == DEFAULT_TENANT and not (self._state.workers and sees_all(client.grant)):
+            return "no worker is connected: start some with `scaler_cluster`"
+        key = f"`scaler keys new --role worker --tenant {tenant}`"
+        return f"no worker of the tenant {tenant}, or of all tenants, is connected: start one with a key from {key}"
 
-    def _nearest(self, capabilities: Capabilities) -> str:
-        """The amounts that are offered, for capabilities that are missing."""
-        if len(capabilities) > MAXIMUM_NAMED:
-            return ""
-        if len(capabilities) > 1 and all(self._most(name) >= amount for name, amount in capabilities):
-            return " together"
-        lacking = [(name, self._most(name)) for name, amount in capabilities if self._most(name) < amount]
-        facts = [f"{name}={best:g} is the most" if best >= 0 else f"no worker has any {name}" for name, best in lacking]
-        return f" ({', '.join(facts)})"
 
-    def _most(self, name: str) -> float:
-        """The largest amount of a capability that any worker offers; -1 when none does."""
-        return max((worker.capabilities.get(name, -1.0) for worker in self._state.workers.values()), default=-1.0)
+def _missing_capabilities_clause(needs: Needs, workers: List[WorkerSession]) -> str:
+    """What tasks need that none of the workers of their tenant has."""
+    understanding = [worker for worker in workers if worker.understands(needs)]
+    if not understanding:
+        wanted = f"serves {_text_of_call(needs)}" if needs.function_name else f"understands {_text_of_call(needs)}"
+        return f"no connected worker {wanted}: start one that does"
+    missing = f"{_text_of(needs.capabilities)}{_nearest(needs.capabilities, workers)}"
+    if len(understanding) == len(workers):
+        return f"no connected worker offers {missing}: start one that does"
+    return f"no worker that is connected and takes {_text_of_call(needs)} offers {missing}: start one that does"
+
+
+def _nearest(capabilities: Capabilities, workers: List[WorkerSession]) -> str:
+    """The amounts that are offered, for capabilities that are missing."""
+    if len(capabilities) > MAXIMUM_NAMED:
+        return ""
+    most = {name: max(worker.capabilities.get(name, -1.0) for worker in workers) for name, _ in capabilities}
+    if len(capabilities) > 1 and all(most[name] >= amount for name, amount in capabilities):
+        return " together"
+    lacking = [(name, most[name]) for name, amount in capabilities if most[name] < amount]
+    facts = [f"{name}={best:g} is the most" if best >= 0 else f"no worker has any {name}" for name, best in lacking]
+    return f" ({', '.join(facts)})"
 
 
 def _text_of(capabilities: Capabilities) -> str:

@@ -1,13 +1,17 @@
 """Information about the cluster for clients: its workers, and how busy it is.
 
-Rules: one answer costs one pass over the workers, and lists at most MAXIMUM_WORKERS of them, whatever the request says;
-nothing is kept between requests.
+Rules:
+- One answer costs one pass over the workers, and lists at most MAXIMUM_WORKERS of them, whatever the request says;
+  nothing is kept between requests.
+- Who does not see all gets the figures of its tenant, and the workers that serve it. An answer then costs one pass over
+  all clients and functions, too.
 """
 
 from __future__ import annotations
 
 from itertools import islice
 
+from scaler_appliance.core.peers.authority import sees_all
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.state import SchedulerState
 from scaler_protocol import messages as m
@@ -28,22 +32,31 @@ class InfoRequests:
 
     def on_request(self, client: ClientSession, message: m.InfoRequest, uptime_seconds: float) -> None:
         """A client asks about the cluster; `uptime_seconds` is how long the scheduler has been running."""
-        state = self._state
+        state, tenant = self._state, client.tenant
         listed = min(message.maximum_workers, MAXIMUM_WORKERS)  # SCL-SCH-035
+        # SCL-SEC-030
+        if sees_all(client.grant):
+            workers, clients = list(state.workers.values()), len(state.clients)
+            slots, waiting, running = state.total_slots, state.waiting(), state.running
+        else:
+            workers = [worker for worker in state.workers.values() if worker.serves(tenant)]
+            clients = sum(each.tenant == tenant for each in state.clients.values())
+            slots, running = state.slots_for(tenant), state.running_of(tenant)
+            waiting = state.unfinished_of(tenant) - running
         # A processor whose task waits for others frees its slot, so there may be more tasks than slots.
-        slots_free = sum(max(0, worker.slots - worker.assigned) for worker in state.workers.values())
+        slots_free = sum(max(0, worker.slots - worker.assigned) for worker in workers)
         # SCL-SCH-034
         info = m.Info(
             request_id=message.request_id,
             implementation=state.settings.implementation,
             uptime_milliseconds=int(uptime_seconds * 1000),
-            clients=len(state.clients),
-            worker_count=len(state.workers),
-            slots=min(state.total_slots, LARGEST_COUNT),
+            clients=clients,
+            worker_count=len(workers),
+            slots=min(slots, LARGEST_COUNT),
             slots_free=min(slots_free, LARGEST_COUNT),
-            tasks_waiting=state.waiting(),
-            tasks_running=state.running,
-            workers=[_about(worker) for worker in islice(state.workers.values(), listed)],
+            tasks_waiting=waiting,
+            tasks_running=running,
+            workers=[_about(worker) for worker in islice(workers, listed)],
         )
         state.send(client.peer, info)
 

@@ -34,8 +34,8 @@ class StatusChanges:
         self.graphs: Changes[GraphCounters] = Changes()
         self.objects = ObjectChanges(large_bytes)
         self.is_watched = False
-        self.reasons: List[str] = []  # why tasks cannot run
-        self._function_counters: Dict[Tuple[int, str], FunctionCounters] = {}
+        self.reasons: List[Tuple[str, str]] = []  # why tasks cannot run: tenants and texts
+        self._function_counters: Dict[Tuple[int, str, str], FunctionCounters] = {}
         self._listed: OrderedDict[int, FunctionCounters] = OrderedDict()  # that were idle, longest ago first
         self._last_function = self._last_graph = 0
 
@@ -52,13 +52,13 @@ class StatusChanges:
             name: of the function's object.
         """
         if batch.function:
-            key = batch.client, name or batch.function_name or f"{batch.function:016x}"
+            key = batch.client, name or batch.function_name or f"{batch.function:016x}", batch.tenant
         else:
-            key = 0, batch.function_name
+            key = 0, batch.function_name, batch.tenant
         counters = self._function_counters.get(key)
         if counters is None:
             self._last_function += 1
-            counters = self._function_counters[key] = FunctionCounters(self._last_function, key[1], key[0])
+            counters = self._function_counters[key] = FunctionCounters(self._last_function, key[1], key[0], key[2])
             self.functions.add(counters.number, counters)
         elif not counters.is_dirty:
             self.functions.touch(counters.number, counters)
@@ -77,7 +77,7 @@ class StatusChanges:
             if oldest.was_used:
                 self._list(oldest)
                 continue
-            del self._function_counters[oldest.client, oldest.name]
+            del self._function_counters[oldest.client, oldest.name, oldest.tenant]
             self.functions.remove(number, oldest)
 
     def _list(self, counters: FunctionCounters) -> None:
@@ -106,7 +106,7 @@ class StatusChanges:
     def check_invariants(self) -> None:
         """Check that each counter is in its place; State checks the counts."""
         for key, counters in self._function_counters.items():
-            assert key == (counters.client, counters.name)
+            assert key == (counters.client, counters.name, counters.tenant)
             assert counters.is_listed == (counters.number in self._listed)
             assert counters.is_listed or counters.unfinished, f"{counters.name} is idle and not listed"
             assert 0 <= counters.running <= counters.unfinished, (

@@ -207,7 +207,7 @@ class StatusColumns:
         status.object_bytes_on_disk = state.objects.memory.bytes[ObjectPlace.ON_DISK]
         status.slots = state.total_slots
         status.tasks = [m.Count(name=name, value=value) for name, value in tasks.items()]
-        status.waiting_reasons = list(state.changes.reasons)
+        status.waiting_reasons = [text for _, text in state.changes.reasons]
 
     def _processor_columns(self, workers: List[WorkerSession]) -> m.ProcessorColumns:
         """What the processors run now, as far as workers have reported it."""

@@ -50,7 +50,7 @@ class ObjectReactions:
                 self._check_new(session, object_id, size)
                 name = message.names[position] if message.names else ""
                 kind = message.kinds[position] if message.kinds else m.ObjectKind.VALUE
-                record = ObjectRecord(object_id, session.number, size, kind, name, message.codec)
+                record = ObjectRecord(object_id, session.number, size, kind, name, message.codec, session.tenant)
                 objects.add(record)
                 session.hold_object(record)
                 if storage == m.ObjectStorage.INLINE or size == 0:
@@ -169,7 +169,8 @@ class ObjectReactions:
     def on_request(self, session: Session, message: m.ObjectRequest, payload: bytes) -> None:
         """A peer requests bytes of an object."""
         record = self._state.objects.find(message.id)
-        if record is None:
+        # SCL-SEC-030
+        if record is None or not session.may_read_of(record.tenant):
             self._state.count_useless(session, UNITS_OF_A_REFUSAL)
             self._state.objects.refuse(session.peer, message.id, message.offset)
         else:

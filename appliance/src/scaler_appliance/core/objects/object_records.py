@@ -10,6 +10,7 @@ from typing import Dict, List, NamedTuple, Optional, Set
 
 from scaler_appliance.core.monitoring.changes import Changes
 from scaler_protocol import messages as m
+from scaler_protocol.keys.allow_list import DEFAULT_TENANT
 
 
 class ObjectPlace(IntEnum):
@@ -32,11 +33,15 @@ class ObjectRecord:
     __slots__ = (
         "object_id", "owner", "size", "kind", "name", "codec", "content", "place", "arrived", "requested",
         "source", "waiting", "references", "held", "holders", "charged_to", "is_dirty", "is_lost", "lacks_room",
+        "tenant",
     )  # fmt: skip
 
-    def __init__(self, object_id: int, owner: int, size: int, kind: int, name: str, codec: str) -> None:
+    def __init__(
+        self, object_id: int, owner: int, size: int, kind: int, name: str, codec: str, tenant: str = DEFAULT_TENANT
+    ) -> None:
         self.object_id = object_id
         self.owner = owner  # session that holds it
+        self.tenant = tenant  # whose it is; ANY_TENANT: a result that no task's outcome has named yet
         self.size = size
         self.kind = kind
         self.name = name

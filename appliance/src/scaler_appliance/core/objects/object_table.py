@@ -55,22 +55,29 @@ class ObjectTable:
     def __len__(self) -> int:
         return len(self._records)
 
-    def get(self, object_id: int) -> Optional[ObjectRecord]:
-        """The object if a new task may need it: its owner still holds it, and its bytes are here or arriving."""
+    def get(self, object_id: int, tenant: str) -> Optional[ObjectRecord]:
+        """The object if a tenant's new task may need it: its owner holds it, and its bytes are here or arriving."""
         record = self._records.get(object_id)
-        return record if record is not None and record.held and not record.is_broken else None
+        if record is None or record.tenant != tenant:
+            return None
+        return record if record.held and not record.is_broken else None
 
     def find(self, object_id: int) -> Optional[ObjectRecord]:
         """The object, also while only unfinished tasks keep it alive."""
         return self._records.get(object_id)
 
-    def refer(self, object_id: int) -> bool:
-        """Count a reference to the object if it exists; returns whether a new task may need it (see `get`)."""
+    def find_of(self, object_id: int, tenant: str) -> Optional[ObjectRecord]:
+        """The object if it is the tenant's: to a tenant, the objects of others do not exist."""
+        record = self._records.get(object_id)
+        return record if record is not None and record.tenant == tenant else None
+
+    def refer(self, object_id: int, tenant: str) -> bool:
+        """Count a reference to the object if it exists; returns whether a tenant's new task may need it (`get`)."""
         record = self._records.get(object_id)
         if record is None:
             return False
         record.references += 1
-        return record.held and not record.is_broken
+        return record.held and record.tenant == tenant and not record.is_broken
 
     def records(self) -> List[ObjectRecord]:
         return list(self._records.values())

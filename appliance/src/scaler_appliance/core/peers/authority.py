@@ -2,6 +2,9 @@
 
 Rules:
 - The shell says who a peer is, once, before its first message. A peer of which it says nothing may do nothing.
+- A tenant's tasks, objects and functions are its own. To peers of another tenant they do not exist: an id of theirs is
+  answered like one that is unknown. This holds for owners, too, whose programs are of the tenant DEFAULT_TENANT.
+- Figures are of one's own tenant, and of the workers that serve it. Owners, and keys of ANY_TENANT, see all.
 - Owners are programs of the user that the scheduler runs as. To stop the cluster, they need `--no-protected`, which
   guards against mistakes; a key with the role admin is made for it.
 """
@@ -12,7 +15,7 @@ from typing import Optional
 
 from scaler_appliance.core.effects import PeerError
 from scaler_protocol import messages as m
-from scaler_protocol.keys.allow_list import DEFAULT_TENANT, STOP, SUBMIT, Grant
+from scaler_protocol.keys.allow_list import ANY_TENANT, DEFAULT_TENANT, DRAIN, STOP, SUBMIT, Grant
 
 OWNER = "owner"
 OWNER_GRANT = Grant(OWNER, DEFAULT_TENANT, "")
@@ -42,13 +45,23 @@ def check_message(grant: Grant, message: object) -> None:
         raise PeerError(m.RefusalReason.NOT_ALLOWED, text)
 
 
+def sees_all(grant: Grant) -> bool:
+    """Whether a peer may know of all tenants, and ask their workers to leave."""
+    return grant.role == OWNER or grant.tenant == ANY_TENANT
+
+
 def may_stop(grant: Grant, is_protected: bool) -> bool:
-    """Whether a peer may stop workers and the scheduler.
+    """Whether a peer may stop the scheduler, and with it all workers.
 
     Parameters:
         is_protected: the scheduler refuses its own user.
     """
-    return grant.may(STOP) and not (grant.role == OWNER and is_protected)
+    return grant.may(STOP) and sees_all(grant) and not (grant.role == OWNER and is_protected)
+
+
+def may_drain(grant: Grant, is_protected: bool) -> bool:
+    """Whether a peer may ask workers to leave: those of its tenant, or all if it `sees_all`."""
+    return grant.may(DRAIN) and not (grant.role == OWNER and is_protected)
 
 
 def why_not_stopped(grant: Grant, is_worker: bool) -> str:
@@ -57,6 +70,11 @@ def why_not_stopped(grant: Grant, is_worker: bool) -> str:
     Parameters:
         is_worker: it wanted to stop a worker, and not the scheduler.
     """
+    if grant.may(STOP) and not sees_all(grant):
+        wanted = f"make one with the tenant {ANY_TENANT!r}: scaler keys new --role {grant.role} --tenant '{ANY_TENANT}'"
+        return (
+            f"a key of the tenant {grant.tenant} cannot stop the scheduler, which serves other tenants, too: {wanted}"
+        )
     if grant.may(STOP):
         what = "the worker" if is_worker else "it"
         return f"the scheduler is protected: stop {what} where it was started, or start it with --no-protected"

@@ -69,7 +69,7 @@ class FlowControl:
     def grant(self, client: ClientSession) -> None:
         """Let a client have as much in flight as memory allows."""
         flow, budget = client.flow, self._state.budget
-        least_tasks = max(LEAST_TASKS, LEAST_TASKS_PER_SLOT * self._state.total_slots)
+        least_tasks = max(LEAST_TASKS, LEAST_TASKS_PER_SLOT * self._state.slots_for(client.tenant))
         if flow.grant(budget.granted(flow.tasks_limit, least_tasks), budget.granted(flow.bytes_limit, LEAST_BYTES)):
             self._state.touched[client.number] = client
 

@@ -23,6 +23,7 @@ from scaler_appliance.core.tasks.client_results import ClientResults, ResultSpan
 from scaler_appliance.core.tasks.first_ids import FirstIds
 from scaler_appliance.core.tasks.task_states import TaskState
 from scaler_protocol import messages as m
+from scaler_protocol.keys.allow_list import ANY_TENANT, Grant
 
 MAXIMUM_LABEL_CHARACTERS = 256  # of a peer's name, and of its host
 _ROUNDING = 1e-9  # of sums and quotients of capability amounts
@@ -51,6 +52,7 @@ class Session:
         self.peer = peer
         self.hello = hello
         self.grant = OWNER_GRANT
+        self.tenant = OWNER_GRANT.tenant  # of what it owns
         self.last_heard = now
         self.leaving = False
         self.is_congested = False  # much of what was sent to it is unread
@@ -58,6 +60,14 @@ class Session:
         self.object_bytes = 0  # of all of them
         self.is_dirty = False  # for monitors
         self.is_gone = False  # what it held is being released
+
+    def admit(self, grant: Grant) -> None:
+        """It is what its key says."""
+        self.grant, self.tenant = grant, grant.tenant
+
+    def may_read_of(self, tenant: str) -> bool:
+        """Whether it may read the objects of a tenant."""
+        return self.tenant == tenant
 
     def hold_object(self, record: ObjectRecord) -> None:
         """Add an object that it owns."""
@@ -285,6 +295,14 @@ class WorkerSession(Session):
         self.slots = self.hello.slots + suspended
         self.capacity = self.slots * self._queue_size
 
+    def serves(self, tenant: str) -> bool:
+        """Whether it runs the tasks of a tenant."""
+        return self.tenant == tenant or self.tenant == ANY_TENANT
+
+    def may_read_of(self, tenant: str) -> bool:
+        """Whether it may read the objects of a tenant: those that its tasks need."""
+        return self.serves(tenant)
+
     # SCL-SCH-009
     def offers(self, needs: Needs) -> bool:
         """Whether tasks with these needs can ever run here."""
@@ -294,7 +312,10 @@ class WorkerSession(Session):
         )
 
     def understands(self, needs: Needs) -> bool:
-        """Whether it understands the codec, and serves the named function."""
+        """Whether it runs tasks of their tenant, understands the codec, and serves the named function."""
+        # SCL-SEC-031
+        if not self.serves(needs.tenant):
+            return False
         codecs, functions = self.hello.codecs, self.hello.functions
         # SCL-COD-003: a worker that lists none is taken to understand, or to serve, any.
         if codecs and needs.codec and needs.codec not in codecs:

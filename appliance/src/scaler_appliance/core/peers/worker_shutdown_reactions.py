@@ -4,6 +4,7 @@
 
 Rules:
 - A protected scheduler refuses, as it refuses to be shut down.
+- A client can ask only workers of its tenant to leave, unless it sees all. Of those of other tenants it learns nothing.
 - A worker that was asked to leave gets no more tasks. It remains until it says that it has left, or its connection
   ends. Tasks that it still holds then run elsewhere, which does not count as an attempt.
 """
@@ -12,11 +13,12 @@ from __future__ import annotations
 
 from typing import List
 
-from scaler_appliance.core.peers.authority import may_stop, why_not_stopped
+from scaler_appliance.core.peers.authority import may_drain, sees_all, why_not_stopped
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
 from scaler_protocol import messages as m
+from scaler_protocol.keys.allow_list import ANY_TENANT
 
 
 class WorkerShutdownReactions:
@@ -27,10 +29,10 @@ class WorkerShutdownReactions:
     # SCL-SCH-036
     def on_request(self, client: ClientSession, message: m.WorkerShutdown) -> None:
         """A client asks that a worker leaves."""
-        found = self._find(message)
+        found = self._find(client, message)
         text = ""
         # SCL-SCH-037
-        if not may_stop(client.grant, self._state.settings.protected):
+        if not may_drain(client.grant, self._state.settings.protected):
             text = why_not_stopped(client.grant, is_worker=True)
         elif not found:
             wanted = f"session {message.session}" if message.session else f"the name {message.name!r}"
@@ -38,16 +40,25 @@ class WorkerShutdownReactions:
         elif len(found) > 1:
             sessions = ", ".join(str(worker.number) for worker in found[:20])
             text = f"{len(found)} workers have the name {message.name!r}: choose one by its session ({sessions})"
+        elif not (found[0].tenant == client.tenant or sees_all(client.grant)):
+            text = (
+                f"{found[0].label} serves all tenants, and only a key for all of them can ask it to leave: scaler keys"
+                f" new --role admin --tenant '{ANY_TENANT}'"
+            )
         else:
             self._ask(client, found[0], message.is_draining)
         response = m.WorkerShutdownResponse(request_id=message.request_id, accepted=not text, message=text)
         self._state.send(client.peer, response)
 
-    def _find(self, message: m.WorkerShutdown) -> List[WorkerSession]:
+    def _find(self, client: ClientSession, message: m.WorkerShutdown) -> List[WorkerSession]:
+        """The workers that are meant, of those of which the client may know."""
         if message.session:
             worker = self._state.workers.get(message.session)
-            return [] if worker is None else [worker]
-        return [each for each in self._state.workers.values() if each.hello.name == message.name != ""]
+            found = [] if worker is None else [worker]
+        else:
+            found = [each for each in self._state.workers.values() if each.hello.name == message.name != ""]
+        # SCL-SEC-030
+        return found if sees_all(client.grant) else [each for each in found if each.serves(client.tenant)]
 
     # SCL-SCH-038
     def _ask(self, client: ClientSession, worker: WorkerSession, is_draining: bool) -> None:

@@ -29,7 +29,7 @@ LEAST_CLASSES_OF_CLIENT = 8  # however many clients there are
 
 
 class _Totals:
-    """Waiting tasks of all classes."""
+    """Waiting tasks of all classes of a tenant."""
 
     __slots__ = ("placeable", "held", "later")
 
@@ -43,7 +43,7 @@ class ReadyClass:
     """The waiting tasks of one requirement class.
 
     Parameters:
-        totals: of all classes.
+        totals: of all classes of its tenant.
     """
 
     __slots__ = (
@@ -269,7 +269,7 @@ class ReadyQueues:
         self._active: Dict[Requirement, ReadyClass] = {}  # those that are not parked
         self._clients: Dict[int, _ClientQueues] = {}
         self._with_later: Dict[int, _ClientQueues] = {}  # those with tasks outside of the classes
-        self._totals = _Totals()
+        self._totals: Dict[str, _Totals] = {}  # by tenant
         self._servings = 0
         self._held: Set[int] = set()  # throttled clients
         self._dropped: List[Deque[TaskSpan]] = []  # those without waiting tasks, to be freed
@@ -293,11 +293,18 @@ class ReadyQueues:
     def _join_class(self, queues: _ClientQueues, requirement: Requirement) -> ReadyClass:
         ready_class = self._classes.get(requirement)
         if ready_class is None:
-            ready_class = ReadyClass(requirement, self._totals)
+            ready_class = ReadyClass(requirement, self._totals_of(requirement))
             self._classes[requirement] = self._active[requirement] = ready_class
             ready_class.last_served = self._servings
         queues.classes[requirement] = ready_class
         return ready_class
+
+    def _totals_of(self, requirement: Requirement) -> _Totals:
+        tenant = requirement.needs.tenant
+        totals = self._totals.get(tenant)
+        if totals is None:
+            totals = self._totals[tenant] = _Totals()
+        return totals
 
     def add(self, span: TaskSpan, *, in_front: bool = False) -> None:
         batch = span.batch
@@ -317,7 +324,7 @@ class ReadyQueues:
             later = queues.later[batch.requirement] = _Later()
         later.spans.insert(0 if in_front else len(later.spans), span)
         later.count += stop - start
-        self._totals.later += stop - start
+        self._totals_of(batch.requirement).later += stop - start
 
     def admit_some(self, amount: int) -> bool:
         """Let up to `amount` requirements have classes whose client has fewer now; returns whether any does."""
@@ -327,7 +334,7 @@ class ReadyQueues:
                 self._leave_classes(client, queues)
             while queues.later and amount > 0 and len(queues.classes) < limit:
                 requirement, later = queues.later.popitem(last=False)
-                self._totals.later -= later.count
+                self._totals_of(requirement).later -= later.count
                 ready_class = self._join_class(queues, requirement)
                 ready_class.take_over(client, deque(later.spans), later.count, client in self._held)
                 has_admitted = True
@@ -379,7 +386,7 @@ class ReadyQueues:
         else:
             later = queues.later[batch.requirement]
             later.count -= count
-            self._totals.later -= count
+            self._totals_of(batch.requirement).later -= count
             if not later.count:
                 spans = deque(later.spans)
                 del queues.later[batch.requirement]
@@ -463,12 +470,16 @@ class ReadyQueues:
 
     def placeable(self) -> int:
         """How many tasks wait only for a worker."""
-        return self._totals.placeable
+        return sum([totals.placeable for totals in self._totals.values()])
+
+    def waiting_of(self, tenant: str) -> int:
+        """How many tasks of a tenant wait for a worker, throttled or not."""
+        totals = self._totals.get(tenant)
+        return 0 if totals is None else totals.placeable + totals.held + totals.later
 
     def check_invariants(self, clients: Set[int]) -> None:
         """Check all classes, and that only connected clients are throttled."""
         assert self._held <= clients and self._clients.keys() <= clients
-        totals = self._totals
         classes = self._classes.values()
         assert self._active == {each.requirement: each for each in classes if not each.is_parked}
         assert all(each.count or each.held_count for each in classes if each.is_parked)
@@ -476,8 +487,13 @@ class ReadyQueues:
             ready_class.check_invariants(self._held)
             for client in ready_class.known_clients():
                 assert self._clients[client].classes[ready_class.requirement] is ready_class
-        assert totals.placeable == sum([ready_class.count for ready_class in classes])
-        assert totals.held == sum([ready_class.held_count for ready_class in classes])
+        for tenant, totals in self._totals.items():
+            own = [ready_class for ready_class in classes if ready_class.requirement.needs.tenant == tenant]
+            assert totals.placeable == sum([ready_class.count for ready_class in own])
+            assert totals.held == sum([ready_class.held_count for ready_class in own])
+            laters = [queues.later.items() for queues in self._clients.values()]
+            mine = [later.count for items in laters for each, later in items if each.needs.tenant == tenant]
+            assert totals.later == sum(mine)
         for client, queues in self._clients.items():
             assert len(queues.classes) <= MAXIMUM_CLASSES_OF_CLIENT and bool(queues.later) <= (
                 client in self._with_later
@@ -485,10 +501,7 @@ class ReadyQueues:
             assert all(client in ready_class.known_clients() for ready_class in queues.classes.values())
             assert queues.classes.keys().isdisjoint(queues.later)
             assert all(later.count == _count(later.spans) > 0 for later in queues.later.values())
-        later_counts = [later.count for queues in self._clients.values() for later in queues.later.values()]
-        assert totals.later == sum(later_counts)
 
     def __len__(self) -> int:
         """How many tasks wait for a worker, throttled or not."""
-        totals = self._totals
-        return totals.placeable + totals.held + totals.later
+        return sum([totals.placeable + totals.held + totals.later for totals in self._totals.values()])

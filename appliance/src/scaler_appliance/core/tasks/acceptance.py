@@ -140,11 +140,11 @@ class Acceptance:
         yield done
 
     def _accept(self, client: ClientSession, message: m.Task, payload: Buffer, has_memory: bool = True) -> None:
-        batch = TaskBatch(client.number, message, payload)
+        batch = TaskBatch(client.number, message, payload, client.tenant)
         count = len(batch)
         client.add_batch(batch)
         client.unfinished += count
-        function = self._state.objects.find(batch.function)
+        function = self._state.objects.find_of(batch.function, client.tenant)
         self._state.changes.begin(batch, function.name if function is not None else "")
         self._state.touch_session(client)
         allowed = client.flow.allowed(count, len(payload) - message.payload_sizes[-1])
@@ -157,7 +157,7 @@ class Acceptance:
             return
         # SCL-SCH-007
         for first, end, object_id in _runs_alike(missing):
-            failure = failure_of_missing(object_id, self._state.objects.find(object_id))
+            failure = failure_of_missing(object_id, self._state.objects.find_of(object_id, client.tenant))
             self._reject(client, TaskSpan(batch, first, end), failure)
         self._queue(client, batch, allowed, has_memory and not self._state.budget.is_full)
 
@@ -171,20 +171,20 @@ class Acceptance:
 
         All existing objects are referenced, because `TaskOutcomes.finish` releases all existing objects.
         """
-        objects = self._state.objects
-        objects.refer(batch.function)
+        objects, tenant = self._state.objects, batch.tenant
+        objects.refer(batch.function, tenant)
         missing: Dict[int, int] = {}
         if batch.dependency_counts:
             for index in range(len(batch)):
                 for object_id in batch.dependencies_of(index, index + 1):
-                    if not objects.refer(object_id):
+                    if not objects.refer(object_id, tenant):
                         missing[index] = object_id
         return missing
 
     def _reason_to_reject(self, batch: TaskBatch) -> Optional[Reason]:
         if not batch.function and not batch.function_name:
             return m.FailureKind.REJECTED, "a task must name its function or the object that holds it"
-        if batch.function and self._state.objects.get(batch.function) is None:
+        if batch.function and self._state.objects.get(batch.function, batch.tenant) is None:
             text = f"function object {batch.function:016x} does not exist (any more)"
             return m.FailureKind.OBJECT_MISSING, text
         return None

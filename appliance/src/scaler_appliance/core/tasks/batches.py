@@ -19,6 +19,7 @@ from scaler_appliance.core.effects import Buffer
 from scaler_appliance.core.monitoring.counters import NO_COUNTERS
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState
 from scaler_protocol import messages as m
+from scaler_protocol.keys.allow_list import DEFAULT_TENANT
 
 INSTANCE_BITS = 20
 MAXIMUM_TASKS_PER_DISPATCH = 1 << INSTANCE_BITS
@@ -36,6 +37,7 @@ class Needs(NamedTuple):
     capabilities: Tuple[Tuple[str, float], ...]  # sorted by name, each name once
     codec: str = ""  # of its payload; empty: any
     function_name: str = ""  # that it must serve; empty: the function comes as an object
+    tenant: str = DEFAULT_TENANT  # whose tasks it must run
 
 
 class Requirement(NamedTuple):
@@ -45,32 +47,39 @@ class Requirement(NamedTuple):
     needs: Needs
 
     @staticmethod
-    def of(options: m.TaskOptions, codec: str = "", function_name: str = "") -> Requirement:
+    def of(
+        options: m.TaskOptions, codec: str = "", function_name: str = "", tenant: str = DEFAULT_TENANT
+    ) -> Requirement:
         if not options.capabilities:
-            return _PLAIN.get((options.priority, codec, function_name)) or _plain(
-                options.priority, codec, function_name
+            return _PLAIN.get((options.priority, codec, function_name, tenant)) or _plain(
+                options.priority, codec, function_name, tenant
             )
         amounts: Dict[str, float] = {}
         for capability in options.capabilities:
             amounts[capability.name] = amounts.get(capability.name, 0.0) + capability.amount
-        return Requirement(-options.priority, Needs(tuple(sorted(amounts.items())), codec, function_name))
+        return Requirement(-options.priority, Needs(tuple(sorted(amounts.items())), codec, function_name, tenant))
 
 
-# Those without capabilities, by priority, codec and function's name: nearly every task has one of few.
-_PLAIN: Dict[Tuple[int, str, str], Requirement] = {}
+# Those without capabilities, by priority, codec, function's name and tenant: nearly every task has one of few.
+_PLAIN: Dict[Tuple[int, str, str, str], Requirement] = {}
 
 
-def _plain(priority: int, codec: str, function_name: str) -> Requirement:
-    requirement = Requirement(-priority, Needs((), codec, function_name))
+def _plain(priority: int, codec: str, function_name: str, tenant: str) -> Requirement:
+    requirement = Requirement(-priority, Needs((), codec, function_name, tenant))
     if len(codec) + len(function_name) <= _PLAIN_TEXT_LIMIT:
         if len(_PLAIN) >= _PLAIN_LIMIT:
             _PLAIN.clear()
-        _PLAIN[priority, codec, function_name] = requirement
+        _PLAIN[priority, codec, function_name, tenant] = requirement
     return requirement
 
 
 class TaskBatch:
-    """Tasks of one client that share function and options, one column entry each."""
+    """Tasks of one client that share function and options, one column entry each.
+
+    Parameters:
+        client: its session.
+        tenant: who owns them.
+    """
 
     __slots__ = (
         "client", "function", "function_name", "codec", "options", "requirement", "ids", "sizes", "payload", "states",
@@ -78,14 +87,14 @@ class TaskBatch:
         "is_charged", "has_results", "counters", "_offsets", "_dependency_offsets", "kept",
     )  # fmt: skip
 
-    def __init__(self, client: int, message: m.Task, payload: Buffer) -> None:
+    def __init__(self, client: int, message: m.Task, payload: Buffer, tenant: str = DEFAULT_TENANT) -> None:
         self.client = client  # session
         self.function = message.function
         self.function_name = message.function_name
         self.codec = message.codec
         self.options = message.options
         self.requirement = Requirement.of(
-            message.options, message.codec, "" if message.function else message.function_name
+            message.options, message.codec, "" if message.function else message.function_name, tenant
         )
         self.ids: array[int] = message.ids
         self.sizes: array[int] = message.payload_sizes
@@ -108,9 +117,14 @@ class TaskBatch:
         return len(self.ids)
 
     @property
+    def tenant(self) -> str:
+        """Who owns the tasks."""
+        return self.requirement.needs.tenant
+
+    @property
     def function_key(self) -> object:
-        """What identifies this batch's function: its object's id, or its name."""
-        return self.function or self.function_name
+        """What identifies this batch's function: its object's id, or its name and its tenant."""
+        return self.function or (self.function_name, self.requirement.needs.tenant)
 
     @property
     def has_costly_ends(self) -> bool:

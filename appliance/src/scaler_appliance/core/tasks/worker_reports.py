@@ -167,7 +167,7 @@ class WorkerReports:
             assert record is not None
             # SCL-OBJ-014
             worker.drop_object(record)
-            record.owner = client.number
+            record.owner, record.tenant = client.number, client.tenant
             client.hold_object(record)
             self._state.changes.objects.touch_large(record)
             client.large_results.add(object_id, record.size)

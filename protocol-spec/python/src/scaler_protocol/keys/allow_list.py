@@ -10,6 +10,7 @@ Rules:
 - Keys are looked up in a dictionary, whose time depends on the key. That reveals nothing: they are public keys, and
   CURVE asks only after the peer has proved to own the secret one.
 - `role` and `name` are required. Names need not be unique: revoking a name revokes all keys of that name.
+- The tenant ANY_TENANT is not one that can own something: only keys of the roles in ANY_TENANT_ROLES may have it.
 - Lists do not change: `with_line` and `without` return new ones, with all other lines and comments as they were.
 """
 
@@ -24,6 +25,9 @@ from scaler_protocol.keys.key_text import KEY_CHARACTERS, decode_key, encode_key
 
 ROLES = ("client", "worker", "monitor", "admin", "provisioner", "owner")
 DEFAULT_TENANT = "default"
+ANY_TENANT = "*"
+"""Of keys that are for all tenants: a worker's serves them all, a monitor's or an admin's sees them all."""
+ANY_TENANT_ROLES = ("worker", "monitor", "admin", "provisioner")
 MAXIMUM_NAME_CHARACTERS = 64
 
 SUBMIT = "submit"
@@ -80,7 +84,7 @@ class Grant(NamedTuple):
 
     Attributes:
         role: one of ROLES.
-        tenant: who owns what a peer with this key submits.
+        tenant: who owns what a peer with this key submits, or whose tasks it runs or sees; ANY_TENANT: all of them.
         name: of the key, for people.
         expires: in Unix seconds; None if it does not.
     """
@@ -185,6 +189,11 @@ class AllowList:
         return AllowList(tuple(line for line in self._lines if line.key not in removed))
 
 
+def usual_tenant(role: str) -> str:
+    """The tenant of a new key, unless one is named: who watches or administers does so for all of them."""
+    return DEFAULT_TENANT if role == "worker" or role not in ANY_TENANT_ROLES else ANY_TENANT
+
+
 def grant_line(public_key: bytes, grant: Grant) -> str:
     """The line of a key, without its end."""
     expires = "" if grant.expires is None else f" expires={time_text(grant.expires)}"
@@ -195,7 +204,12 @@ def check_grant(grant: Grant) -> None:
     """Raises KeyFileError if a grant cannot be written to a list."""
     if grant.role not in ROLES:
         raise KeyFileError(f"the role must be one of {', '.join(ROLES)}")
+    if grant.tenant == ANY_TENANT and grant.role not in ANY_TENANT_ROLES:
+        known = ", ".join(ANY_TENANT_ROLES)
+        raise KeyFileError(f"the tenant {ANY_TENANT!r}, which is all of them, is only for the roles {known}")
     for what, name in (("tenant", grant.tenant), ("name", grant.name)):
+        if what == "tenant" and name == ANY_TENANT:
+            continue
         if len(name) > MAXIMUM_NAME_CHARACTERS or not _NAME.fullmatch(name):
             raise KeyFileError(
                 f"the {what} must have 1 to {MAXIMUM_NAME_CHARACTERS} letters, digits, '.', '_', '@' and '-', and begin"

@@ -27,7 +27,7 @@ from scaler_protocol.keys.expiry import parse_expiry, time_text
 from scaler_protocol.keys.key_directory import AUTHORIZED_KEYS, KeyDirectory, default_key_directory
 from scaler_protocol.keys.key_file import KeyFile, key_file_text, write_key_file
 from scaler_protocol.keys.key_text import encode_key, fingerprint
-from scaler_protocol.keys.keys_options import COMMANDS, KEYS
+from scaler_protocol.keys.keys_options import COMMANDS, KEYS, tenant_of
 from scaler_protocol.keys.lookup import DIRECTORY_DETAIL
 
 EXIT_FAILED = 1
@@ -78,7 +78,7 @@ def _new(directory: KeyDirectory, options: argparse.Namespace) -> int:
         raise KeyFileError(f"there is a key {name} already: choose another --name, or revoke it first")
     expires = parse_expiry(options.expires, time.time()) if options.expires is not None else None
     server_keys = tuple(pair.public for pair in directory.server_key_pairs())
-    key_file = KeyFile(options.role, options.tenant, name, arithmetic.new_keys(), server_keys, expires)
+    key_file = KeyFile(options.role, tenant_of(options), name, arithmetic.new_keys(), server_keys, expires)
     _hand_over(directory, key_file, options.output)
     _tell_about(directory, key_file, options.output)
     _reload(directory, options.reload)

@@ -10,7 +10,7 @@ import time
 from typing import Callable, Dict, List, Optional
 
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, __version__
-from scaler_protocol.keys.allow_list import DEFAULT_TENANT, ROLES, Grant, check_grant
+from scaler_protocol.keys.allow_list import ROLES, Grant, check_grant, usual_tenant
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.expiry import parse_expiry
 from scaler_protocol.programs.options import Choice, Directory, Kind, NewFile, Option, Program, Switch
@@ -37,10 +37,15 @@ def _version() -> str:
     return f"scaler keys {__version__} (protocol {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX})"
 
 
+def tenant_of(options: argparse.Namespace) -> str:
+    """The tenant of a new key."""
+    return options.tenant or usual_tenant(options.role)
+
+
 def _faults_of_new(options: argparse.Namespace) -> List[str]:
     faults = []
     try:
-        check_grant(Grant(options.role, options.tenant, options.name or options.role))
+        check_grant(Grant(options.role, tenant_of(options), options.name or options.role))
     except KeyFileError as error:
         faults.append(str(error))
     try:
@@ -87,8 +92,10 @@ NEW = _program(
         Option(
             "--tenant",
             Kind(),
-            "who owns what is submitted with this key",
-            default=DEFAULT_TENANT,
+            "whom the key belongs to: a client's tasks and objects are its tenant's, and run only on workers of this"
+            " tenant or of '*'; a worker of '*' runs the tasks of all tenants; a monitor or admin of a tenant sees that"
+            " tenant alone, one of '*' all",
+            default_text="'*' for monitor, admin and provisioner, otherwise default",
             metavar="TENANT",
             is_command_line_only=True,
         ),
@@ -119,6 +126,8 @@ NEW = _program(
     ],
     epilog="examples:\n"
     "  scaler keys new --role worker --output worker.key\n"
+    "  scaler keys new --role worker --tenant research --output research-worker.key\n"
+    "  scaler keys new --role worker --tenant '*' --output shared-worker.key\n"
     "  scaler keys new --role client --name alice-laptop --expires 90d > alice.key\n"
     "  scaler keys new --role worker | ssh node1 'umask 077; cat > worker.key'\n"
     "  scaler keys new --role worker | kubectl create secret generic scaler-worker --from-file=worker.key=/dev/stdin",

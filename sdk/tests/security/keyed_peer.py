@@ -1,0 +1,87 @@
+"""A client or worker with a key of its own that says exactly what a test wants, through a real socket."""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from itertools import count
+from typing import Any, Deque, Tuple, Type, TypeVar
+
+from security.keyed_scheduler import KeyedScheduler
+
+from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN, decode, encode
+from scaler_protocol import messages as m
+from scaler_protocol.host.addresses import parse_address
+from scaler_protocol.host.sodium import load_sodium
+from scaler_protocol.keys.key_file import read_key_file
+from scaler_protocol.wire.secure_zmtp import ClientSecurity, SecureZmtp
+
+TIMEOUT_SECONDS = 30.0
+_numbers = count(1)
+MessageType = TypeVar("MessageType")
+
+
+class KeyedPeer:
+    """A connection with a session.
+
+    Parameters:
+        role: of its key; an admin, and an owner, is a client.
+        tenant: of its key.
+        fields: of its Hello.
+    """
+
+    def __init__(self, scheduler: KeyedScheduler, role: str, tenant: str, **fields: Any) -> None:
+        name = f"{role}-{tenant.replace('*', 'any')}-{next(_numbers)}"
+        key = read_key_file(str(scheduler.admitted_key(role, name, tenant=tenant)))
+        parsed = parse_address(scheduler.address)
+        self._stream = socket.create_connection((parsed.host, parsed.port), TIMEOUT_SECONDS)
+        self._protocol = SecureZmtp(ClientSecurity(load_sodium(), key.keys, key.server_keys[0]), "DEALER", 1 << 26)
+        self._inbox: Deque[Tuple[object, bytes]] = deque()
+        while not self._protocol.is_ready:
+            self._stream.sendall(self._protocol.take_output())
+            self._read()
+        hello_role = m.Role.WORKER if role == "worker" else m.Role.CLIENT
+        if role == "worker":
+            fields.setdefault("slots", 1)
+            fields.setdefault("queue_size", 10)
+        versions = {"major": PROTOCOL_MAJOR, "minor_min": PROTOCOL_MINOR_MIN, "minor_max": PROTOCOL_MINOR_MAX}
+        self.send(m.Hello(role=hello_role, host="here", **versions, **fields))
+        self.session = self.take(m.Welcome)[0].session
+
+    def __enter__(self) -> KeyedPeer:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self._stream.close()
+
+    def send(self, message: Any, payload: bytes = b"") -> None:
+        frames = [encode(message), payload] if payload else [encode(message)]
+        self._stream.sendall(self._protocol.take_output() + b"".join(map(bytes, self._protocol.encode(frames))))
+
+    def take(self, kind: Type[MessageType]) -> Tuple[MessageType, bytes]:
+        """The next message of this kind; earlier ones of other kinds are dropped."""
+        while True:
+            while self._inbox:
+                message, payload = self._inbox.popleft()
+                if isinstance(message, kind):
+                    return message, payload
+            self._read()
+
+    def _read(self) -> None:
+        data = self._stream.recv(1 << 16)
+        assert data, "the scheduler has closed the connection"
+        for frames in self._protocol.feed(data):
+            payload = bytes(frames[1]) if len(frames) > 1 else b""
+            self._inbox.append((decode(bytes(frames[0])), payload))
+
+    def heard(self) -> Deque[Tuple[object, bytes]]:
+        """All that came up to now: the answer to an InfoRequest comes after it."""
+        self.send(m.InfoRequest(request_id=77))
+        found: Deque[Tuple[object, bytes]] = deque()
+        while True:
+            while self._inbox:
+                each = self._inbox.popleft()
+                if isinstance(each[0], m.Info) and each[0].request_id == 77:
+                    return found
+                found.append(each)
+            self._read()

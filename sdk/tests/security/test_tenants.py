@@ -1,0 +1,216 @@
+"""Tenants through real sockets: what belongs to one does not exist for another, and tasks stay on workers of theirs.
+
+Each cell compares two answers: about an id of another tenant, and about one that has never existed.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from pathlib import Path
+from typing import Iterator, List, Tuple
+
+import pytest
+from security.keyed_peer import KeyedPeer
+from security.keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler, StartWorker
+
+from scaler.exceptions import AuthenticationError
+from scaler_protocol import decode_struct
+from scaler_protocol import messages as m
+
+SECRET = b"the content of alice's object"
+MISSING = m.ObjectResponseStatus.MISSING
+
+
+@pytest.fixture
+def alice(scheduler: KeyedScheduler) -> Iterator[KeyedPeer]:
+    with KeyedPeer(scheduler, "client", "alice") as peer:
+        yield peer
+
+
+@pytest.fixture(params=["client", "owner", "worker", "default client"])
+def outsider(scheduler: KeyedScheduler, request: pytest.FixtureRequest) -> Iterator[KeyedPeer]:
+    """A peer of another tenant."""
+    *default, role = request.param.split()
+    with KeyedPeer(scheduler, role, "default" if default or role == "owner" else "bob") as peer:
+        yield peer
+
+
+@pytest.fixture
+def bob(scheduler: KeyedScheduler) -> Iterator[KeyedPeer]:
+    with KeyedPeer(scheduler, "client", "bob") as peer:
+        yield peer
+
+
+def made_object(peer: KeyedPeer, content: bytes = SECRET, number: int = 1) -> int:
+    """An object that the scheduler has when this returns."""
+    object_id = peer.session << 40 | number
+    columns = {"ids": array("Q", [object_id]), "sizes": array("Q", [len(content)])}
+    peer.send(m.ObjectInstruction(storages=bytes(1), **columns), content)
+    peer.send(m.ObjectRequest(id=object_id, offset=0, length=100))
+    assert peer.take(m.ObjectResponse)[1] == content
+    return object_id
+
+
+def blanked(answer: Tuple[object, bytes], *shown: object) -> str:
+    message, payload = answer
+    if isinstance(message, m.TaskResult) and message.statuses:
+        payload = repr(decode_struct(m.Failure, payload)).encode()
+    text = f"{message!r} {payload!r}"
+    for each in shown:
+        text = text.replace(f"{each:016x}" if isinstance(each, int) else str(each), "ID").replace(str(each), "ID")
+    return text
+
+
+def test_a_foreign_object_is_answered_like_an_unknown_one(alice: KeyedPeer, outsider: KeyedPeer) -> None:
+    known = made_object(alice)
+    said: List[str] = []
+    for object_id in (known, known + 7):
+        outsider.send(m.ObjectRequest(id=object_id, offset=0, length=100))
+        response, payload = outsider.take(m.ObjectResponse)
+        assert response.status == MISSING and payload == b""
+        said.append(blanked((response, payload), object_id))
+    assert said[0] == said[1]
+
+
+def test_another_tenant_s_objects_are_not_found_by_guessing(alice: KeyedPeer, bob: KeyedPeer) -> None:
+    """Session numbers and object numbers ascend one by one, so a few dozen guesses would find every object."""
+    for number in range(1, 4):
+        made_object(alice, SECRET, number)
+    guesses = [
+        session << 40 | number for session in range(alice.session - 2, bob.session + 1) for number in range(1, 36)
+    ]
+    for object_id in guesses:
+        bob.send(m.ObjectRequest(id=object_id, offset=0, length=100))
+    for _ in guesses:
+        response, payload = bob.take(m.ObjectResponse)
+        assert response.status == MISSING and payload == b""
+    assert made_object(bob, b"its own", 9)
+
+
+@pytest.mark.parametrize("use", ["an argument", "the function"])
+def test_a_task_that_needs_a_foreign_object_fails_like_one_that_needs_an_unknown_one(
+    alice: KeyedPeer, bob: KeyedPeer, use: str
+) -> None:
+    known = made_object(alice)
+    said: List[str] = []
+    for task_id, object_id in enumerate((known, known + 7)):
+        task = m.Task(ids=array("Q", [task_id]), payload_sizes=array("I", [0]), function_name="f")
+        if use == "the function":
+            task.function = object_id
+        else:
+            task.dependency_counts, task.dependencies = array("H", [1]), array("Q", [object_id])
+        bob.send(task)
+        answer = bob.take(m.TaskResult)
+        assert list(answer[0].statuses) == [m.TaskStatus.LOST]
+        said.append(blanked(answer, object_id, f"[{task_id}]"))
+    assert said[0] == said[1] and "OBJECT_MISSING" in said[0]
+
+
+def test_a_foreign_task_is_neither_cancelled_nor_explained(
+    scheduler: KeyedScheduler, alice: KeyedPeer, bob: KeyedPeer
+) -> None:
+    with KeyedPeer(scheduler, "worker", "alice") as worker:
+        alice.send(m.Task(ids=array("Q", [5]), payload_sizes=array("I", [0]), function_name="f"))
+        (instance,) = worker.take(m.Task)[0].ids
+        said: List[List[str]] = []
+        for task_id in (5, 6):
+            bob.send(m.TaskCancel(ids=array("Q", [task_id]), force=True))
+            bob.send(m.ExplanationRequest(request_id=1, task_id=task_id))
+            said.append([blanked(each, f"[{task_id}]") for each in bob.heard()])
+        assert said[0] == said[1] and len(said[0]) == 2
+        assert "not received the task" in str(said[0])
+        worker.send(m.TaskResult(ids=array("Q", [instance]), payload_sizes=array("I", [4])), b"done")
+        result, payload = alice.take(m.TaskResult)
+        assert list(result.ids) == [5] and payload == b"done"
+
+
+def test_a_worker_cannot_report_for_another_tenant_s_tasks(scheduler: KeyedScheduler, alice: KeyedPeer) -> None:
+    with KeyedPeer(scheduler, "worker", "alice") as worker, KeyedPeer(scheduler, "worker", "bob") as rogue:
+        alice.send(m.Task(ids=array("Q", [5]), payload_sizes=array("I", [0]), function_name="f"))
+        (instance,) = worker.take(m.Task)[0].ids
+        rogue.send(m.TaskResult(ids=array("Q", [instance]), payload_sizes=array("I", [6])), b"forged")
+        refusal = rogue.take(m.Refusal)[0]
+        assert refusal.reason == m.RefusalReason.PROTOCOL_VIOLATION
+        worker.send(m.TaskResult(ids=array("Q", [instance]), payload_sizes=array("I", [4])), b"done")
+        assert alice.take(m.TaskResult)[1] == b"done"
+
+
+@pytest.mark.parametrize("is_draining", [True, False])
+def test_a_foreign_worker_is_not_asked_to_leave(scheduler: KeyedScheduler, is_draining: bool) -> None:
+    with KeyedPeer(scheduler, "worker", "alice", name="alice-node") as worker:
+        with KeyedPeer(scheduler, "admin", "bob") as admin, KeyedPeer(scheduler, "admin", "alice") as own:
+            said: List[str] = []
+            for session, name in ((worker.session, ""), (999_999, ""), (0, "alice-node"), (0, "no-node")):
+                admin.send(m.WorkerShutdown(session=session, name=name, is_draining=is_draining))
+                answer = admin.take(m.WorkerShutdownResponse)
+                assert not answer[0].accepted
+                said.append(blanked(answer, name or f"session {session}"))
+            assert said[0] == said[1] and said[2] == said[3]
+            own.send(m.WorkerShutdown(session=worker.session, is_draining=is_draining))
+            assert own.take(m.WorkerShutdownResponse)[0].accepted
+        worker.take(m.DisconnectRequest)
+
+
+def test_an_admin_of_a_tenant_cannot_stop_the_scheduler(scheduler: KeyedScheduler) -> None:
+    with KeyedPeer(scheduler, "admin", "bob") as admin:
+        admin.send(m.ClientShutdown())
+        response = admin.take(m.ClientShutdownResponse)[0]
+        assert not response.accepted and "tenant bob cannot stop the scheduler" in response.message
+    with KeyedPeer(scheduler, "client", "alice") as alice:
+        assert made_object(alice)
+
+
+def test_what_a_client_asks_about_the_cluster_is_about_its_tenant(scheduler: KeyedScheduler) -> None:
+    with KeyedPeer(scheduler, "client", "carol") as carol, KeyedPeer(scheduler, "client", "dave") as dave:
+        with KeyedPeer(scheduler, "worker", "carol", slots=3, name="carol-node"):
+            carol.send(m.Task(ids=array("Q", range(8)), payload_sizes=array("I", [0] * 8), function_name="f"))
+            for peer, slots, tasks in ((carol, 3, 8), (dave, 0, 0)):
+                peer.send(m.InfoRequest(maximum_workers=10))
+                info = peer.take(m.Info)[0]
+                assert (info.slots, info.tasks_waiting + info.tasks_running) == (slots, tasks)
+                assert (info.clients, info.worker_count, len(info.workers)) == (1, int(slots > 0), int(slots > 0))
+                peer.send(m.Heartbeat())
+                assert peer.take(m.HeartbeatEcho)[0].slots == slots
+
+
+def test_tasks_run_on_workers_of_their_tenant_and_on_shared_ones(
+    scheduler: KeyedScheduler, workers: StartWorker
+) -> None:
+    def where() -> str:
+        return os.environ["WHOSE"]
+
+    names = {"alice": "alice", "bob": "bob", "*": "shared"}
+    keys = {}
+    for tenant, name in names.items():
+        key = scheduler.new_key("worker", f"{name}-runs", tenant=tenant)
+        keys[tenant] = key
+    clients = {tenant: scheduler.new_key("client", f"{tenant}-asks", tenant=tenant) for tenant in ("alice", "bob")}
+    scheduler.reload()
+    workers(key_file=keys["alice"], environment={"WHOSE": "alice"})
+    with scheduler.client(clients["alice"]) as alice, scheduler.client(clients["bob"]) as bob:
+        assert {each.result(TIMEOUT_SECONDS) for each in [alice.submit(where) for _ in range(20)]} == {"alice"}
+        waiting = bob.submit(where)
+        assert "no worker of the tenant bob" in bob.explain(waiting)
+        workers(key_file=keys["*"], environment={"WHOSE": "shared"})
+        assert waiting.result(TIMEOUT_SECONDS) == "shared"
+        workers(key_file=keys["bob"], environment={"WHOSE": "bob"})
+        found = {
+            name: {each.result(TIMEOUT_SECONDS) for each in [client.submit(where) for _ in range(50)]}
+            for name, client in (("alice", alice), ("bob", bob))
+        }
+        assert found["alice"] <= {"alice", "shared"} and found["bob"] <= {"bob", "shared"}
+
+
+def test_a_client_s_key_for_all_tenants_is_refused(scheduler: KeyedScheduler, tmp_path: Path) -> None:
+    list_file = Path(scheduler.keys.path, "authorized_keys")
+    before = list_file.read_text()
+    key_file = scheduler.new_key("client", "greedy", tenant="alice")
+    list_file.write_text(list_file.read_text().replace("tenant=alice name=greedy", "tenant=* name=greedy"))
+    assert scheduler.process is not None
+    scheduler.process.send_signal(1)
+    scheduler.wait_for_log("is only for the roles worker, monitor, admin, provisioner")
+    with pytest.raises(AuthenticationError):
+        scheduler.client(key_file)
+    list_file.write_text(before)
+    scheduler.reload()
