@@ -308,22 +308,6 @@ def test_a_message_whose_end_does_not_come_is_charged_to_all_callers(bench: Benc
     assert bench.peers.newcomer_seconds >= 500_000 * READING_SECONDS_PER_BYTE + FAULT_SECONDS
 
 
-def test_a_connection_that_ends_by_its_peers_fault_costs_callers_more(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Clock(monkeypatch, 1e-6)
-    caller = bench.caller()
-    bench.peers.newcomer_seconds = 0.0
-    caller.send_encoded(b"\2" + (MAXIMUM_HELLO_BYTES + 1).to_bytes(8, "big"))
-    bench.wait_for_loss()
-    assert bench.peers.newcomer_seconds >= FAULT_SECONDS
-    caller = bench.caller()
-    bench.peers.newcomer_seconds = 0.0
-    caller.close()
-    bench.wait_for_loss()
-    assert bench.peers.newcomer_seconds < FAULT_SECONDS
-
-
 def test_the_end_of_a_connection_that_is_not_read_is_reported_when_it_is_read_again(bench: Bench) -> None:
     """Otherwise, the scheduler would hear of it without a pause."""
     [(name, caller)] = registered(bench, 1)

@@ -20,6 +20,8 @@ import socket
 from contextlib import suppress
 from typing import Callable, Iterable, List
 
+from scaler_appliance.shell.caller_origins import origin_of
+
 ACCEPTED_AT_ONCE = 16
 SPARE_DESCRIPTORS = 8
 NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ENOSPC)
@@ -40,8 +42,8 @@ class Acceptor:
         address: of the sockets, for the log.
         listeners: they belong to this object from now on.
         epoll: is to tell the owner when callers wait.
-        add: called with the socket of a caller, a label of it for the log, and the time; raises RejectedError or
-            OSError if the caller cannot be served.
+        add: called with the socket of a caller, a label of it for the log, its origin, and the time; raises
+            RejectedError or OSError if the caller cannot be served.
         advice: what to do when callers are rejected, for the log.
     """
 
@@ -50,7 +52,7 @@ class Acceptor:
         address: str,
         listeners: Iterable[socket.socket],
         epoll: select.epoll,
-        add: Callable[[socket.socket, str, float], None],
+        add: Callable[[socket.socket, str, str, float], None],
         advice: str,
     ) -> None:
         self.is_accepting = True
@@ -89,7 +91,7 @@ class Acceptor:
                 return
             try:
                 label = f"{caller[0]}:{caller[1]}" if isinstance(caller, tuple) else self._address
-                self._add(stream, label, now)
+                self._add(stream, label, origin_of(stream, caller), now)
             except Exception as error:
                 stream.close()
                 if isinstance(error, RejectedError):

@@ -11,7 +11,8 @@ Rules:
 - Time is that of a clock, not of the processor: on a busy machine, these are shares of what the scheduler gets of it.
 - Callers until they have a session, and the ends of connections, share one allowance, NEWCOMERS_SHARE: a connection
   that has ended cannot be charged any more, so what its peer had used is charged here. Beyond it, no caller is
-  accepted for a moment.
+  accepted for a moment. Callers on the network and those at the local socket do not delay each other.
+- What faults of callers cost is charged to where they come from: see `caller_origins`.
 - Monitors until they are connected, and the ends of their connections, share another one, MONITOR_CALLERS_SHARE: there
   are few of them, and none of them is in a hurry.
 - What clients submit of which many tasks wait already is in no hurry, and cancels are not. They get BACKLOG_SHARE, so
@@ -66,6 +67,7 @@ class Allowances:
         self._used: Dict[bytes, Tuple[float, float, float]] = {}
         self._total = 0.0, 0.0
         self._newcomers = Allowance(NEWCOMERS_SHARE, NEWCOMERS_BURST_SECONDS)
+        self._local_newcomers = Allowance(NEWCOMERS_SHARE, NEWCOMERS_BURST_SECONDS)
         self._monitor_callers = Allowance(MONITOR_CALLERS_SHARE, MONITOR_CALLERS_BURST_SECONDS)
         self._backlog = Allowance(BACKLOG_SHARE, BACKLOG_BURST_SECONDS)
 
@@ -93,6 +95,10 @@ class Allowances:
     def charge_newcomers(self, now: float, seconds: float) -> float:
         """Callers have taken time; returns for how many seconds no others should be accepted."""
         return self._newcomers.charge(now, seconds)
+
+    def charge_local_newcomers(self, now: float, seconds: float) -> float:
+        """The same, for callers at the local socket."""
+        return self._local_newcomers.charge(now, seconds)
 
     def charge_monitor_callers(self, now: float, seconds: float) -> float:
         """Monitors that connect have taken time; returns for how many seconds no others should be accepted."""

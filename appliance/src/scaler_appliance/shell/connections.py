@@ -38,7 +38,8 @@ from typing import Callable, Dict, List, Optional, Set, Tuple
 
 from scaler_appliance.shell.acceptor import Acceptor, RejectedError
 from scaler_appliance.shell.admission import Admission, Caller
-from scaler_appliance.shell.connection_ends import FAULT_SECONDS, is_fault, log_end
+from scaler_appliance.shell.caller_origins import CallerOrigins
+from scaler_appliance.shell.connection_ends import FAULT_SECONDS, ConnectionEnds, is_fault
 from scaler_appliance.shell.fair_turns import FairTurns, at_work
 from scaler_appliance.shell.listening import listen, listen_locally, remove_socket_file
 from scaler_protocol import MAXIMUM_HEADER_BYTES
@@ -68,6 +69,7 @@ STOOD_STILL_SECONDS = 3.0
 
 _ADVICE = "to serve more peers, raise --maximum-peers and the limit of open files (ulimit -n)"
 _NAME_BYTES = 5
+_LOCAL = 1 << (8 * _NAME_BYTES - 1)  # in the number of a peer at the local socket
 
 logger = logging.getLogger("scaler")
 
@@ -76,13 +78,16 @@ class PeerConnection:
     """One connection and its state."""
 
     __slots__ = (
-        "name", "label", "connection", "caller", "hello_deadline", "events", "is_congested", "is_paused",
+        "name", "label", "origin", "connection", "caller", "hello_deadline", "events", "is_congested", "is_paused",
         "counted_bytes",
     )  # fmt: skip
 
-    def __init__(self, name: bytes, label: str, connection: Connection, caller: Caller, hello_deadline: float) -> None:
+    def __init__(
+        self, name: bytes, label: str, origin: str, connection: Connection, caller: Caller, hello_deadline: float
+    ) -> None:
         self.name = name
         self.label = label  # for the log
+        self.origin = origin
         self.connection = connection
         self.caller = caller
         self.hello_deadline: Optional[float] = hello_deadline  # None: it has a session
@@ -107,6 +112,9 @@ class Connections:
 
     Attributes:
         acceptor: accepts callers, unless the owner pauses it.
+        local_acceptor: accepts those at the local socket, if there is one; callers on the network do not delay them.
+        newcomer_seconds, local_newcomer_seconds: what callers and the ends of connections have cost at each of the
+            two; the owner charges them, and sets them to zero.
 
     Raises OSError if it cannot listen there, AddressError if the address is malformed.
     """
@@ -123,7 +131,10 @@ class Connections:
         on_authenticated: Callable[[bytes, Grant], None] = lambda name, grant: None,
     ) -> None:
         self.turns = FairTurns()
-        self.newcomer_seconds = 0.0  # the owner charges them, and sets them to zero
+        self.newcomer_seconds = self.local_newcomer_seconds = 0.0
+        self._origins = CallerOrigins()
+        self._ends = ConnectionEnds()
+        self._now = 0.0  # when it was last asked to read
         self._maximum_message_bytes = maximum_message_bytes
         self._maximum_hello_bytes = min(MAXIMUM_HELLO_BYTES, maximum_message_bytes)
         self._maximum_waiting_bytes = maximum_waiting_bytes
@@ -142,9 +153,10 @@ class Connections:
         self._last_sweep: Optional[float] = None
         listener, self.address = listen(parse_address(address))
         local_listener = listen_locally(parse_address(self.address))
-        listeners = [listener] if local_listener is None else [listener, local_listener]
         self._epoll = select.epoll()
-        self.acceptor = Acceptor(self.address, listeners, self._epoll, self._add, _ADVICE)
+        self.acceptor = Acceptor(self.address, [listener], self._epoll, self._add, _ADVICE)
+        locally = [] if local_listener is None else [local_listener]
+        self.local_acceptor = Acceptor(self.address, locally, self._epoll, self._add_local, _ADVICE)
 
     def fileno(self) -> int:
         """Readable whenever `receive` has something to do."""
@@ -161,6 +173,7 @@ class Connections:
 
         Returns whether any was.
         """
+        self._now = now
         try:
             ready = self._epoll.poll(timeout_seconds)
         except (OSError, MemoryError) as error:  # those who are ready stay so
@@ -180,10 +193,11 @@ class Connections:
                 events = select.EPOLLOUT
             before = end
             if peer is None:
-                if descriptor in self.acceptor:
-                    self._accept(descriptor, now)
+                is_local = descriptor in self.local_acceptor
+                if is_local or descriptor in self.acceptor:
+                    self._accept(self.local_acceptor if is_local else self.acceptor, descriptor, now)
                     end = clock()
-                    self.newcomer_seconds += at_work(end - before)
+                    self._charge_newcomers(is_local, at_work(end - before))
                 continue
             try:
                 if events & ~select.EPOLLOUT and peer.name not in turns:
@@ -199,7 +213,7 @@ class Connections:
                 self._lose(peer, error)
             end = clock()
             if peer.hello_deadline is not None:
-                self.newcomer_seconds += at_work(end - before)
+                self.charge_newcomers(peer.name, at_work(end - before))
             elif end - before > CHARGED_SECONDS:
                 turns.charge(peer.name, at_work(end - before))
         return bool(ready)
@@ -209,13 +223,18 @@ class Connections:
         peer = self._by_descriptor.get(each[0])
         return 0.0 if peer is None else self.turns.time_of(peer.name), each[0] not in self._put_off
 
-    def _accept(self, descriptor: int, now: float) -> None:
-        self.acceptor.accept(descriptor, now)
+    def _accept(self, acceptor: Acceptor, descriptor: int, now: float) -> None:
+        acceptor.accept(descriptor, now)
         while len(self._unregistered) > MAXIMUM_UNREGISTERED:
             oldest = next(iter(self._unregistered.values()))
             self._lose(oldest, TimeoutError("others, too, have not said Hello"))
 
-    def _add(self, stream: socket.socket, label: str, now: float) -> None:
+    def _add_local(self, stream: socket.socket, label: str, origin: str, now: float) -> None:
+        self._add(stream, label, origin, now, is_local=True)
+
+    def _add(self, stream: socket.socket, label: str, origin: str, now: float, is_local: bool = False) -> None:
+        if self._origins.is_blocked(origin, now):
+            raise RejectedError(f"callers from {origin} have made too many faults")
         if 0 < self._maximum_connections <= len(self._peers) and self._unregistered:
             # Otherwise callers that say nothing would keep others out.
             oldest = next(iter(self._unregistered.values()))
@@ -229,8 +248,8 @@ class Connections:
         connection.start()
         self._last_number += 1
         # SCL-TRN-007
-        name = self._last_number.to_bytes(_NAME_BYTES, "big")
-        peer = PeerConnection(name, label, connection, caller, now + HELLO_TIMEOUT_SECONDS)
+        name = (self._last_number | (_LOCAL if is_local else 0)).to_bytes(_NAME_BYTES, "big")
+        peer = PeerConnection(name, label, origin, connection, caller, now + HELLO_TIMEOUT_SECONDS)
         self._epoll.register(connection.fileno(), select.EPOLLIN)
         self._peers[name] = self._unregistered[name] = self._by_descriptor[connection.fileno()] = peer
 
@@ -287,6 +306,8 @@ class Connections:
                 peer.hello_deadline = now + HELLO_TIMEOUT_SECONDS
         self._sweep_unregistered(now)
         self.acceptor.sweep()
+        self.local_acceptor.sweep()
+        self._ends.report()
 
     # SCL-SEC-009
     def _sweep_unregistered(self, now: float) -> None:
@@ -396,9 +417,12 @@ class Connections:
         if self._peers.get(peer.name) is not peer:
             return
         is_registered = peer.hello_deadline is None
-        if is_fault(error) or (is_registered and peer.connection.protocol.held_bytes > SMALLEST_READ_BYTES):
-            self.newcomer_seconds += FAULT_SECONDS
-        log_end(peer.label, error, peer.connection.peer_has_spoken, is_registered)
+        if is_fault(error):
+            if not self._origins.charge(peer.origin, self._now, FAULT_SECONDS):
+                self.charge_newcomers(peer.name, FAULT_SECONDS)
+        elif is_registered and peer.connection.protocol.held_bytes > SMALLEST_READ_BYTES:
+            self.charge_newcomers(peer.name, FAULT_SECONDS)
+        self._ends.log(peer.label, error, peer.connection.peer_has_spoken, is_registered)
         self._remove(peer)
         self._on_peer_gone(peer.name)
 
@@ -410,6 +434,16 @@ class Connections:
         if name in self._peers:
             self.turns.charge(name, seconds)
 
+    def charge_newcomers(self, name: bytes, seconds: float) -> None:
+        """A caller has cost time, or the end of a connection; the peer may have gone."""
+        self._charge_newcomers(bool(name[0] & 0x80), seconds)
+
+    def _charge_newcomers(self, is_local: bool, seconds: float) -> None:
+        if is_local:
+            self.local_newcomer_seconds += seconds
+        else:
+            self.newcomer_seconds += seconds
+
     def _remove(self, peer: PeerConnection) -> None:
         del self._peers[peer.name]
         self._unregistered.pop(peer.name, None)
@@ -417,7 +451,7 @@ class Connections:
         self.turns.resume(peer.name)  # its last messages
         del self._by_descriptor[peer.connection.fileno()]
         self._waiting_bytes -= peer.counted_bytes
-        self.newcomer_seconds += peer.connection.protocol.held_bytes * READING_SECONDS_PER_BYTE
+        self.charge_newcomers(peer.name, peer.connection.protocol.held_bytes * READING_SECONDS_PER_BYTE)
         with suppress(OSError):
             self._epoll.unregister(peer.connection.fileno())
         with suppress(OSError):  # the descriptor is closed nevertheless
@@ -426,6 +460,7 @@ class Connections:
     def close(self) -> None:
         """Stop listening, send waiting messages within LINGER_SECONDS, and close all connections."""
         self.acceptor.close()
+        self.local_acceptor.close()
         remove_socket_file(self.address)
         self._on_peer_gone = lambda name: None
         finishing: Set[bytes] = set()

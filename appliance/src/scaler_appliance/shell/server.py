@@ -177,7 +177,7 @@ class Server:
         begin = now = self._loop.time()
         self._peers.receive(now, 0.0)
         while True:
-            if self._peers.newcomer_seconds:
+            if self._peers.newcomer_seconds or self._peers.local_newcomer_seconds:
                 self._charge_newcomers(now)
             if now > self._awake + STOOD_STILL_SECONDS:
                 self._inputs.call(InputKind.STOOD_STILL, now)
@@ -268,9 +268,11 @@ class Server:
                 turns.end_turn(at_work(end - begin_turn))
 
     def _charge_newcomers(self, now: float) -> None:
-        seconds, self._peers.newcomer_seconds = self._peers.newcomer_seconds, 0.0
-        pause_seconds = self._allowances.charge_newcomers(now, seconds)
-        self._pause_accepting(self._peers.acceptor, pause_seconds)
+        peers, allowances = self._peers, self._allowances
+        seconds, peers.newcomer_seconds = peers.newcomer_seconds, 0.0
+        self._pause_accepting(peers.acceptor, allowances.charge_newcomers(now, seconds))
+        seconds, peers.local_newcomer_seconds = peers.local_newcomer_seconds, 0.0
+        self._pause_accepting(peers.local_acceptor, allowances.charge_local_newcomers(now, seconds))
 
     def _pause_accepting(self, acceptor: Acceptor, seconds: float) -> None:
         """Accept no callers for so long, unless a pause is under way."""
@@ -283,7 +285,7 @@ class Server:
         if self._peers.is_connected(peer):
             self._idle_seconds[peer] = self._idle_seconds.get(peer, 0.0) + seconds
         else:
-            self._peers.newcomer_seconds += seconds
+            self._peers.charge_newcomers(peer, seconds)
 
     def _resume(self, peer: bytes) -> None:
         """A peer that took more than its share is served again."""
@@ -382,14 +384,16 @@ class Server:
     def _end_sessions(self, now: float, gone: List[bytes]) -> List[Effect]:
         """Connections have ended: let the core decide what follows."""
         begin = time.perf_counter()
-        unpaid_seconds = 0.0
         for peer in gone:
             del self._gone[peer]
             self._peers.turns.forget(peer)
-            unpaid_seconds += self._allowances.forget(peer, now) + self._idle_seconds.pop(peer, 0.0)
+            unpaid_seconds = self._allowances.forget(peer, now) + self._idle_seconds.pop(peer, 0.0)
+            self._peers.charge_newcomers(peer, unpaid_seconds)
             self._inputs.call(InputKind.PEER_GONE, now, peer)
         effects = self._tick(now)
-        self._peers.newcomer_seconds += unpaid_seconds + at_work(time.perf_counter() - begin)
+        seconds = at_work(time.perf_counter() - begin) / len(gone)
+        for peer in gone:
+            self._peers.charge_newcomers(peer, seconds)
         return effects
 
     def _report_congestion(self, now: float) -> None:

@@ -70,5 +70,5 @@ def test_root_at_the_other_end_is_told_from_this_user(monkeypatch: pytest.Monkey
     with one, other:
         assert not is_of_root_alone(one)
         monkeypatch.setattr(os, "geteuid", lambda: 1000)
-        monkeypatch.setattr(peer_credentials, "_user_of_peer", lambda stream: 0)
+        monkeypatch.setattr(peer_credentials, "user_of_peer", lambda stream: 0)
         assert is_of_root_alone(one) and is_of_this_user(one)

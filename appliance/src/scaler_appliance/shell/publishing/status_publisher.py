@@ -32,7 +32,8 @@ from typing import Callable, Dict, Optional, Tuple
 from scaler_appliance.shell.acceptor import Acceptor, RejectedError
 from scaler_appliance.shell.admission import Admission, Caller
 from scaler_appliance.shell.allowances import Allowances
-from scaler_appliance.shell.connection_ends import FAULT_SECONDS, is_fault, log_end
+from scaler_appliance.shell.caller_origins import CallerOrigins
+from scaler_appliance.shell.connection_ends import FAULT_SECONDS, ConnectionEnds, is_fault
 from scaler_appliance.shell.fair_turns import at_work
 from scaler_appliance.shell.listening import listen, remove_socket_file, sweep_abandoned
 from scaler_appliance.shell.publishing.subscriptions import Interest, Subscriptions
@@ -59,13 +60,14 @@ _ADVICE = "close other monitors, or raise the limit of open files (ulimit -n)"
 class _Monitor:
     """One connection and its state."""
 
-    __slots__ = ("name", "label", "connection", "caller", "deadline", "events", "last_turn", "resumes_at")
+    __slots__ = ("name", "label", "origin", "connection", "caller", "deadline", "events", "last_turn", "resumes_at")
 
     def __init__(
-        self, name: bytes, label: str, connection: Connection, caller: Caller, deadline: float, turn: int
+        self, name: bytes, label: str, origin: str, connection: Connection, caller: Caller, deadline: float, turn: int
     ) -> None:
         self.name = name
         self.label = label  # for the log
+        self.origin = origin
         self.connection = connection
         self.caller = caller
         self.deadline: Optional[float] = deadline  # of its handshake; None: it is connected
@@ -99,6 +101,9 @@ class StatusPublisher:
         admission: Optional[Admission] = None,
     ) -> None:
         self.newcomer_seconds = 0.0
+        self._origins = CallerOrigins()
+        self._ends = ConnectionEnds()
+        self._now = 0.0  # when it was last asked to serve
         self._maximum_monitors = maximum_monitors
         self._admission = admission or Admission()
         self._subscriptions = Subscriptions(maximum_waiting_bytes)
@@ -152,6 +157,7 @@ class StatusPublisher:
             now: the time before this call, in seconds of any monotonic clock.
             allowances: to charge monitors for what they cost.
         """
+        self._now = now
         clock = time.perf_counter
         end = begin = clock()
         try:
@@ -259,7 +265,9 @@ class StatusPublisher:
 
     # Callers --------------------------------------------------------------------------------------------------------
 
-    def _add(self, stream: socket.socket, label: str, now: float) -> None:
+    def _add(self, stream: socket.socket, label: str, origin: str, now: float) -> None:
+        if self._origins.is_blocked(origin, now):
+            raise RejectedError(f"callers from {origin} have made too many faults")
         if len(self._monitors) >= self._maximum_monitors and self._connecting:
             oldest = next(iter(self._connecting.values()))
             self._lose(oldest, TimeoutError("its handshake takes long, and others call"))
@@ -269,8 +277,8 @@ class StatusPublisher:
         connection = Connection(stream, caller.protocol)
         connection.start()
         self._last_number += 1
-        name = b"monitor %d" % self._last_number
-        monitor = _Monitor(name, f"{label} (monitor)", connection, caller, now + HANDSHAKE_SECONDS, self._turn)
+        name, deadline = b"monitor %d" % self._last_number, now + HANDSHAKE_SECONDS
+        monitor = _Monitor(name, f"{label} (monitor)", origin, connection, caller, deadline, self._turn)
         self._epoll.register(connection.fileno(), select.EPOLLIN)
         self._subscriptions.add(name)
         self._monitors[name] = self._connecting[name] = self._by_descriptor[connection.fileno()] = monitor
@@ -293,6 +301,7 @@ class StatusPublisher:
                 monitor.resumes_at = None
                 self._try(monitor, self._watch)
         self.acceptor.sweep()
+        self._ends.report()
 
     # Ends -----------------------------------------------------------------------------------------------------------
 
@@ -307,9 +316,9 @@ class StatusPublisher:
     def _lose(self, monitor: _Monitor, error: Exception) -> None:
         if monitor.name not in self._monitors:
             return
-        if is_fault(error):
+        if is_fault(error) and not self._origins.charge(monitor.origin, self._now, FAULT_SECONDS):
             self.newcomer_seconds += FAULT_SECONDS
-        log_end(monitor.label, error, monitor.connection.peer_has_spoken, monitor.deadline is None)
+        self._ends.log(monitor.label, error, monitor.connection.peer_has_spoken, monitor.deadline is None)
         self._remove(monitor)
 
     def _remove(self, monitor: _Monitor) -> None:

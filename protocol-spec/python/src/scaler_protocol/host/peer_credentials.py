@@ -19,15 +19,15 @@ def is_of_this_user(stream: socket.socket) -> bool:
     They can do whatever this process can. Of a listening program, it is the user that made the socket; of a caller, the
     one that called.
     """
-    return _user_of_peer(stream) in (_ROOT, os.geteuid())
+    return user_of_peer(stream) in (_ROOT, os.geteuid())
 
 
 def is_of_root_alone(stream: socket.socket) -> bool:
     """Whether the other end belongs to root, and this process does not: root does not trust us without a key."""
-    return os.geteuid() != _ROOT and _user_of_peer(stream) == _ROOT
+    return os.geteuid() != _ROOT and user_of_peer(stream) == _ROOT
 
 
-def _user_of_peer(stream: socket.socket) -> Optional[int]:
+def user_of_peer(stream: socket.socket) -> Optional[int]:
     """The user at the other end; None if that is not known."""
     if stream.family != socket.AF_UNIX:
         return None
