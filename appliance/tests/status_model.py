@@ -107,10 +107,10 @@ class StatusModel:
         for name, table in self.tables.items():
             assert table == other.tables[name], f"{name}: {table} instead of {other.tables[name]}"
 
-    def assert_is_true(self, core: Any) -> None:
-        """What the increments came to is what a fresh snapshot says."""
+    def assert_is_true(self, core: Any, tenant: str = "*") -> None:
+        """What the increments came to is what a fresh snapshot, or a tenant's view of one, says."""
         fresh = StatusModel()
-        fresh.apply(core.status.snapshot())
+        fresh.apply(core.status.snapshot(tenant))
         self.assert_equals(fresh)
 
 
@@ -125,4 +125,12 @@ def publication(core: Any, is_snapshot: bool) -> m.SchedulerStatus:
     status = None
     while status is None:
         status = core.take_status(core.state.now, is_snapshot)
+    return through_codec(status)
+
+
+def view_of_publication(core: Any, tenant: str) -> m.SchedulerStatus:
+    """What a tenant may see of the publication that was made last."""
+    status = None
+    while status is None:
+        status = core.take_view(core.state.now, tenant)
     return through_codec(status)

@@ -7,6 +7,7 @@ from typing import Any, Dict, Tuple
 import pytest
 from simulation.simulated_run import Run, simulate
 
+from scaler_appliance.core.monitoring.status_columns import _Contents
 from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.objects.object_table import ObjectTable
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
@@ -15,6 +16,7 @@ SEEDS = 40
 PLANTED: Dict[str, Tuple[type, str, Any]] = {
     "a worker runs the tasks of any tenant": (WorkerSession, "serves", lambda self, tenant: True),
     "a client reads the objects of any tenant": (ClientSession, "may_read_of", lambda self, tenant: True),
+    "a monitor sees what belongs to any tenant": (_Contents, "of", lambda self, tenant: self),
     "a task may need the objects of any tenant": (
         ObjectTable,
         "refer",
@@ -42,7 +44,7 @@ def test_the_simulation_catches_what_lets_tenants_mix(bug: str, monkeypatch: pyt
     owner, name, replacement = PLANTED[bug]
     monkeypatch.setattr(owner, name, replacement)
     with pytest.raises(
-        AssertionError, match=r"reads an object of|is given to a worker of|foreign object|outcomes are withheld"
+        AssertionError, match=r"reads an object of|is given to a worker of|foreign|outcomes are withheld"
     ):
         for seed in range(SEEDS):
             simulate(seed, 1000)

@@ -223,7 +223,7 @@ class World:
         self.all_objects.clear()
         self.starts.clear()
         self.core = SchedulerCore(self.settings)
-        self.monitor = Monitor(self._seed)
+        self.monitor = Monitor(self._seed, "a" if self.has_tenants else "")
         self.checker = Checker(
             TIMEOUT_SECONDS,
             self.settings.maximum_attempts,

@@ -5,10 +5,13 @@ Each cell compares two answers: about an id of another tenant, and about one tha
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from array import array
 from pathlib import Path
-from typing import Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
 from security.keyed_peer import KeyedPeer
@@ -214,3 +217,38 @@ def test_a_client_s_key_for_all_tenants_is_refused(scheduler: KeyedScheduler, tm
         scheduler.client(key_file)
     list_file.write_text(before)
     scheduler.reload()
+
+
+def test_a_monitor_s_key_shows_what_is_its_tenant_s(tmp_path: Path) -> None:
+    watched = KeyedScheduler(tmp_path, "--monitor-address", "tcp://127.0.0.2:0")
+    try:
+        with KeyedPeer(watched, "client", "erin", name="erin"), KeyedPeer(watched, "client", "frank", name="frank"):
+            with (
+                KeyedPeer(watched, "worker", "frank", name="frank-node"),
+                KeyedPeer(watched, "worker", "*", name="all"),
+            ):
+                seen = {tenant: status_for(watched, tenant) for tenant in ("erin", "frank", "grace", "*")}
+    finally:
+        watched.stop()
+    names = {
+        tenant: [sorted(each["name"] for each in status[table]) for table in ("clients", "workers")]
+        for tenant, status in seen.items()
+    }
+    assert names == {
+        "erin": [["erin"], ["all"]],
+        "frank": [["frank"], ["all", "frank-node"]],
+        "grace": [[], ["all"]],
+        "*": [["erin", "frank"], ["all", "frank-node"]],
+    }
+    assert not seen["erin"]["received"] and seen["*"]["received"]
+
+
+def status_for(watched: KeyedScheduler, tenant: str) -> Dict[str, Any]:
+    """What a monitor with a key of a tenant prints."""
+    key_file = watched.admitted_key("monitor", f"watches-{tenant.replace('*', 'all')}", tenant=tenant)
+    command = [sys.executable, "-m", "scaler_appliance.top", watched.monitor_address, "--once", "--json"]
+    done = subprocess.run(
+        [*command, "--key-file", str(key_file)], capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=True
+    )
+    status: Dict[str, Any] = json.loads(done.stdout)
+    return status

@@ -352,9 +352,17 @@ class SchedulerCore:
         """The changes since the previous publication, or a snapshot; None if it needs more calls (`StatusColumns`)."""
         return self.status.take(is_snapshot)
 
+    def take_view(self, now: float, tenant: str) -> Optional[m.SchedulerStatus]:
+        """What a tenant may see of the publication that `take_status` has made; None if it needs more calls."""
+        return self.status.take_view(tenant)
+
     def take_runs(self, now: float, unix_microseconds: int) -> m.TaskRuns:
         """The runs of tasks that have ended since the last call."""
         return self.state.runs.take(now, self.state.settings.scheduler_id, unix_microseconds)
+
+    def take_runs_view(self, now: float, tenant: str) -> m.TaskRuns:
+        """What a tenant may see of the runs that were taken last."""
+        return self.state.runs.view(tenant)
 
     def shut_down(self, now: float, why: str) -> None:
         """Ask all peers to leave; `Stop` follows when they have, or after a grace period."""
@@ -459,6 +467,7 @@ class SchedulerCore:
         yield from self._objects.on_session_gone(client)
         state = self.state
         state.ready.remove_client(client.number)
+        state.forget_figures(client)
         del state.clients[client.number], state.departing[client.number]
         state.touched.pop(client.number, None)
         state.changes.clients.remove(client.number, client)

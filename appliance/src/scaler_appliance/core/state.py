@@ -7,6 +7,7 @@ Rules:
 
 from __future__ import annotations
 
+from operator import add
 from typing import Dict, List, NamedTuple, Sequence
 
 from scaler_appliance.core.effects import Buffer, Effect, Log, Send
@@ -92,6 +93,7 @@ class SchedulerState:
         self.dispatches: Dict[int, Dispatch] = {}
         self.last_dispatch = 0
         self.durations = FunctionDurations()
+        self.ended_of_tenants: Dict[str, List[int]] = {}  # tasks by state, of clients that are gone
         self.finished = [0] * len(TaskState)  # how many tasks ended in each state
         self.stale_results = 0
         self.useless: Dict[bytes, int] = {}  # work that has led to nothing, in units, by peer; until the shell takes it
@@ -121,6 +123,19 @@ class SchedulerState:
     def waiting_for(self, tenant: str) -> int:
         """How many tasks wait for a worker of a tenant."""
         return len(self.ready) if tenant == ANY_TENANT else self.ready.waiting_of(tenant)
+
+    def forget_figures(self, client: ClientSession) -> None:
+        """A client is gone: what its tasks came to counts for its tenant."""
+        before = self.ended_of_tenants.get(client.tenant, [0] * len(TaskState))
+        self.ended_of_tenants[client.tenant] = list(map(add, before, client.ended))
+
+    def ended_of(self, tenant: str) -> List[int]:
+        """How many tasks of a tenant ended in each state; takes one pass over all clients."""
+        ended = self.ended_of_tenants.get(tenant, [0] * len(TaskState))
+        for client in self.clients.values():
+            if client.tenant == tenant:
+                ended = list(map(add, ended, client.ended))
+        return ended
 
     def unfinished_of(self, tenant: str) -> int:
         """How many tasks of a tenant have no outcome yet; takes one pass over all clients."""

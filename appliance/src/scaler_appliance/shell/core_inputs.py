@@ -39,6 +39,8 @@ class InputKind(IntEnum):
     STOOD_STILL = 13  # this process was stopped for a while
     MEMORY_USED = 14  # bytes of this process's heap
     AUTHENTICATED = 15  # peer, role, tenant and name of its key
+    TAKE_VIEW = 16  # of the status that was taken: tenant
+    TAKE_RUNS_VIEW = 17  # of the runs that were taken: tenant
 
 
 class Reception(IntEnum):
@@ -108,6 +110,8 @@ class CoreInputs:
             InputKind.SUBSCRIPTIONS: lambda now, has_status, has_runs: core.watch(has_status, has_runs),
             InputKind.TAKE_STATUS: core.take_status,
             InputKind.TAKE_RUNS: core.take_runs,
+            InputKind.TAKE_VIEW: core.take_view,
+            InputKind.TAKE_RUNS_VIEW: core.take_runs_view,
         }
 
     @property

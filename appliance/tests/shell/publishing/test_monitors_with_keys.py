@@ -18,7 +18,7 @@ from shell.publishing.publisher_bench import PublisherBench
 from scaler_appliance.shell.admission import Admission
 from scaler_appliance.shell.publishing.subscriptions import STATUS, Interest
 from scaler_protocol.host.sodium import load_sodium
-from scaler_protocol.keys.allow_list import Grant
+from scaler_protocol.keys.allow_list import Grant, usual_tenant
 from scaler_protocol.keys.key_directory import KeyDirectory
 from scaler_protocol.wire.curve import KeyPair
 from scaler_protocol.wire.zmtp import greeting
@@ -36,7 +36,7 @@ class KeyedBench(PublisherBench):
         self.directory = KeyDirectory(str(folder / "keys"))
         self.directory.open_or_create(sodium)
         for name, keys, role in (("one", MONITOR, "monitor"), ("another", ANOTHER, "admin"), ("it", CLIENT, "client")):
-            self.directory.add(Grant(role, "default", name), keys.public)
+            self.directory.add(Grant(role, usual_tenant(role), name), keys.public)
         self.server_key = self.directory.server_key_pairs()[0].public
         self.admission = Admission(self.directory, sodium)
         super().__init__(address, admission=self.admission, **options)
@@ -169,3 +169,16 @@ def test_a_process_of_another_user_needs_a_key_at_an_address_without_a_file(
         assert "CURVE" in said and "keys are required" in said and "READY" not in said
     finally:
         bench.close()
+
+
+def test_a_monitor_of_a_tenant_gets_what_is_published_for_its_tenant_only(bench: KeyedBench) -> None:
+    own = sodium.new_keys()
+    bench.directory.add(Grant("monitor", "research", "theirs"), own.public)
+    assert bench.admission.reload()
+    with bench.keyed(own) as theirs, bench.keyed(MONITOR) as everything:
+        wanted = {"research", "*"}
+        bench.interest_of(lambda interest: set(bench.publisher.views(STATUS)) == wanted)
+        for view, content in (("*", b"all of it"), ("other", b"of others"), ("research", b"for research")):
+            bench.publisher.publish(STATUS, content, view)
+        for subscriber, content in ((theirs, b"for research"), (everything, b"all of it")):
+            assert bench.receive(subscriber) == [STATUS, content]

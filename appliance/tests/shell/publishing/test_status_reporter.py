@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
 from scheduler_harness import hello
@@ -32,16 +32,22 @@ class SimulatedMonitor:
     def __init__(self) -> None:
         self.interest_now = Interest(has_status=True, has_runs=False, is_new=True)
         self.published: List[m.SchedulerStatus] = []
+        self.views_now = ["*"]
+        self.by_view: Dict[str, List[m.SchedulerStatus]] = {}
+
+    def views(self, topic: bytes) -> List[str]:
+        return self.views_now
 
     def interest(self) -> Interest:
         before, self.interest_now = self.interest_now, self.interest_now._replace(is_new=False)
         return before
 
-    def publish(self, topic: bytes, header: bytes) -> None:
+    def publish(self, topic: bytes, header: bytes, view: str = "*") -> None:
         assert topic == STATUS
         status = decode(header)
         assert isinstance(status, m.SchedulerStatus)
         self.published.append(status)
+        self.by_view.setdefault(view, []).append(status)
 
 
 def reporter_of(core: SchedulerCore) -> Tuple[StatusReporter, SimulatedMonitor]:
@@ -143,3 +149,22 @@ def test_peers_are_served_between_the_parts_of_a_publication(monkeypatch: pytest
         scenario.client.step()
     assert len(monitor.published) == 1 and parts > 20
     assert [each for each in served if each[1] == 0], "before it was published"
+
+
+def test_monitors_of_tenants_get_their_views_and_only_views_that_someone_has_are_made(core: SchedulerCore) -> None:
+    reporter, monitor = reporter_of(core)
+    monitor.views_now = ["*", "default", "other"]
+    reporter._sent["Task"] = 3
+    reporter.report(1.0)
+    while reporter.is_unfinished:
+        reporter.go_on(1.0)
+    counts = {view: [len(each.clients.sessions) for each in published] for view, published in monitor.by_view.items()}
+    assert counts == {"*": [CLIENTS], "default": [CLIENTS], "other": [0]}
+    assert {each.sequence for published in monitor.by_view.values() for each in published} == {1}
+    assert monitor.by_view["*"][0].sent and not monitor.by_view["default"][0].sent
+    monitor.views_now = ["other"]
+    reporter.report(2.0)
+    while reporter.is_unfinished:
+        reporter.go_on(2.0)
+    assert [len(published) for published in monitor.by_view.values()] == [1, 1, 2]
+    assert not monitor.by_view["other"][1].is_snapshot

@@ -66,7 +66,7 @@ class GraphReactions:
             return
         graph = yield from build_graph(client, message, payload, self._state.part)
         client.last_task_id = graph.ids[-1]
-        graph.counters = self._state.changes.begin_graph(client.number, graph.ids[0], len(graph), self._state.now)
+        graph.counters = self._state.changes.begin_graph(client, graph.ids[0], len(graph), self._state.now)
         client.unfinished += len(graph)
         self._state.touch_session(client)
         client.add_graph(graph)
@@ -202,7 +202,7 @@ class GraphReactions:
         record = self._state.objects.find(object_id)
         assert record is not None
         worker.drop_object(record)
-        record.tenant = client.tenant
+        self._state.objects.hand_over(record, client.tenant)
         record.references += graph.dependants[node]
         if graph.dependants[node]:
             graph.results[node] = object_id

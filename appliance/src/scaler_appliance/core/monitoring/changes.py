@@ -10,12 +10,13 @@ Rules:
 from __future__ import annotations
 
 from itertools import islice
-from typing import Dict, Generic, Iterable, List, Protocol, TypeVar
+from typing import Callable, Dict, Generic, Iterable, List, Protocol, TypeVar
 
 
 class Publishable(Protocol):
     """An entry that can be published."""
 
+    tenant: str
     is_dirty: bool  # it is part of the next publication, or of the one that is being made, which has not got to it
 
     @property
@@ -36,7 +37,7 @@ class Changes(Generic[Entry]):
     def __init__(self) -> None:
         self.new: Dict[int, Entry] = {}
         self.dirty: Dict[int, Entry] = {}
-        self.gone: Dict[int, None] = {}
+        self.gone: Dict[int, Entry] = {}
         self.is_watched = False
 
     def add(self, number: int, entry: Entry) -> None:
@@ -53,16 +54,16 @@ class Changes(Generic[Entry]):
         """Remove an entry. Its last figures are published, if there are subscribers."""
         if self.is_watched:
             self.touch(number, entry)
-            self.gone[number] = None
+            self.gone[number] = entry
         else:
-            self.forget(number)
+            self.forget(number, entry)
 
-    def forget(self, number: int) -> None:
+    def forget(self, number: int, entry: Entry) -> None:
         """Remove an entry without publishing its last figures."""
         is_unknown = self.new.pop(number, None) is not None
         self.dirty.pop(number, None)
         if self.is_watched and not is_unknown:
-            self.gone[number] = None
+            self.gone[number] = entry
 
     def take(self, limit: int = 0) -> TakenChanges[Entry]:
         """Remove and return what is to be published now; `settle` follows for each entry whose figures were read.
@@ -97,12 +98,17 @@ class TakenChanges(Generic[Entry]):
     Parameters:
         new: entries to be named.
         entries: those with figures to be published.
-        gone: numbers of removed entries.
+        gone: removed entries, by number.
     """
 
     __slots__ = ("new", "entries", "gone")
 
-    def __init__(self, new: List[Entry], entries: Iterable[Entry], gone: Dict[int, None]) -> None:
+    def __init__(self, new: List[Entry], entries: Iterable[Entry], gone: Dict[int, Entry]) -> None:
         self.new = new
         self.entries = entries
         self.gone = gone
+
+    def of(self, is_seen: Callable[[Entry], bool]) -> TakenChanges[Entry]:
+        """Those that a monitor may see."""
+        gone = {number: entry for number, entry in self.gone.items() if is_seen(entry)}
+        return TakenChanges(list(filter(is_seen, self.new)), list(filter(is_seen, self.entries)), gone)

@@ -62,11 +62,16 @@ def bucket_of(microseconds: float) -> int:
 class GraphCounters:
     """The nodes of one graph by state; those that have neither ended nor wait for others are in batches."""
 
-    __slots__ = ("number", "client", "first_task", "nodes", "waiting", "running", "ended", "started", "is_dirty")
+    __slots__ = (
+        "number", "client", "tenant", "first_task", "nodes", "waiting", "running", "ended", "started", "is_dirty",
+    )  # fmt: skip
 
-    def __init__(self, number: int, client: int, first_task: int, nodes: int, started: float) -> None:
+    def __init__(
+        self, number: int, client: int, first_task: int, nodes: int, started: float, tenant: str = DEFAULT_TENANT
+    ) -> None:
         self.number = number
         self.client = client
+        self.tenant = tenant
         self.first_task = first_task
         self.nodes = nodes
         self.waiting = nodes  # for predecessors

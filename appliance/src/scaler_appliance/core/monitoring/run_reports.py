@@ -49,8 +49,7 @@ class RunReports:
             mean_microseconds: the mean duration of the message's tasks.
         """
         if worker.number & self._runs.mask and not span.statuses:
-            self._runs.omitted_runs += 1
-            self._runs.omitted_tasks += end - position
+            self._runs.omit(end - position, batch.tenant)
             batch.counters.measure(end - position, mean_microseconds)
             return
         reported = message.runs
@@ -69,7 +68,8 @@ class RunReports:
                 lane = (worker.number, processor, batch.client, batch.counters.number, _SUCCESS)
                 attempt = 1 if batch.attempts is None else batch.attempts[index] + 1
                 count = stop - start
-                self._runs.record(self._state.now, lane, batch.ids[index], count, microseconds * count, attempt)
+                busy = microseconds * count
+                self._runs.record(self._state.now, lane, batch.ids[index], count, busy, attempt, 0, batch.tenant)
 
     def _tell_by_status(
         self,
@@ -98,7 +98,9 @@ class RunReports:
                 peak = max(peaks[start:stop]) if peaks else 0
                 busy = microseconds * (stop - start)
                 attempt = batch.losses_of(index) + 1
-                entry = self._runs.record(self._state.now, lane, batch.ids[index], stop - start, busy, attempt, peak)
+                entry = self._runs.record(
+                    self._state.now, lane, batch.ids[index], stop - start, busy, attempt, peak, batch.tenant
+                )
                 if status != _SUCCESS:
                     begin = sum(span.sizes[:low])
                     self._runs.record_failure(entry, bytes(span.payload[begin : begin + span.sizes[low]]))

@@ -86,10 +86,10 @@ class StatusChanges:
 
     # Graphs -----------------------------------------------------------------------------------------------------------
 
-    def begin_graph(self, client: int, first_task: int, nodes: int, now: float) -> GraphCounters:
+    def begin_graph(self, client: ClientSession, first_task: int, nodes: int, now: float) -> GraphCounters:
         """A client submitted a graph."""
         self._last_graph += 1
-        counters = GraphCounters(self._last_graph, client, first_task, nodes, now)
+        counters = GraphCounters(self._last_graph, client.number, first_task, nodes, now, client.tenant)
         self.graphs.add(counters.number, counters)
         return counters
 

@@ -7,6 +7,8 @@ Rules:
   so at most WORKERS_AT_ONCE of them are published at a time, in turn.
 - It is made in parts, so that peers do not wait for it. Which entries it names is known from the beginning; the figures
   of each are of when it was read. What changes after that is in the next publication, too.
+- A tenant's view of a publication has the same sequence number, and in it the rows and figures of the tenant alone,
+  with the workers that serve it: without what these run for others.
 - Nothing is decided here, and only the record of what was published is changed.
 - The shell adds the figures of the process.
 """
@@ -19,12 +21,13 @@ from typing import Any, Callable, Collection, Iterable, Iterator, List, NamedTup
 
 from scaler_appliance.core.monitoring.changes import Publishable, TakenChanges
 from scaler_appliance.core.monitoring.counters import FunctionCounters, GraphCounters
-from scaler_appliance.core.monitoring.running_tasks import running_now
+from scaler_appliance.core.monitoring.running_tasks import NO_TASK, running_now
 from scaler_appliance.core.objects.object_records import ObjectPlace, ObjectRecord
-from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession, RunningTask, WorkerSession
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.tasks.task_states import TaskState
 from scaler_protocol import messages as m
+from scaler_protocol.keys.allow_list import ANY_TENANT
 
 WORKERS_AT_ONCE = 2000  # per increment; the others follow in turn
 MAXIMUM_TEXT = 256  # characters of a name
@@ -51,6 +54,18 @@ class _Contents(NamedTuple):
     graphs: TakenChanges[GraphCounters]
     objects: TakenChanges[ObjectRecord]
 
+    def of(self, tenant: str) -> _Contents:
+        """What a tenant may see."""
+        objects = self.objects.of(lambda each: each.tenant == tenant)
+        return _Contents(
+            self.workers.of(lambda each: each.serves(tenant)),
+            self.clients.of(lambda each: each.tenant == tenant),
+            self.functions.of(lambda each: each.tenant == tenant),
+            self.graphs.of(lambda each: each.tenant == tenant),
+            # A result of a shared worker becomes the tenant's when others have seen its name already.
+            TakenChanges(list(objects.entries), objects.entries, objects.gone),
+        )
+
 
 class StatusColumns:
     """The state in the form for monitors."""
@@ -60,7 +75,9 @@ class StatusColumns:
         self._state = state
         self._sequence = 0
         self._parts: Optional[Iterator[Optional[m.SchedulerStatus]]] = None  # of the publication that is being made
-        self._taken: Optional[_Contents] = None  # changes that it publishes
+        self._taken: Optional[_Contents] = None  # changes that it publishes, or the last one has published
+        self._is_snapshot = False  # that one
+        self._view: Optional[Iterator[Optional[m.SchedulerStatus]]] = None  # of it, that is being made
 
     def take(self, is_snapshot: bool) -> Optional[m.SchedulerStatus]:
         """The changes since the previous publication, or everything for a snapshot; they count as published.
@@ -68,32 +85,45 @@ class StatusColumns:
         Makes a part of the publication: None if there is more, which the next calls do, whatever `is_snapshot` is.
         """
         if self._parts is None:
-            self._taken = self._take_changes(is_snapshot)
+            self._taken, self._is_snapshot = self._take_changes(is_snapshot), is_snapshot
+            self._view = None
             # SCL-MON-005
             contents = self._everything() if is_snapshot else self._taken
             self._parts = self._made(contents, is_snapshot)
         status = next(self._parts)
         if status is not None:
-            self._parts = self._taken = None
+            self._parts = None
             # SCL-MON-004
             self._sequence += 1
             status.sequence = self._sequence
         return status
 
-    def snapshot(self) -> m.SchedulerStatus:
-        """A snapshot, which does not count as published."""
-        return next(status for status in self._made(self._everything(), True) if status is not None)
+    def take_view(self, tenant: str) -> Optional[m.SchedulerStatus]:
+        """What a tenant may see of the publication that was made last; None if there is more, as with `take`."""
+        if self._view is None:
+            contents = self._everything() if self._is_snapshot or self._taken is None else self._taken
+            self._view = self._made(contents.of(tenant), self._is_snapshot, tenant)
+        status = next(self._view)
+        if status is not None:
+            self._view = None
+            status.sequence = self._sequence
+        return status
+
+    def snapshot(self, tenant: str = ANY_TENANT) -> m.SchedulerStatus:
+        """A snapshot, or a tenant's view of it, which does not count as published."""
+        contents = self._everything() if tenant == ANY_TENANT else self._everything().of(tenant)
+        return next(status for status in self._made(contents, True, tenant) if status is not None)
 
     def watch(self, is_watched: bool) -> None:
         """Subscribers have come, or the last one has gone: a publication that is being made will not be finished."""
         changes, taken = self._state.changes, self._taken
-        if taken is not None:
+        if taken is not None and self._parts is not None:
             changes.workers.settle(taken.workers.entries)
             changes.clients.settle(taken.clients.entries)
             changes.functions.settle(taken.functions.entries)
             changes.graphs.settle(taken.graphs.entries)
             changes.objects.settle(taken.objects.entries)
-        self._parts = self._taken = None
+        self._parts = self._taken = self._view = None
         changes.watch(is_watched)
 
     # What is published ----------------------------------------------------------------------------------------------
@@ -121,11 +151,13 @@ class StatusColumns:
 
     # Making a publication -------------------------------------------------------------------------------------------
 
-    def _made(self, contents: _Contents, is_snapshot: bool) -> Iterator[Optional[m.SchedulerStatus]]:
-        """None after each part, and then the publication."""
+    def _made(
+        self, contents: _Contents, is_snapshot: bool, tenant: str = ANY_TENANT
+    ) -> Iterator[Optional[m.SchedulerStatus]]:
+        """None after each part, and then the publication, or a tenant's view of it."""
         status = m.SchedulerStatus(is_snapshot=is_snapshot)
         done = 0
-        for units in chain(self._columns(status, contents), self._identities(status, contents)):
+        for units in chain(self._columns(status, contents, tenant), self._identities(status, contents)):
             done += units
             if done >= self._state.part:
                 done = 0
@@ -135,16 +167,17 @@ class StatusColumns:
         status.functions_gone = array("I", contents.functions.gone)
         status.graphs_gone = array("Q", contents.graphs.gone)
         status.objects_gone = array("Q", contents.objects.gone)
-        self._add_figures(status)
+        self._add_figures(status, tenant)
         yield status
 
-    def _columns(self, status: m.SchedulerStatus, contents: _Contents) -> Iterator[int]:
+    def _columns(self, status: m.SchedulerStatus, contents: _Contents, tenant: str) -> Iterator[int]:
         """Add the figures of all entries, in parts; yields the amounts of work."""
         changes, part = self._state.changes, self._state.part
         gone = contents.workers.gone
         for workers, units in _in_parts(contents.workers.entries, _units_of_worker, part):
             _extend(status.workers, _worker_columns(workers))
-            _extend(status.processors, self._processor_columns([each for each in workers if each.number not in gone]))
+            present = [each for each in workers if each.number not in gone]
+            _extend(status.processors, self._processor_columns(present, tenant))
             changes.workers.settle(workers)
             yield units
         for clients, units in _in_parts(contents.clients.entries, _units_of_client, part):
@@ -186,36 +219,42 @@ class StatusColumns:
             ]
             yield units
 
-    def _add_figures(self, status: m.SchedulerStatus) -> None:
-        state = self._state
-        ended = state.finished
+    def _add_figures(self, status: m.SchedulerStatus, tenant: str) -> None:
+        state, is_all = self._state, tenant == ANY_TENANT
+        ended = state.finished if is_all else state.ended_of(tenant)
+        unassigned = state.waiting_for(tenant)
+        running = state.running if is_all else state.running_of(tenant)
         tasks = {
-            "unassigned": len(state.ready),
-            "waiting": state.nodes_waiting,
-            "running": state.running,
+            "unassigned": unassigned,
+            "waiting": state.nodes_waiting if is_all else state.unfinished_of(tenant) - running - unassigned,
+            "running": running,
             "success": ended[_SUCCEEDED],
             "failed": ended[_FAILED],
             "canceled": ended[_CANCELLED],
             "lost": ended[_LOST],
-            "stale": state.stale_results,
+            "stale": state.stale_results if is_all else 0,
         }
         status.scheduler_id = state.settings.scheduler_id
         status.implementation = state.settings.implementation
         status.is_protected = state.settings.protected
-        status.objects = len(state.objects)
-        status.object_bytes = state.objects.total_bytes
-        status.object_bytes_on_disk = state.objects.memory.bytes[ObjectPlace.ON_DISK]
-        status.slots = state.total_slots
+        if is_all:
+            status.objects, status.object_bytes = len(state.objects), state.objects.total_bytes
+            status.object_bytes_on_disk = state.objects.memory.bytes[ObjectPlace.ON_DISK]
+        else:
+            status.objects, status.object_bytes = state.objects.usage_of(tenant)
+            own = [each for each in state.changes.objects.large.values() if each.tenant == tenant]
+            status.object_bytes_on_disk = sum([each.size for each in own if each.place == ObjectPlace.ON_DISK])
+        status.slots = state.slots_for(tenant)
         status.tasks = [m.Count(name=name, value=value) for name, value in tasks.items()]
-        status.waiting_reasons = [text for _, text in state.changes.reasons]
+        status.waiting_reasons = [text for whose, text in state.changes.reasons if is_all or whose == tenant]
 
-    def _processor_columns(self, workers: List[WorkerSession]) -> m.ProcessorColumns:
-        """What the processors run now, as far as workers have reported it."""
+    def _processor_columns(self, workers: List[WorkerSession], tenant: str) -> m.ProcessorColumns:
+        """What the processors run now, as far as workers have reported it; of other tenants, only that they do."""
         known = [(worker, worker.heartbeat.processors) for worker in workers if worker.heartbeat is not None]
         processors = list(chain.from_iterable([processors for _, processors in known]))
         dispatches = self._state.dispatches
         now = list(chain.from_iterable([running_now(worker, dispatches) for worker, _ in known]))
-        tasks = [task for _, task in now]
+        tasks = [task if tenant == ANY_TENANT or self._is_of(task, tenant) else NO_TASK for _, task in now]
         return m.ProcessorColumns(
             workers=[worker.number for worker, processors in known for _ in processors],
             process_ids=[each.process_id for each in processors],
@@ -230,6 +269,10 @@ class StatusColumns:
             task_functions=[task.function for task in tasks],
             task_microseconds=[task.microseconds for task in tasks],
         )
+
+    def _is_of(self, task: RunningTask, tenant: str) -> bool:
+        client = self._state.clients.get(task.client)
+        return client is not None and client.tenant == tenant
 
     def _graph_columns(self, graphs: List[GraphCounters]) -> m.GraphColumns:
         offset = self.unix_offset_microseconds

@@ -97,9 +97,9 @@ class ObjectChanges(Changes[ObjectRecord]):
         self.large[number] = entry
         super().add(number, entry)
 
-    def forget(self, number: int) -> None:
+    def forget(self, number: int, entry: ObjectRecord) -> None:
         del self.large[number]
-        super().forget(number)
+        super().forget(number, entry)
 
     def touch_large(self, record: ObjectRecord) -> None:
         """Record a change of an object."""

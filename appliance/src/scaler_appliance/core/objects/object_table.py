@@ -11,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 from array import array
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from scaler_appliance.core.effects import Effect, RemoveObject, Send, SendChunk, StoreChunk
 from scaler_appliance.core.memory_budget import MemoryBudget
@@ -20,6 +20,16 @@ from scaler_appliance.core.objects.object_records import ChunkRequest, ObjectCha
 from scaler_protocol import messages as m
 from scaler_protocol.session.fetching import FETCH_WINDOW_CHUNKS
 from scaler_protocol.session.ids import session_of
+
+
+class ObjectUsage(NamedTuple):
+    """How many objects, and their size."""
+
+    objects: int
+    size_bytes: int
+
+
+_NO_USAGE = ObjectUsage(0, 0)
 
 
 class ObjectTable:
@@ -51,6 +61,7 @@ class ObjectTable:
         self._arriving: Dict[int, Dict[int, ObjectRecord]] = {}  # by creator's session, then id
         self._requesters: Dict[bytes, Dict[int, ObjectRecord]] = {}  # objects that a peer waits for
         self.total_bytes = 0
+        self._usage: Dict[str, ObjectUsage] = {}  # by tenant
 
     def __len__(self) -> int:
         return len(self._records)
@@ -86,8 +97,24 @@ class ObjectTable:
         assert record.object_id not in self._records
         self._records[record.object_id] = record
         self.total_bytes += record.size
+        self._count(record, 1)
         if self._changes.is_large(record):
             self._changes.add(record.object_id, record)
+
+    def _count(self, record: ObjectRecord, sign: int) -> None:
+        before = self._usage.get(record.tenant, _NO_USAGE)
+        self._usage[record.tenant] = ObjectUsage(before.objects + sign, before.size_bytes + sign * record.size)
+
+    def usage_of(self, tenant: str) -> ObjectUsage:
+        """What belongs to a tenant."""
+        return self._usage.get(tenant, _NO_USAGE)
+
+    def hand_over(self, record: ObjectRecord, tenant: str) -> None:
+        """An object belongs to a tenant from now on."""
+        if record.tenant != tenant:
+            self._count(record, -1)
+            record.tenant = tenant
+            self._count(record, 1)
 
     def keep_content(self, record: ObjectRecord, content: bytes) -> None:
         """Keep the bytes of a small object that was added: here, or on disk while memory is short."""
@@ -231,8 +258,9 @@ class ObjectTable:
         del self._records[record.object_id]
         self._arrives_no_more(record)
         self.total_bytes -= record.size
+        self._count(record, -1)
         self._remove_file(record)
-        self._changes.forget(record.object_id) if self._changes.is_large(record) else None
+        self._changes.forget(record.object_id, record) if self._changes.is_large(record) else None
         self._refuse_waiting(record)
         return sorted(record.holders)
 

@@ -50,6 +50,11 @@ def sees_all(grant: Grant) -> bool:
     return grant.role == OWNER or grant.tenant == ANY_TENANT
 
 
+def view_of(grant: Grant) -> str:
+    """The tenant that a peer sees; ANY_TENANT: all of them."""
+    return ANY_TENANT if sees_all(grant) else grant.tenant
+
+
 def may_stop(grant: Grant, is_protected: bool) -> bool:
     """Whether a peer may stop the scheduler, and with it all workers.
 

@@ -103,7 +103,9 @@ class TaskOutcomes:
             now = self._state.now
             process_id, busy_microseconds = where_it_ran(session, batch.client, batch.ids[start], now)
         lane = (worker, process_id, batch.client, batch.counters.number, int(status))
-        return self._state.runs.record(self._state.now, lane, batch.ids[start], count, busy_microseconds, attempts)
+        return self._state.runs.record(
+            self._state.now, lane, batch.ids[start], count, busy_microseconds, attempts, 0, batch.tenant
+        )
 
     def finish_cancelled(self, client: ClientSession, batch: TaskBatch, start: int, stop: int, worker: int = 0) -> None:
         """Tasks of a batch are cancelled.

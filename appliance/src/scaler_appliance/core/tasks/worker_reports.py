@@ -167,7 +167,8 @@ class WorkerReports:
             assert record is not None
             # SCL-OBJ-014
             worker.drop_object(record)
-            record.owner, record.tenant = client.number, client.tenant
+            record.owner = client.number
+            self._state.objects.hand_over(record, client.tenant)
             client.hold_object(record)
             self._state.changes.objects.touch_large(record)
             client.large_results.add(object_id, record.size)

@@ -27,8 +27,9 @@ import select
 import socket
 import time
 from contextlib import suppress
-from typing import Callable, Dict, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
+from scaler_appliance.core.peers.authority import view_of
 from scaler_appliance.shell.acceptor import Acceptor, RejectedError
 from scaler_appliance.shell.admission import Admission, Caller
 from scaler_appliance.shell.allowances import Allowances
@@ -39,7 +40,7 @@ from scaler_appliance.shell.listening import listen, remove_socket_file, sweep_a
 from scaler_appliance.shell.publishing.subscriptions import Interest, Subscriptions
 from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.connection import Connection
-from scaler_protocol.keys.allow_list import READ_STATUS
+from scaler_protocol.keys.allow_list import ANY_TENANT, READ_STATUS
 from scaler_protocol.wire.curve import KeyRejectedError
 from scaler_protocol.wire.secure_zmtp import SecureZmtp
 
@@ -133,10 +134,14 @@ class StatusPublisher:
         """The current subscriptions of monitors."""
         return self._subscriptions.interest()
 
-    def publish(self, topic: bytes, header: bytes) -> None:
-        """Let a message wait for the subscribers of a topic."""
+    def views(self, topic: bytes) -> List[str]:
+        """What the subscribers to a topic may see: tenants, or ANY_TENANT."""
+        return self._subscriptions.views(topic)
+
+    def publish(self, topic: bytes, header: bytes, view: str = ANY_TENANT) -> None:
+        """Let a message wait for the subscribers of a topic that have a view."""
         # SCL-MON-002
-        for name in self._subscriptions.publish(topic, header):
+        for name in self._subscriptions.publish(topic, header, view):
             self._try(self._monitors[name], self._watch)
         self._make_room()
 
@@ -224,6 +229,7 @@ class StatusPublisher:
                 raise KeyRejectedError(f"a key with the role {grant.role} cannot be used by a monitor")
             monitor.deadline = None
             del self._connecting[monitor.name]
+            self._subscriptions.admit(monitor.name, view_of(grant))
         for frames in messages:
             self._subscriptions.on_message(monitor.name, frames)
 
@@ -280,7 +286,7 @@ class StatusPublisher:
         name, deadline = b"monitor %d" % self._last_number, now + HANDSHAKE_SECONDS
         monitor = _Monitor(name, f"{label} (monitor)", origin, connection, caller, deadline, self._turn)
         self._epoll.register(connection.fileno(), select.EPOLLIN)
-        self._subscriptions.add(name)
+        self._subscriptions.add(name, view=None)
         self._monitors[name] = self._connecting[name] = self._by_descriptor[connection.fileno()] = monitor
 
     def sweep(self, now: float) -> None:

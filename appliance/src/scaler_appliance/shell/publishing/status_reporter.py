@@ -5,6 +5,8 @@
                                                     └─ in parts: the first in `report`, the others in `go_on`
 
 Rules:
+- A monitor whose key is of one tenant gets that tenant's view of each publication. Views are made after it, those that
+  monitors have.
 - A new subscriber to `status` makes the next publication a snapshot, for all. Snapshots take at most SNAPSHOT_SHARE of
   the time, however often subscribers come.
 - Between two parts of a publication, peers are served.
@@ -25,6 +27,7 @@ from scaler_appliance.shell.publishing.status_publisher import StatusPublisher
 from scaler_appliance.shell.publishing.subscriptions import RUNS, STATUS
 from scaler_protocol import encode
 from scaler_protocol import messages as m
+from scaler_protocol.keys.allow_list import ANY_TENANT
 from scaler_protocol.wire.codec import encode_in_parts
 
 SNAPSHOT_SHARE = 0.02
@@ -129,16 +132,35 @@ class StatusReporter:
             if status is not None:
                 break
             yield
+        views = self._monitor.views(STATUS)
+        if ANY_TENANT in views:
+            yield from self._publish(status, ANY_TENANT)
+        for tenant in views:
+            if tenant == ANY_TENANT:
+                continue
+            view: Optional[m.SchedulerStatus] = self._inputs.call(InputKind.TAKE_VIEW, self._now, tenant)
+            while view is None:
+                yield
+                view = self._inputs.call(InputKind.TAKE_VIEW, self._now, tenant)
+            yield from self._publish(view, tenant)
+
+    def _publish(self, status: m.SchedulerStatus, view: str) -> Iterator[None]:
         self._add_figures(status)
+        if view == ANY_TENANT:
+            status.sent, status.received = _counts(self._sent), _counts(self._received)
         for frame in encode_in_parts(status):
             if frame is None:
                 yield
             else:
-                self._monitor.publish(STATUS, frame)
+                self._monitor.publish(STATUS, frame, view)
 
     def _publish_runs(self, now: float) -> None:
         runs: m.TaskRuns = self._inputs.call(InputKind.TAKE_RUNS, now, int(time.time() * 1e6))
-        self._monitor.publish(RUNS, encode(runs))
+        for view in self._monitor.views(RUNS):
+            if view != ANY_TENANT:
+                self._monitor.publish(RUNS, encode(self._inputs.call(InputKind.TAKE_RUNS_VIEW, now, view)), view)
+            else:
+                self._monitor.publish(RUNS, encode(runs))
 
     def _sample(self, now: float) -> None:
         usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -158,8 +180,6 @@ class StatusReporter:
         status.cpu_permille = min(self._cpu_permille, 0xFFFFFFFF)
         status.resident_bytes = resident_bytes()
         status.status_microseconds = int(self._status_seconds * 1e6)
-        status.sent = _counts(self._sent)
-        status.received = _counts(self._received)
 
 
 def _counts(counter: Counter[str]) -> List[m.Count]:

@@ -7,6 +7,8 @@
 Rules:
 - A topic that a subscriber asks for is a prefix of the topics that it gets, as in ZeroMQ. Topics that match none of
   those that are published are not kept: so a subscriber can have few.
+- A subscriber has a view: the tenant of which it may see what is published, or all of them. Each view has publications
+  of its own. A subscriber whose view is not known yet gets nothing.
 - A publication is kept once, however many wait for it, until the last of them has it.
 - A subscriber has at most one message on its way. What waits behind it is dropped as a whole, oldest first: what is
   new is of more use, and a monitor that misses a publication has to ask for a snapshot in any case.
@@ -18,6 +20,8 @@ from __future__ import annotations
 
 from collections import deque
 from typing import Deque, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+from scaler_protocol.keys.allow_list import ANY_TENANT
 
 STATUS = b"status"
 RUNS = b"tasks"
@@ -47,9 +51,10 @@ class _Publication:
 
 
 class _Subscriber:
-    __slots__ = ("topics", "waiting", "on_its_way", "copied_bytes")
+    __slots__ = ("view", "topics", "waiting", "on_its_way", "copied_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, view: Optional[str]) -> None:
+        self.view = view
         self.topics: Set[bytes] = set()
         self.waiting: Deque[_Publication] = deque()
         self.on_its_way: Optional[_Publication] = None
@@ -70,9 +75,17 @@ class Subscriptions:
         self._publications: Dict[_Publication, None] = {}  # oldest first
         self._is_new = False
 
-    def add(self, name: bytes) -> None:
-        """There is another subscriber, without subscriptions."""
-        self._subscribers[name] = _Subscriber()
+    def add(self, name: bytes, view: Optional[str] = ANY_TENANT) -> None:
+        """There is another subscriber, without subscriptions.
+
+        Parameters:
+            view: None if it is not known yet.
+        """
+        self._subscribers[name] = _Subscriber(view)
+
+    def admit(self, name: bytes, view: str) -> None:
+        """It is known what a subscriber may see."""
+        self._subscribers[name].view = view
 
     def remove(self, name: bytes) -> None:
         """A subscriber has gone."""
@@ -102,9 +115,14 @@ class Subscriptions:
         is_new, self._is_new = self._is_new and has_status, False
         return Interest(has_status, has_runs, is_new)
 
-    def publish(self, topic: bytes, header: bytes) -> List[bytes]:
-        """Let a message wait for its subscribers; returns their names."""
-        names = [name for name, each in self._subscribers.items() if _wants(each, topic)]
+    def views(self, topic: bytes) -> List[str]:
+        """The views of all subscribers to a topic, each once."""
+        found = [each.view for each in self._subscribers.values() if each.view is not None and _wants(each, topic)]
+        return list(dict.fromkeys(found))
+
+    def publish(self, topic: bytes, header: bytes, view: str = ANY_TENANT) -> List[bytes]:
+        """Let a message wait for those of its subscribers that have this view; returns their names."""
+        names = [name for name, each in self._subscribers.items() if each.view == view and _wants(each, topic)]
         if names:
             publication = _Publication(topic, header)
             publication.holders = len(names)
