@@ -34,6 +34,8 @@ class ThreadLauncher(Launcher):
         make_peer = self._make_peer
         if values.get("variant"):
             make_peer = functools.partial(make_peer, variant=values["variant"])
+        if values.get("keys"):
+            make_peer = functools.partial(make_peer, keys=values["keys"])
         return _RunningThread(make_peer, values.get("address", ""), pipes)
 
     def has_variant(self, name: str) -> bool:
@@ -70,6 +72,10 @@ class _RunningThread(Running):
     def terminate(self) -> None:
         if self._thread.is_alive():
             self._peer.terminate()
+
+    def reload(self) -> None:
+        if self._thread.is_alive():
+            self._peer.reload_soon()
 
     def kill(self) -> None:
         """A thread cannot be killed; a peer that has `exit_code` is told to end."""

@@ -38,6 +38,7 @@ CAN = [
     "profiling",
     "atMostOnce",
     "streamOutput",
+    "keys",
 ]
 CANCEL_TIMEOUT_SECONDS = 60.0
 
@@ -99,7 +100,8 @@ class Adapter:
                 command["address"],
                 heartbeat_interval_seconds=interval_seconds,
                 timeout_seconds=timeout_seconds,
-                insecure=True,  # the suite has no keys
+                key_file=command.get("keyFile"),
+                insecure="keyFile" not in command,
             )
         except Exception as error:
             self.say("failed", message=f"{type(error).__name__}: {error}")

@@ -22,17 +22,22 @@ import zmq
 from mutants.client.client_objects import ClientObjects
 from mutants.client.client_tasks import Task
 from mutants.handlers import handler_name
+from mutants.peer_keys import secure
 from scaler_conformance.codec.schema_codec import SCHEMA, Message, UnreadableMessageError
 
 UNGREETED = ("Welcome", "Refusal", "DisconnectRequest", "DisconnectResponse")
 """What means something to a client without a session."""
 
 ENDS_OF_CONNECTIONS = (
-    zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | zmq.EVENT_CONNECT_RETRIED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_CLOSED
+    | zmq.EVENT_CONNECT_RETRIED
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 )
 ABILITIES = ["cancel", "graph", "shutdown", "object", "clear", "map", "await", "priority", "retries",
              "timeLimitMilliseconds", "memoryLimitBytes", "profiling", "atMostOnce", "streamOutput",
-             "capabilities"]  # fmt: skip
+             "capabilities", "keys"]  # fmt: skip
 
 
 CALLED = "scaler.conformance/echo"
@@ -53,7 +58,7 @@ class ClientLoop:
         self.exit_code: Optional[int] = None
         self.incomplete = b""
         self.has_input = True
-        self.address = ""
+        self.address = self.key_file = ""
         self.interval_seconds = 1.0
         self.is_started = False  # and has not ended
         self.is_leaving = False
@@ -163,6 +168,7 @@ class ClientLoop:
 
     def do_start(self, command: Dict[str, Any]) -> None:
         self.address = command["address"]
+        self.key_file = command.get("keyFile", "")
         self.interval_seconds = command.get("heartbeatIntervalMilliseconds", 1000) / 1000
         self.is_started = True
         self.connect()
@@ -272,9 +278,15 @@ class ClientLoop:
         self.socket.set_hwm(0)
         self.socket.reconnect_ivl = -1
         self.monitor = self.socket.get_monitor_socket(ENDS_OF_CONNECTIONS)
+        if self.key_file:
+            self.secure()
         self.socket.connect(self.address)
         self.last_heard = time.monotonic()
         self.say_hello()
+
+    def secure(self) -> None:
+        """Use the key for the connection that is being made."""
+        secure(self.socket, self.key_file)
 
     def close_connection(self, lingers: bool) -> None:
         if self.socket is not None:

@@ -19,9 +19,11 @@ import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from mutants.handlers import handler_name
+from mutants.scheduler.curve_server import CurveServer
 from mutants.scheduler.scheduler_dependants import DependantKeeper
 from mutants.scheduler.scheduler_frames import UNKNOWN, check_table, decode
 from mutants.scheduler.scheduler_graphs import GraphKeeper
+from mutants.scheduler.scheduler_keys import KeyChecks
 from mutants.scheduler.scheduler_monitors import MonitorKeeper
 from mutants.scheduler.scheduler_objects import ObjectKeeper
 from mutants.scheduler.scheduler_state import Client, Peer, Refused, Worker
@@ -42,18 +44,20 @@ FAREWELL_SECONDS = 5.0
 MAXIMUM_ELEMENTS = 16_384
 
 
-class ReferenceScheduler(TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper, MonitorKeeper):
+class ReferenceScheduler(KeyChecks, TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper, MonitorKeeper):
     """One scheduler.
 
     Parameters:
         address: where it listens.
         variant: how it is configured; see features.py.
+        keys: the folder of its keys, which it then requires.
     """
 
     server_class: Type[ZmtpServer] = ZmtpServer
+    keyed_server_class: Type[CurveServer] = CurveServer
     short_timeout_seconds = 0.4  # for short deadlines of cases
 
-    def __init__(self, address: str, variant: str = "") -> None:
+    def __init__(self, address: str, variant: str = "", keys: str = "") -> None:
         super().__init__()
         self.is_protected = variant == "protected"
         self.timeout_seconds = self.short_timeout_seconds if variant == "short-timeout" else 60.0
@@ -63,7 +67,9 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper,
         if variant == "small-limits":
             self.tasks_limit, self.bytes_limit = 16, 256 * 1024
         self.message_limit = 80 << 20
-        self.server = self.server_class(address, 64 << 20, self.message_limit)
+        self.server = self.make_server(address, keys)
+        if keys:
+            self.publish_at(f"ipc://{keys}/monitor")
         self.sessions: Dict[Connection, Peer] = {}
         self.next_number = 1000
         self.exit_code: Optional[int] = None
@@ -71,7 +77,12 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper,
         self.wake_reader, self.wake_writer = socket.socketpair()
         self.wake_reader.setblocking(False)
         self.server.watch(self.wake_reader)
-        self.is_terminated = False
+        self.is_terminated = self.has_new_keys = False
+
+    def make_server(self, address: str, keys: str) -> ZmtpServer:
+        if keys:
+            return self.keyed_server_class(address, 64 << 20, self.message_limit, keys)
+        return self.server_class(address, 64 << 20, self.message_limit)
 
     # The loop -------------------------------------------------------------------------------------------------------
 
@@ -94,6 +105,9 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper,
                 self.on_connection_end(connection)
             elif not connection.is_closed:
                 self.on_frames(connection, frames)
+        if self.has_new_keys:
+            self.has_new_keys = False
+            self.reload_keys()
         self.look_for_silence(time.monotonic())
         self.server.cut_unfinished(self.most_handshake_seconds())
         self.server.cut_unread(self.most_unread_bytes())
@@ -112,6 +126,14 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper,
     def terminate(self) -> None:
         """Ask it to end, from another thread or a signal handler."""
         self.is_terminated = True
+        self.wake()
+
+    def reload_soon(self) -> None:
+        """Ask it to read its list of keys again, likewise."""
+        self.has_new_keys = True
+        self.wake()
+
+    def wake(self) -> None:
         try:
             self.wake_writer.send(b".")
         except OSError:
@@ -140,6 +162,7 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper,
                 self.on_message_without_session(connection, message)
             else:
                 self.check_role(peer, message)
+                self.check_key_of_message(connection, message)
                 getattr(self, handler_name(message.type))(peer, message)
         except Refused as refused:
             self.refuse(connection, refused)
@@ -207,6 +230,7 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper,
     # Sessions -------------------------------------------------------------------------------------------------------
 
     def on_hello(self, connection: Connection, hello: Message) -> None:
+        self.check_key_of_hello(connection, hello)
         self.check_major(hello)
         self.check_minors(hello)
         self.check_hello_role(hello)
@@ -354,13 +378,14 @@ class ReferenceScheduler(TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper,
         }
 
     def on_client_shutdown(self, peer: Peer, message: Message) -> None:
-        self.send(peer, "ClientShutdownResponse", accepted=not self.is_protected)
-        if not self.is_protected:
+        accepted = not self.is_protected and self.may_stop(peer.connection)
+        self.send(peer, "ClientShutdownResponse", accepted=accepted)
+        if accepted:
             self.begin_shutdown()
 
     def on_worker_shutdown(self, peer: Peer, message: Message) -> None:
         found = self.find_worker(message)
-        accepted = self.obeys() and len(found) == 1
+        accepted = self.obeys() and self.may_stop(peer.connection) and len(found) == 1
         text = "" if accepted else "the scheduler is protected, or there is not one such worker"
         self.send(peer, "WorkerShutdownResponse", requestId=message.requestId, accepted=accepted, message=text)
         if accepted:

@@ -354,11 +354,14 @@ class ListsAllWorkers(ReferenceScheduler):
 @mutant(breaks="SCL-SCH-024", caught_by="scheduler/questions/protected-scheduler-continues")
 class ObeysAlthoughProtected(ReferenceScheduler):
     def on_client_shutdown(self, peer: Peer, message: Message) -> None:
-        self.send(peer, "ClientShutdownResponse", accepted=True)
-        self.begin_shutdown()
+        accepted = self.may_stop(peer.connection)
+        self.send(peer, "ClientShutdownResponse", accepted=accepted)
+        if accepted:
+            self.begin_shutdown()
 
 
 @mutant(breaks="SCL-SCH-025", caught_by="scheduler/questions/shutdown-is-obeyed")
 class NeverObeys(ReferenceScheduler):
     def on_client_shutdown(self, peer: Peer, message: Message) -> None:
-        self.send(peer, "ClientShutdownResponse", accepted=not self.is_protected)
+        accepted = not self.is_protected and self.may_stop(peer.connection)
+        self.send(peer, "ClientShutdownResponse", accepted=accepted)

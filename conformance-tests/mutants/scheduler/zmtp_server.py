@@ -87,7 +87,13 @@ class ZmtpServer:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = self.connections[sock.fileno()] = Connection(sock)
         self._selector.register(sock, selectors.EVENT_READ)
-        self.write(connection, b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32))
+        self.write(connection, self.greeting())
+
+    def greeting(self) -> bytes:
+        return b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
+
+    def on_greeted(self, connection: Connection) -> None:
+        self.send_command(connection, b"READY", b"\x0bSocket-Type\0\0\0\x06ROUTER")
 
     def read(self, connection: Connection) -> None:
         try:
@@ -114,7 +120,7 @@ class ZmtpServer:
             self.check_greeting(bytes(received[:GREETING_BYTES]))
             del received[:GREETING_BYTES]
             connection.is_greeted = True
-            self.send_command(connection, b"READY", b"\x0bSocket-Type\0\0\0\x06ROUTER")
+            self.on_greeted(connection)
             return True
         if len(received) < 2 or (received[0] & LARGE and len(received) < 9):
             return False

@@ -17,17 +17,23 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 import zmq
 
 from mutants.handlers import handler_name
+from mutants.peer_keys import secure
 from mutants.worker.conformance_functions import FUNCTIONS, PREFIX
 from mutants.worker.worker_objects import WorkerObjects
 from mutants.worker.worker_tasks import Outcome, Task
 from scaler_conformance.codec.schema_codec import SCHEMA, Message, UnreadableMessageError
+from scaler_conformance.playing.curve_keys import PEER_KEY
 
 UNGREETED = ("Welcome", "Refusal", "DisconnectRequest", "DisconnectResponse")
 """What means something to a worker without a session."""
 
 
 ENDS_OF_CONNECTIONS = (
-    zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | zmq.EVENT_CONNECT_RETRIED | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_CLOSED
+    | zmq.EVENT_CONNECT_RETRIED
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 )
 
 
@@ -36,6 +42,8 @@ class WorkerLoop:
 
     Parameters:
         address: of the scheduler.
+        variant: unused; there is one with keys.
+        keys: the folder with its key file.
     """
 
     slots = 2
@@ -43,8 +51,9 @@ class WorkerLoop:
     name = "reference"
     first_pause_seconds, longest_pause_seconds = 0.02, 1.0
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, variant: str = "", keys: str = "") -> None:
         self.address = address
+        self.key_file = os.path.join(keys, PEER_KEY) if keys else ""
         self.exit_code: Optional[int] = None
         self.session = 0
         self.welcome: Any = None
@@ -141,9 +150,15 @@ class WorkerLoop:
         self.socket = zmq.Context.instance().socket(zmq.DEALER)
         self.socket.set_hwm(0)
         self.monitor = self.socket.get_monitor_socket(ENDS_OF_CONNECTIONS)
+        if self.key_file:
+            self.secure()
         self.socket.connect(self.address)
         self.last_heard = self.last_beat = time.monotonic()
         self.say_hello()
+
+    def secure(self) -> None:
+        """Use the key for the connection that is being made."""
+        secure(self.socket, self.key_file)
 
     def close_connection(self, lingers: bool) -> None:
         if self.socket is not None:

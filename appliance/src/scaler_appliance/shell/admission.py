@@ -91,6 +91,7 @@ class Admission:
         """
         if self._security is None or is_of_this_user(stream):
             return Caller(Zmtp(socket_type, maximum_message_bytes, maximum_message_bytes), True)
+        # SCL-SEC-015
         return Caller(SecureZmtp(self._security, socket_type, maximum_message_bytes, maximum_message_bytes), False)
 
     def authenticate(self, caller: Caller) -> Grant:
@@ -108,6 +109,7 @@ class Admission:
 
     def check(self, caller: Caller) -> None:
         """Raises KeyRejectedError if the key of a caller is not admitted any more, or as something else."""
+        # SCL-SEC-019
         before = caller.grant
         if before is not None:
             grant = self.authenticate(caller)

@@ -22,6 +22,7 @@ from scaler_conformance.benches.played_scheduler import PlayedScheduler
 from scaler_conformance.judging.verdicts import NotApplicable
 from scaler_conformance.playing.client_session import CHUNK_BYTES, ClientSession
 from scaler_conformance.playing.conversation import Conversation, Transport, check
+from scaler_conformance.playing.curve_keys import ServerSecurity
 from scaler_conformance.playing.transports import MakeConversation, RouterTransport
 
 MAJOR = 1
@@ -36,8 +37,8 @@ Event = Dict[str, Any]
 class ClientRouter(RouterTransport):
     """The socket of a scheduler, polled together with the pipes of an adapter."""
 
-    def __init__(self, make_conversation: MakeConversation) -> None:
-        super().__init__(make_conversation)
+    def __init__(self, make_conversation: MakeConversation, security: Optional[ServerSecurity] = None) -> None:
+        super().__init__(make_conversation, security)
         self.adapter: Optional[Adapter] = None
 
     def pump(self, seconds: float) -> bool:
@@ -60,10 +61,11 @@ class RoleBench(PlayedScheduler):
     """One client, the scheduler that it connects to, and its user."""
 
     router: ClientRouter
+    peer_role = "client"
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.router = ClientRouter(self._make_session)
+        self.router = self.open_router()
         self.at_end(self.router.close)
         self.sessions = 0
         self.last_session: Optional[ClientSession] = None
@@ -146,7 +148,17 @@ class RoleBench(PlayedScheduler):
     def connect(self, **members: Any) -> None:
         """Tell the adapter to create a client of this scheduler, without waiting for it."""
         interval = self.heartbeat_milliseconds
-        self.adapter.tell("start", address=self.router.address, heartbeatIntervalMilliseconds=interval, **members)
+        more = {"keyFile": self.key_folder.peer_key} if self.key_folder is not None else {}
+        address = self.scheduler_address
+        self.adapter.tell("start", address=address, heartbeatIntervalMilliseconds=interval, **more, **members)
+
+    def open_router(self, security: Optional[ServerSecurity] = None) -> ClientRouter:
+        made = ClientRouter(self._make_session, security)
+        made.adapter = self.router.adapter if hasattr(self, "router") else None
+        return made
+
+    def need_keys(self) -> None:
+        self.need("keys")
 
     def submit(self, count: int = 1, size: int = 0, codec: str = "json", **options: Any) -> List[int]:
         """Submit tasks one after the other, and return their numbers.

@@ -19,6 +19,7 @@ import uuid
 from pathlib import Path
 from typing import IO, Dict, List, Mapping, Optional, Sequence
 
+KEYS, NO_KEYS = "keys", "no-keys"
 MARK = "SCALER_CONFORMANCE_RUN"
 _MOST_OUTPUT_BYTES = 16 * 1024
 _LOOK_SECONDS = 0.01
@@ -45,6 +46,10 @@ class Running:
 
     def kill(self) -> None:
         """Kill it and everything that it started."""
+        raise NotImplementedError
+
+    def reload(self) -> None:
+        """Ask it to read its list of keys again: SIGHUP."""
         raise NotImplementedError
 
     def left_behind(self) -> List[str]:
@@ -105,7 +110,8 @@ class CommandLauncher(Launcher):
         self.name = Path(command[0]).name if command else ""
 
     def start(self, values: Dict[str, str], pipes: bool = False) -> Running:
-        more = self.variants.get(values.get("variant", ""), [])
+        variant = values.get("variant", "")
+        more = [*self.variants.get(variant, []), *([] if variant == KEYS else self.variants.get(NO_KEYS, []))]
         command = [_filled(argument, values) for argument in [*self.command, *more]]
         try:
             return _RunningCommand(command, pipes)
@@ -145,6 +151,10 @@ class _RunningCommand(Running):
     def terminate(self) -> None:
         if self._process.poll() is None:
             self._process.terminate()
+
+    def reload(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGHUP)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -15,11 +15,12 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from typing import Any, List, Type, TypeVar
+from typing import Any, Dict, List, Mapping, Optional, Type, TypeVar
 
 from scaler_conformance.benches.bench import Bench
 from scaler_conformance.judging.verdicts import NotApplicable, Violation
 from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.curve_keys import KeyFolder, Keys, new_keys
 from scaler_conformance.playing.monitor_peers import MonitorTransport, PlayedMonitor
 from scaler_conformance.playing.quiet_ports import quiet_port
 from scaler_conformance.playing.raw_connection import RawConnection
@@ -38,6 +39,8 @@ class RoleBench(Bench):
         self.peers: List[PlayedPeer] = []
         self._address = ""
         self._variant = ""
+        self._key_folder: Optional[KeyFolder] = None
+        self._server_key = b""
         self._transports: List[Any] = []
         self.raw_connections: List[RawConnection] = []
 
@@ -56,14 +59,47 @@ class RoleBench(Bench):
         """Where the scheduler listens; starts it if it has not been started."""
         if not self._address:
             self._address = f"tcp://127.0.0.1:{quiet_port()}"
-            self.start({"address": self._address, "variant": self._variant})
+            values = {"address": self._address, "variant": self._variant}
+            if self._key_folder is not None:
+                values["keys"] = self._key_folder.path
+            self.start(values)
         return self._address
+
+    # Keys -----------------------------------------------------------------------------------------------------------
+
+    def require_keys(self, *roles: str) -> Dict[str, Keys]:
+        """Start the scheduler so that it requires keys, and admits a key for each of these roles, which are returned.
+
+        Raises NotApplicable if the configuration has no such variant.
+        """
+        if not self.variant("keys"):
+            raise NotApplicable("the configuration has no variant keys, in which the scheduler requires keys")
+        folder = self._key_folder = KeyFolder()
+        self.at_end(folder.close)
+        keys = {role: new_keys() for role in roles}
+        server_keys = new_keys()
+        self._server_key = server_keys.public
+        folder.write_scheduler(server_keys)
+        folder.write_admitted({each.public: role for role, each in keys.items()})
+        return keys
+
+    def admit_only(self, keys: Mapping[str, Keys]) -> None:
+        """Change the list of admitted keys, by role, and have the scheduler read it."""
+        assert self._key_folder is not None and self.running is not None
+        self._key_folder.write_admitted({each.public: role for role, each in keys.items()})
+        self.running.reload()
 
     # Peers ----------------------------------------------------------------------------------------------------------
 
-    def unregistered(self, name: str = "", identity: bytes = b"", make: Type[Any] = PlayedClient) -> Any:
-        """A connection on which nothing has been sent yet."""
-        transport = GroupTransport(self.group, self.address, identity)
+    def unregistered(
+        self, name: str = "", identity: bytes = b"", make: Type[Any] = PlayedClient, keys: Optional[Keys] = None
+    ) -> Any:
+        """A connection on which nothing has been sent yet.
+
+        Parameters:
+            keys: to prove.
+        """
+        transport = GroupTransport(self.group, self.address, identity, keys=keys, server_key=self._server_key)
         return self._peer(transport, name or f"{make.role} {len(self.peers) + 1}", make)
 
     def _peer(self, transport: Any, name: str, make: Type[PeerType]) -> PeerType:
@@ -79,15 +115,15 @@ class RoleBench(Bench):
         said = welcome.implementation
         self._identification.said(said.name, said.version, said.language)
 
-    def client(self, **hello: Any) -> PlayedClient:
+    def client(self, keys: Optional[Keys] = None, **hello: Any) -> PlayedClient:
         """A client in a session."""
-        peer: PlayedClient = self.unregistered()
+        peer: PlayedClient = self.unregistered(keys=keys)
         self._greeted(peer, hello)
         return peer
 
-    def worker(self, **hello: Any) -> PlayedWorker:
+    def worker(self, keys: Optional[Keys] = None, **hello: Any) -> PlayedWorker:
         """A worker in a session, with one slot and no queue unless `hello` says otherwise."""
-        peer: PlayedWorker = self.unregistered(make=PlayedWorker)
+        peer: PlayedWorker = self.unregistered(make=PlayedWorker, keys=keys)
         self._greeted(peer, hello)
         return peer
 
@@ -108,14 +144,18 @@ class RoleBench(Bench):
 
     def raw_client(self, **greeting: Any) -> PlayedClient:
         """A client over a connection made by hand, on which nothing has been sent."""
-        connection = self.raw(**greeting)
+        return self.conversation_over(self.raw(**greeting))
+
+    def conversation_over(self, connection: RawConnection) -> PlayedClient:
+        """A client over a connection made by hand."""
         peer = self._peer(connection, f"client {len(self.peers) + 1}", PlayedClient)
         peer.raw = connection
         return peer
 
-    def monitor(self, address: str) -> PlayedMonitor:
+    def monitor(self, address: str, keys: Optional[Keys] = None) -> PlayedMonitor:
         """A connection to the scheduler's publisher that has not subscribed to anything yet."""
-        return self._peer(MonitorTransport(self.group, address), f"monitor {len(self.peers) + 1}", PlayedMonitor)
+        transport = MonitorTransport(self.group, address, keys, self._server_key)
+        return self._peer(transport, f"monitor {len(self.peers) + 1}", PlayedMonitor)
 
     def _wait_until_it_listens(self) -> None:
         host, _, port = self.address.rpartition("//")[2].rpartition(":")

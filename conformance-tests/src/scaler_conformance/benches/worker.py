@@ -16,7 +16,9 @@ from typing import Any, Dict, List, Optional
 
 from scaler_conformance.benches.played_scheduler import PlayedScheduler
 from scaler_conformance.codec.schema_codec import Schema
+from scaler_conformance.judging.verdicts import NotApplicable
 from scaler_conformance.playing.conversation import Conversation, Transport, check
+from scaler_conformance.playing.curve_keys import ServerSecurity
 from scaler_conformance.playing.transports import RouterTransport
 from scaler_conformance.playing.worker_session import FIRST_INSTANCE, WorkerSession
 
@@ -28,9 +30,11 @@ SCHEDULER_ID = bytes(range(16))
 class RoleBench(PlayedScheduler):
     """One worker, and the scheduler that it connects to."""
 
+    peer_role = "worker"
+
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.router = RouterTransport(self._make_session)
+        self.router = self.open_router()
         self.at_end(self.router.close)
         self.sessions = 0
         self._instances = itertools.count(FIRST_INSTANCE)  # never reused, not even in another session
@@ -42,12 +46,23 @@ class RoleBench(PlayedScheduler):
         session.instances = self._instances
         return session
 
+    def open_router(self, security: Optional[ServerSecurity] = None) -> RouterTransport:
+        return RouterTransport(self._make_session, security)
+
+    def need_keys(self) -> None:
+        if not self._launcher.has_variant("keys"):
+            raise NotApplicable("the configuration has no variant keys, which gives the worker a key")
+
     # Joining --------------------------------------------------------------------------------------------------------
+
+    def start_once(self) -> None:
+        """Start the worker if it has not been started."""
+        if self.running is None:
+            self.start(self.start_values())
 
     def accept(self) -> WorkerSession:
         """The next connection on which something was sent; starts the worker if it has not been started."""
-        if self.running is None:
-            self.start({"address": self.router.address})
+        self.start_once()
         session: WorkerSession = self._any_session().wait_until(
             self.router.take_new, "the worker to connect and send Hello"
         )

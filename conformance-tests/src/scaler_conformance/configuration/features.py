@@ -17,6 +17,7 @@ FEATURES: Dict[str, str] = {
     "shared-directory": "uses the scheduler's object directory if it can read it",
     "nested": "runs tasks that use a client",
     "predecessors": "as a scheduler, lets a task wait for the results of others",
+    "reload-keys": "as a scheduler that requires keys, reads the list of admitted keys again on SIGHUP",
     "signals": "exits cleanly on SIGTERM",
 }
 
@@ -26,6 +27,11 @@ VARIANTS: Dict[str, str] = {
     "short-timeout": "ends sessions of peers that were silent for some seconds, less than half of the suite's deadline",
     "short-handshake": "closes connections with an unfinished handshake after some seconds instead of 30",
     "little-unread": "closes connections with more than 16 MiB unread instead of 1 GiB",
+    "keys": "has the keys in the folder {keys}, and requires keys if it is a scheduler; see README.md",
+    "no-keys": "has no keys: these arguments are appended in all other cases",
     "small-limits": "allows a client at most 64 tasks and 1 MiB in flight",
 }
-"""Ways to configure a scheduler. `--config` has the arguments for each; cases check what the Welcome says."""
+"""Ways to configure a scheduler; `keys` and `no-keys` are for workers, too.
+
+`--config` has the arguments for each; cases check what the Welcome says.
+"""

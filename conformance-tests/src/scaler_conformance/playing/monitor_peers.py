@@ -7,12 +7,13 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import zmq
 
 from scaler_conformance.codec.schema_codec import Message, Struct
 from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.curve_keys import Keys
 from scaler_conformance.playing.scheduler_peers import Group, GroupTransport, PlayedPeer
 
 TWO_FRAMES = "SCL-MON-002"
@@ -29,8 +30,8 @@ _GONE = {"workersGone": "workers", "clientsGone": "clients", "functionsGone": "f
 class MonitorTransport(GroupTransport):
     """The connection of a monitor."""
 
-    def __init__(self, group: Group, address: str) -> None:
-        super().__init__(group, address, kind=zmq.XSUB)
+    def __init__(self, group: Group, address: str, keys: Optional[Keys] = None, server_key: bytes = b"") -> None:
+        super().__init__(group, address, kind=zmq.XSUB, keys=keys, server_key=server_key)
 
     def subscribe(self, topic: bytes) -> None:
         self.socket.send(b"\1" + topic)

@@ -49,9 +49,16 @@ class RawConnection(Transport):
 
     def greet(self, minor: int = 1, mechanism: bytes = b"NULL", kind: bytes = b"DEALER", identity: bytes = b"") -> None:
         """Send everything that a peer sends before its first message, without waiting for the other side's part."""
+        self.greet_as(mechanism, minor)
+        self.ready(kind, identity)
+
+    def greet_as(self, mechanism: bytes, minor: int = 1) -> None:
+        """Send the greeting alone."""
         self.write(b"\xff" + bytes(8) + b"\x7f" + bytes([3, minor]) + mechanism.ljust(20, b"\0") + bytes(32))
-        properties = _property(b"Socket-Type", kind) + _property(b"Identity", identity)
-        self.command(b"READY", properties)
+
+    def ready(self, kind: bytes = b"DEALER", identity: bytes = b"") -> None:
+        """Send READY, as after a handshake that has succeeded."""
+        self.command(b"READY", _property(b"Socket-Type", kind) + _property(b"Identity", identity))
 
     def command(self, name: bytes, data: bytes) -> None:
         body = bytes([len(name)]) + name + data

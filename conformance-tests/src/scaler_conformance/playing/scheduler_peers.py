@@ -17,12 +17,21 @@ import zmq
 from scaler_conformance.codec.schema_codec import SCHEMA, Message, Struct, UnreadableMessageError
 from scaler_conformance.judging.verdicts import Violation
 from scaler_conformance.playing.conversation import Conversation, Transport, check
+from scaler_conformance.playing.curve_keys import Keys
 from scaler_conformance.playing.transports import open_socket
 
 STATUSES = SCHEMA.enum("TaskStatus")
 CANCEL_OUTCOMES = SCHEMA.enum("CancelOutcome")
 ECHO = "scaler.conformance/echo"
 PEER_IMPLEMENTATION = {"name": "scaler-conformance", "version": "", "language": "Python"}
+
+
+_ENDS = (
+    zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+)
 
 
 class Group:
@@ -54,12 +63,24 @@ class Group:
 class GroupTransport(Transport):
     """One connection of a case."""
 
-    def __init__(self, group: Group, address: str, identity: bytes = b"", kind: int = zmq.DEALER) -> None:
+    def __init__(
+        self,
+        group: Group,
+        address: str,
+        identity: bytes = b"",
+        kind: int = zmq.DEALER,
+        keys: Optional[Keys] = None,
+        server_key: bytes = b"",
+    ) -> None:
         self._group = group
         self.socket = open_socket(kind)
         self.socket.setsockopt(zmq.RECONNECT_IVL, 10)
         if identity:
             self.socket.setsockopt(zmq.IDENTITY, identity)
+        if keys is not None:
+            self.socket.curve_publickey, self.socket.curve_secretkey = keys
+            self.socket.curve_serverkey = server_key
+        self._ends = self.socket.get_monitor_socket(_ENDS) if keys is not None else None
         self.socket.connect(address)
         self.conversation: Optional[PlayedPeer] = None
         self._last_sent = time.monotonic()
@@ -83,8 +104,16 @@ class GroupTransport(Transport):
         self._last_sent = time.monotonic()
         self.socket.send_multipart(frames)
 
+    @property
+    def was_turned_away(self) -> bool:
+        """Whether the scheduler has ended a connection that uses a key."""
+        return self._ends is not None and bool(self._ends.poll(0))
+
     def close(self) -> None:
         self._group.remove(self)
+        if self._ends is not None and not self.socket.closed:
+            self.socket.disable_monitor()
+            self._ends.close()
         self.socket.close()
 
 
@@ -143,6 +172,21 @@ class PlayedPeer(Conversation):
         """Close the connection without a DisconnectRequest."""
         self.beats = False
         self._transport.close()  # type: ignore[attr-defined]
+
+    def expect_turned_away(self, what: str) -> None:
+        """The scheduler must end the connection, and must not have sent a message on it."""
+        self.beats = False
+        transport = self._transport
+        assert isinstance(transport, GroupTransport)
+        self.wait_until(lambda: transport.was_turned_away or self._queue, f"the end of a connection with {what}")
+        check(not self._queue, f"no message to a peer with {what}", self._queue)
+
+    def expect_end(self, what: str) -> None:
+        """The scheduler must end the connection; it may say why before."""
+        self.beats = False
+        transport = self._transport
+        assert isinstance(transport, GroupTransport)
+        self.wait_until(lambda: transport.was_turned_away, f"the end of a connection with {what}")
 
     def expect_refusal(self, reason: str, what: str, requirement: Optional[str] = None) -> Message:
         """Wait for the Refusal of a message, which ends the session."""

@@ -13,15 +13,20 @@ from typing import Callable, Dict, List, Optional, Sequence
 import zmq
 
 from scaler_conformance.playing.conversation import Conversation, Transport
+from scaler_conformance.playing.curve_keys import ServerSecurity
 from scaler_conformance.playing.quiet_ports import quiet_port
 
 _LAST_WORDS_MILLISECONDS = 1000  # for what a scheduler sent just before its end
 MakeConversation = Callable[[str, Transport], Conversation]
 
 
-def open_socket(kind: int) -> zmq.Socket[bytes]:
-    """A socket without limits of its queues, which drops unsent messages when it is closed."""
-    made: zmq.Socket[bytes] = zmq.Context.instance().socket(kind)
+def open_socket(kind: int, context: Optional[zmq.Context[zmq.Socket[bytes]]] = None) -> zmq.Socket[bytes]:
+    """A socket without limits of its queues, which drops unsent messages when it is closed.
+
+    Parameters:
+        context: by default, the one of this process.
+    """
+    made: zmq.Socket[bytes] = (context or zmq.Context.instance()).socket(kind)
     made.set_hwm(0)
     made.linger = 0
     return made
@@ -32,16 +37,24 @@ class RouterTransport(Transport):
 
     Parameters:
         make_conversation: makes the conversation of a new peer from its name and this transport.
+        security: of a scheduler with keys.
     """
 
-    def __init__(self, make_conversation: MakeConversation) -> None:
+    def __init__(self, make_conversation: MakeConversation, security: Optional[ServerSecurity] = None) -> None:
+        self.security = security
         self._make_conversation = make_conversation
         self._by_identity: Dict[bytes, Conversation] = {}
         self._new: List[Conversation] = []
         self._count = 0
-        self._socket = open_socket(zmq.ROUTER)
-        self._socket.router_mandatory = True
+        self._socket = self._open_socket()
         self.address = _bind_anywhere(self._socket)
+
+    def _open_socket(self) -> zmq.Socket[bytes]:
+        made = open_socket(zmq.ROUTER, self.security.context if self.security is not None else None)
+        made.router_mandatory = True
+        if self.security is not None:
+            self.security.secure(made)
+        return made
 
     def stop_listening(self) -> None:
         """Close all connections; the address is closed until `restart`."""
@@ -52,8 +65,7 @@ class RouterTransport(Transport):
         """Close all connections and listen again at the same address, as a restarted scheduler does."""
         self.stop_listening()
         self._new.clear()
-        self._socket = open_socket(zmq.ROUTER)
-        self._socket.router_mandatory = True
+        self._socket = self._open_socket()
         _bind_again(self._socket, self.address)
 
     def take_new(self) -> Optional[Conversation]:
@@ -95,6 +107,8 @@ class RouterTransport(Transport):
 
     def close(self) -> None:
         self._socket.close()
+        if self.security is not None:
+            self.security.close()
 
 
 def _bind_anywhere(socket: zmq.Socket[bytes]) -> str:

@@ -31,6 +31,7 @@ def check_role(grant: Optional[Grant], hello: m.Hello) -> Grant:
     """
     if grant is None:
         raise PeerError(m.RefusalReason.NOT_ALLOWED, "this connection is not authenticated")
+    # SCL-SEC-016
     role = _HELLO_ROLES[m.Role(hello.role)]
     if not grant.may_greet_as(role):
         text = f"a key with the role {grant.role} cannot be used by a {role}: make one for it"

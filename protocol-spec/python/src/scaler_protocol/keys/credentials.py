@@ -66,6 +66,7 @@ class Credentials:
             security = self.security()
         if security is None:
             return Zmtp(socket_type, maximum_message_bytes)
+        # SCL-SEC-017, SCL-SEC-018
         return SecureZmtp(security, socket_type, maximum_message_bytes)
 
     def security(self) -> Optional[ClientSecurity]:
