@@ -12,10 +12,19 @@ import zmq.utils.z85 as z85
 from zmq.auth.thread import ThreadAuthenticator
 
 from scaler_protocol.host.sodium import load_sodium
-from scaler_protocol.wire.curve import ForgedError, KeyPair, KeyRejectedError
+from scaler_protocol.wire.curve import (
+    JOINED,
+    LARGEST_JOINED_BYTES,
+    SEALED_COMMAND,
+    ForgedError,
+    KeyPair,
+    KeyRejectedError,
+)
 from scaler_protocol.wire.secure_zmtp import ClientSecurity, SecureZmtp, ServerSecurity
 from scaler_protocol.wire.zmtp import (
     GREETING_BYTES,
+    MAXIMUM_COMMAND_BYTES,
+    MORE,
     ForeignPeerError,
     LimitExceededError,
     MalformedFrameError,
@@ -158,6 +167,88 @@ def test_sockets_of_types_that_do_not_match_are_told_so() -> None:
         exchange(ours, theirs)
     with pytest.raises(ZmtpError):
         ours.feed(theirs.take_output())
+
+
+def test_a_command_is_no_longer_than_without_keys_once_it_is_opened() -> None:
+    for size, is_allowed in ((MAXIMUM_COMMAND_BYTES, True), (MAXIMUM_COMMAND_BYTES + 1, False)):
+        ours, theirs = connected()
+        ours._send_command(b"\4NONE" + bytes(size - 5))
+        if is_allowed:
+            assert theirs.feed(ours.take_output()) == []
+        else:
+            with pytest.raises(LimitExceededError, match="a command of 65537 bytes"):
+                theirs.feed(ours.take_output())
+
+
+def test_a_command_is_no_piece_of_a_message() -> None:
+    ours, theirs = connected()
+    assert ours._sealed is not None
+    with pytest.raises(MalformedFrameError, match="flags"):
+        theirs.feed(bytes(ours._sealed.seal(SEALED_COMMAND | MORE, b"\4PING\0\0")))
+
+
+# Joined messages ------------------------------------------------------------------------------------------------------
+
+
+def frames_of(data: bytes) -> int:
+    """How many frames there are, sealed or not."""
+    count = at = 0
+    while at < len(data):
+        at += 9 + int.from_bytes(data[at + 1 : at + 9], "big") if data[at] & 2 else 2 + data[at + 1]
+        count += 1
+    assert at == len(data)
+    return count
+
+
+@pytest.mark.parametrize("frames", [[b"a", b""], [b"", b"b"], [b"h" * 200, b"p" * 300], [b"h", b"p" * 30_000]])
+def test_both_frames_of_a_short_message_are_sealed_as_one(frames: List[bytes]) -> None:
+    ours, theirs = connected()
+    for sender, receiver in ((ours, theirs), (theirs, ours)):
+        data = sent(sender, frames)
+        assert frames_of(data) == 1 and receiver.feed(data) == [frames]
+        data = sent(sender, frames) + sent(sender, [b"alone"]) + sent(sender, frames)
+        assert receiver.feed(data[:50]) + receiver.feed(data[50:]) == [frames, [b"alone"], frames]
+
+
+def test_long_messages_and_those_of_other_than_two_frames_are_sealed_frame_by_frame() -> None:
+    ours, theirs = connected()
+    for frames in ([b"h", b"p" * LARGEST_JOINED_BYTES], [b"1", b"2", b"3"], [b"alone"]):
+        data = sent(ours, frames)
+        assert frames_of(data) == len(frames) and theirs.feed(data) == [frames]
+
+
+def test_a_peer_that_does_not_announce_to_read_joined_messages_gets_none() -> None:
+    ours, theirs = client(), server()
+    ours._curve._metadata = Zmtp._metadata(ours)
+    exchange(ours, theirs)
+    assert theirs.is_ready and frames_of(sent(theirs, [b"a", b"b"])) == 2
+    assert frames_of(sent(ours, [b"a", b"b"])) == 1, "the other end has announced it"
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\0\0", b"\0\0\0\2a", b"\xff\xff\xff\xffabc"])
+def test_a_joined_message_whose_first_frame_is_longer_than_itself_is_malformed(content: bytes) -> None:
+    for pieces in (1, 2):
+        ours, theirs = connected()
+        assert ours._sealed is not None
+        data = bytes(ours._sealed.seal(JOINED, content))
+        with pytest.raises(MalformedFrameError, match="shorter than its first frame"):
+            for at in range(pieces):
+                theirs.feed(data[at * 20 : None if at == pieces - 1 else 20])
+
+
+def test_a_joined_message_within_another_message_is_malformed() -> None:
+    ours, theirs = connected()
+    assert ours._sealed is not None
+    with pytest.raises(MalformedFrameError, match="where none may be"):
+        theirs.feed(bytes(ours._sealed.seal(MORE, b"first") + ours._sealed.seal(JOINED, b"\0\0\0\1ab")))
+
+
+def test_a_joined_message_is_malformed_where_messages_have_one_frame() -> None:
+    ours = client()
+    theirs = SecureZmtp(ServerSecurity(sodium, [SERVER], admit_all), "ROUTER", LIMIT_BYTES, maximum_frames=1)
+    exchange(ours, theirs)
+    with pytest.raises(MalformedFrameError, match="where none may be"):
+        theirs.feed(sent(ours, [b"a", b"b"]))
 
 
 # Peers that lie -------------------------------------------------------------------------------------------------------

@@ -20,6 +20,9 @@ from scaler_protocol.wire.curve import KEY_BYTES, TAG_BYTES, ForgedError, KeyPai
 from scaler_protocol.wire.zmtp import Buffer
 
 KEPT_BYTES = (1 << 20) + 64  # for chunks of objects
+SHORT_BYTES = (
+    4096  # of sealed texts, for which a box has memory of its own, and which are copied rather than pointed to
+)
 _TAG_ROOM = bytes(TAG_BYTES)
 
 
@@ -28,39 +31,52 @@ class MissingLibraryError(ImportError):
 
 
 class SodiumBox:
-    """A precomputed key; see `scaler_protocol.wire.curve.Box`."""
+    """A precomputed key; see `scaler_protocol.wire.curve.Box`.
 
-    __slots__ = ("_from_buffer", "_room", "_buffer", "_seal", "_open", "_key")
+    Texts are opened by one thread at a time.
+    """
+
+    __slots__ = ("_sodium", "_from_buffer", "_seal", "_open", "_key", "_short_room", "_short_text")
 
     def __init__(self, sodium: Sodium, key: Any) -> None:
-        self._from_buffer, self._room, self._buffer = sodium.from_buffer, sodium.room, sodium.buffer
-        self._seal, self._open = sodium.seal, sodium.open
-        self._key = key
+        self._sodium, self._key = sodium, key
+        self._from_buffer, self._seal, self._open = sodium.from_buffer, sodium.seal, sodium.open
+        self._short_room: Any = None
+        self._short_text: Any = None  # the same memory
 
     def seal(self, nonce: bytes, head: bytes, *parts: Buffer) -> bytearray:
         text = bytearray().join((head, _TAG_ROOM, *parts))
-        size = len(text) - len(head) - TAG_BYTES
-        at = self._from_buffer(text) + len(head)
-        self._seal(at, at + TAG_BYTES, size, nonce, self._key)  # in place
+        head_bytes = len(head)
+        at = self._from_buffer(text) + head_bytes
+        self._seal(at, at + TAG_BYTES, len(text) - head_bytes - TAG_BYTES, nonce, self._key)  # in place
         return text
 
     def open(self, nonce: bytes, data: Buffer, start: int = 0) -> bytes:
-        opened: bytes = self._opened(nonce, data, start)[:]
+        opened: bytes = self._opened(nonce, data, start, len(data))[:]
         return opened
 
-    def open_split(self, nonce: bytes, data: Buffer, start: int) -> Tuple[int, bytes]:
-        opened = self._opened(nonce, data, start)
-        return opened[0][0], opened[1:]
+    def open_split(self, nonce: bytes, data: bytes, start: int, end: int) -> Tuple[bytes, bytes]:
+        sealed_bytes = end - start
+        if TAG_BYTES <= sealed_bytes <= SHORT_BYTES:  # on which latency depends: with as few steps as possible
+            if self._short_room is None:
+                self._short_room = self._sodium.allocate("unsigned char[]", SHORT_BYTES)
+                self._short_text = self._sodium.buffer(self._short_room)
+            if self._open(self._short_room, data[start:end], sealed_bytes, nonce, self._key):
+                raise ForgedError
+            short = self._short_text
+            return short[0:1], short[1 : sealed_bytes - TAG_BYTES]
+        opened = self._opened(nonce, data, start, end)
+        return opened[0:1], opened[1:]
 
-    def _opened(self, nonce: bytes, data: Buffer, start: int) -> Any:
-        sealed_bytes = len(data) - start
+    def _opened(self, nonce: bytes, data: Buffer, start: int, end: int) -> Any:
+        sealed_bytes = end - start
         if sealed_bytes < TAG_BYTES:
             raise ForgedError
         size = sealed_bytes - TAG_BYTES
-        opened = self._room(size)
+        opened = self._sodium.room(size)
         if self._open(opened, self._from_buffer(data) + start, sealed_bytes, nonce, self._key):
             raise ForgedError
-        return self._buffer(opened, size)
+        return self._sodium.buffer(opened, size)
 
 
 class Sodium:
@@ -73,7 +89,7 @@ class Sodium:
     def __init__(self, ffi: Any, library: Any) -> None:
         self._ffi, self._library = ffi, library
         self.from_buffer, self.buffer = ffi.from_buffer, ffi.buffer
-        self._allocate = ffi.new_allocator(should_clear_after_alloc=False)
+        self.allocate = ffi.new_allocator(should_clear_after_alloc=False)
         self._kept = threading.local()
         self.seal, self.open = library.crypto_box_easy_afternm, library.crypto_box_open_easy_afternm
         if library.sodium_init() < 0:
@@ -83,11 +99,11 @@ class Sodium:
         """Memory to be used at once, and by this thread only: it is the same each time, as new memory costs as much
         as opening what is written to it."""
         if size > KEPT_BYTES:
-            return self._allocate("unsigned char[]", size)
+            return self.allocate("unsigned char[]", size)
         try:
             return self._kept.room
         except AttributeError:
-            room = self._kept.room = self._allocate("unsigned char[]", KEPT_BYTES)
+            room = self._kept.room = self.allocate("unsigned char[]", KEPT_BYTES)
             return room
 
     def random(self, size_bytes: int) -> bytes:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hmac
 import struct
 from contextlib import suppress
-from typing import Callable, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Callable, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 from scaler_protocol.wire.zmtp import LONG, MORE, Buffer, MalformedFrameError, ZmtpError
 
@@ -27,6 +27,12 @@ TAG_BYTES = 16  # what sealing adds
 COOKIE_BYTES = 96
 SEALED_COMMAND = 2
 """The flag of a sealed command; that of frames to which more belong is MORE."""
+JOINED = 4
+"""The flag of a frame that contains both frames of a message: a size of four bytes, the first frame, and the second."""
+JOINED_BYTES = 37
+"""What a joined frame is longer than the frames that it contains."""
+LARGEST_JOINED_BYTES = 32 * 1024
+"""Sealing longer ones takes so much time that it does not matter how often it begins."""
 SEALED_FRAME_BYTES = 33
 """What a sealed frame is longer than its content: the command's name, the nonce, the tag and the flags."""
 
@@ -46,7 +52,10 @@ _LARGEST_COUNT = (1 << 64) - 1
 _NUMBER = struct.Struct(">Q")
 _LONG_HEAD = struct.Struct(">BQ")
 _SHORT_HEADS = [bytes((0, size)) + _MESSAGE for size in range(256)]
-_FLAGS = [bytes((flags,)) for flags in range(4)]
+_FLAGS = [bytes((flags,)) for flags in range(JOINED + 1)]
+_JOINED_HEAD = struct.Struct(">BI")
+_SEALED_FLAGS = {bytes((flags,)): flags & (MORE | SEALED_COMMAND) for flags in range(256)}
+_SEALED_FLAGS[bytes((JOINED,))] = JOINED
 
 
 class KeyPair(NamedTuple):
@@ -79,8 +88,11 @@ class Box(Protocol):
         Raises ForgedError.
         """
 
-    def open_split(self, nonce: bytes, data: Buffer, start: int) -> Tuple[int, bytes]:
-        """The same, as the first byte and the others."""
+    def open_split(self, nonce: bytes, data: bytes, start: int, end: int) -> Tuple[bytes, bytes]:
+        """What stands in `data` from `start` to `end`, as the first byte and the others.
+
+        Raises ForgedError.
+        """
 
 
 class Arithmetic(Protocol):
@@ -118,8 +130,9 @@ class SealedFrames:
 
     def __init__(self, box: Box, sending: bytes, receiving: bytes, last_sent: int, last_received: int) -> None:
         self._box = box
+        self._seal, self._open = box.seal, box.open_split
         self._sending, self._receiving = sending, receiving
-        self._last_sent, self._last_received = last_sent, last_received
+        self._last_sent, self._last_received = last_sent, _NUMBER.pack(last_received)
 
     def seal(self, flags: int, content: Buffer) -> bytearray:
         """A frame, with the header that ZMTP puts before it."""
@@ -127,7 +140,20 @@ class SealedFrames:
         number = _NUMBER.pack(self._last_sent)
         size = SEALED_FRAME_BYTES + (content.nbytes if isinstance(content, memoryview) else len(content))
         head = _SHORT_HEADS[size] if size < 256 else _LONG_HEAD.pack(LONG, size) + _MESSAGE
-        return self._box.seal(self._sending + number, head + number, _FLAGS[flags], content)
+        return self._seal(self._sending + number, head + number, _FLAGS[flags], content)
+
+    # SCL-TRN-012
+    def seal_joined(self, frames: Sequence[Buffer]) -> List[Buffer]:
+        """The two frames of a message as one, for a peer that reads that; nothing if they are too long for it."""
+        first, second = frames
+        first_bytes = first.nbytes if isinstance(first, memoryview) else len(first)
+        size = JOINED_BYTES + first_bytes + (second.nbytes if isinstance(second, memoryview) else len(second))
+        if size > LARGEST_JOINED_BYTES:
+            return []
+        self._last_sent = last_sent = self._last_sent + 1
+        number = _NUMBER.pack(last_sent)
+        head = _SHORT_HEADS[size] + number if size < 256 else _LONG_HEAD.pack(LONG, size) + _MESSAGE + number
+        return [self._seal(self._sending + number, head, _JOINED_HEAD.pack(JOINED, first_bytes), first, second)]
 
     def reserve(self, count: int) -> int:
         """Set nonces aside for frames that are sealed elsewhere; returns the number before the first of them."""
@@ -138,23 +164,26 @@ class SealedFrames:
         """The same connection's, to seal with nonces that were set aside."""
         return SealedFrames(self._box, self._sending, self._receiving, last_sent, _LARGEST_COUNT)
 
-    def open(self, body: bytes) -> Tuple[int, bytes]:
+    def open(self, data: bytes, start: int, end: int) -> Tuple[int, bytes]:
         """Flags and content of a frame.
+
+        Parameters:
+            start, end: where the frame is in `data`, without the header of ZMTP.
 
         Raises KeyRejectedError.
         """
-        if len(body) < SEALED_FRAME_BYTES or body[:8] != _MESSAGE:
+        at = start + 16
+        number = data[start + 8 : at]
+        if end - start < SEALED_FRAME_BYTES or not data.startswith(_MESSAGE, start):
             raise KeyRejectedError("a frame that is not sealed")
-        number = body[8:16]
-        count = _NUMBER.unpack(number)[0]
-        if count <= self._last_received:
+        if number <= self._last_received:  # as numbers: both have eight bytes, the greatest first
             raise KeyRejectedError("a sealed frame was repeated, or is out of order")
         try:
-            flags, content = self._box.open_split(self._receiving + number, body, 16)
+            flags, content = self._open(self._receiving + number, data, at, end)
         except ForgedError:
             raise KeyRejectedError("a frame was changed on its way, or sealed with another key") from None
-        self._last_received = count
-        return flags & (MORE | SEALED_COMMAND), content
+        self._last_received = number
+        return _SEALED_FLAGS[flags], content
 
 
 class CurveClient:

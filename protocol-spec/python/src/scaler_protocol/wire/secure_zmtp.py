@@ -4,7 +4,8 @@
                                                                        SealedFrames.seal ◀─ encode()
 
 Rules:
-- Each frame is sealed for itself, as libzmq does it; its flags are inside.
+- Each frame is sealed for itself, as libzmq does it; its flags are inside. But between two ends that both say in the
+  handshake that they read it, a short message of two frames is sealed as one: what costs is the number of frames.
 - Limits count what is inside a frame; a frame on its way is some bytes longer.
 - A peer with another mechanism is turned away: there is no way down to NULL.
 - A message that was encoded and never sent leaves a gap between the nonces, which is allowed.
@@ -12,9 +13,11 @@ Rules:
 
 from __future__ import annotations
 
+import struct
 from typing import Callable, List, NamedTuple, Optional, Sequence, Union
 
 from scaler_protocol.wire.curve import (
+    JOINED,
     SEALED_COMMAND,
     SEALED_FRAME_BYTES,
     Admit,
@@ -36,9 +39,12 @@ from scaler_protocol.wire.zmtp import (
     Zmtp,
     as_command,
     greeting,
+    property_of,
 )
 
 _LONE_FRAMES = 2
+_LONG_SIZE = struct.Struct(">Q")
+_JOINS, _YES = b"X-Scaler-Joined", b"1"
 
 
 class ClientSecurity(NamedTuple):
@@ -90,6 +96,7 @@ class SecureZmtp(Zmtp):
     ) -> None:
         self._is_server = isinstance(security, ServerSecurity)
         self._sealed: Optional[SealedFrames] = None  # from the end of the handshake on
+        self._joins = False  # the peer reads messages of two frames as one
         super().__init__(socket_type, maximum_message_bytes, maximum_first_frame_bytes, maximum_frames, identity)
         self._curve: Union[CurveClient, CurveServer]
         if isinstance(security, ServerSecurity):
@@ -104,16 +111,19 @@ class SecureZmtp(Zmtp):
 
     def encode(self, frames: Sequence[Buffer]) -> List[Buffer]:
         assert self._sealed is not None, "the handshake is not complete"
-        return _encode(self._sealed, frames)
+        joined = self._sealed.seal_joined(frames) if self._joins and len(frames) == 2 else None
+        return joined or _encode(self._sealed, frames)
 
     def lone_encoder(self) -> Callable[[Sequence[Buffer]], List[Buffer]]:
         assert self._sealed is not None, "the handshake is not complete"
-        sealed, first = self._sealed, self._sealed.reserve(_LONE_FRAMES)
+        sealed, first, joins = self._sealed, self._sealed.reserve(_LONE_FRAMES), self._joins
 
         def encode_one(frames: Sequence[Buffer]) -> List[Buffer]:
             # With the same nonces each time, of which none is used twice, because one message is sent.
             assert len(frames) <= _LONE_FRAMES
-            return _encode(sealed.beginning_at(first), frames)
+            apart = sealed.beginning_at(first)
+            joined = apart.seal_joined(frames) if joins and len(frames) == 2 else None
+            return joined or _encode(apart, frames)
 
         return encode_one
 
@@ -144,11 +154,40 @@ class SecureZmtp(Zmtp):
         self._sealed = self._curve.frames
         if self._sealed is not None:
             self._take_metadata(metadata)
+            self._joins = self.peer_properties.get(_JOINS.lower()) == _YES
+
+    def _metadata(self) -> bytes:
+        return super()._metadata() + property_of(_JOINS, _YES)
 
     # Frames -----------------------------------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> List[List[bytes]]:
-        return self._feed_any(data)  # of which two short frames are no special case
+        if not self._is_between:
+            return self._feed_any(data)
+        # Whole frames, on which latency depends: with as few steps as possible.
+        assert self._sealed is not None
+        messages: List[List[bytes]] = []
+        position, end, open_frame = 0, len(data), self._sealed.open
+        while end - position >= 2 + SEALED_FRAME_BYTES:
+            if data[position] == LONG:
+                start = position + 9
+                stop = start + _LONG_SIZE.unpack_from(data, position + 1)[0]
+            else:
+                start = position + 2
+                stop = start + data[position + 1]
+            if stop > end or data[position] & ~LONG or stop - start > self._room:
+                break
+            flags, content = open_frame(data, start, stop)
+            middle = 4 + int.from_bytes(content[:4], "big") if flags == JOINED else 0
+            if 0 < middle <= len(content) and self._short_pair_bytes and not self._frames:
+                messages.append([content[4:middle], content[middle:]])
+            else:
+                self._take_opened(flags, content, messages)
+            position = stop
+        if position < end or not end:
+            return messages + self._feed_any(data[position:])
+        self._is_between = not self._frames
+        return messages
 
     def _check_header(self, flags: int, size: int) -> None:
         if self._sealed is None:
@@ -161,12 +200,25 @@ class SecureZmtp(Zmtp):
     def _take_frame(self, flags: int, body: bytes, messages: List[List[bytes]]) -> None:
         if self._sealed is None:
             super()._take_frame(flags, body, messages)
-            return
-        sealed_flags, content = self._sealed.open(body)
-        if sealed_flags & SEALED_COMMAND:
-            super()._take_frame(COMMAND, content, messages)
         else:
-            super()._take_frame(sealed_flags, content, messages)
+            sealed_flags, content = self._sealed.open(body, 0, len(body))
+            self._take_opened(sealed_flags, content, messages)
+
+    def _take_opened(self, flags: int, content: bytes, messages: List[List[bytes]]) -> None:
+        """A frame was opened, with the flags that stand inside."""
+        if flags & SEALED_COMMAND:
+            # SCL-SEC-006
+            super()._check_header(COMMAND | flags & MORE, len(content))
+            super()._take_frame(COMMAND, content, messages)
+        elif flags != JOINED:
+            super()._take_frame(flags, content, messages)
+        elif self._frames or not self._short_pair_bytes:
+            raise MalformedFrameError("a joined message where none may be")
+        else:
+            middle = 4 + int.from_bytes(content[:4], "big")
+            if middle > len(content):
+                raise MalformedFrameError("a joined message that is shorter than its first frame")
+            messages.append([content[4:middle], content[middle:]])
 
     def _send_command(self, command: Buffer) -> None:
         if self._sealed is None:

@@ -217,7 +217,7 @@ class Zmtp:
 
     def _metadata(self) -> bytes:
         """The properties to tell the peer."""
-        return _property(b"Socket-Type", self._socket_type.encode()) + _property(b"Identity", self._identity)
+        return property_of(b"Socket-Type", self._socket_type.encode()) + property_of(b"Identity", self._identity)
 
     def _read_frames(self, data: bytes, messages: List[List[bytes]]) -> None:
         position, end, is_sealed = 0, len(data), self._has_sealed_frames
@@ -399,5 +399,6 @@ def as_command(body: Buffer) -> bytes:
     return (bytes((COMMAND, size)) if size < 256 else _LONG_HEADER.pack(COMMAND | LONG, size)) + body
 
 
-def _property(name: bytes, value: bytes) -> bytes:
+def property_of(name: bytes, value: bytes) -> bytes:
+    """A property of a peer, as it stands in a handshake."""
     return bytes((len(name),)) + name + len(value).to_bytes(4, "big") + value
