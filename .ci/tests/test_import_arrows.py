@@ -61,6 +61,7 @@ PURE_MODULES = frozenset(
         "contextlib",
         "copy",
         "dataclasses",
+        "datetime",  # but for what reads the clock or the time zone: see CLOCK_METHODS
         "enum",
         "fractions",
         "functools",
@@ -81,6 +82,9 @@ PURE_MODULES = frozenset(
         "typing",
     }
 )
+
+CLOCK_METHODS = frozenset({"now", "utcnow", "today", "fromtimestamp", "timestamp", "astimezone"})
+"""Of datetime: they read the clock, or the time zone of the host."""
 
 
 class Import(NamedTuple):
@@ -126,6 +130,14 @@ class Sources:
             elif isinstance(node, ast.Call) and _called_name(node) in ("import_module", "__import__"):
                 if node.args and isinstance(node.args[0], ast.Constant):
                     yield Import(module, str(node.args[0].value), node.lineno)
+
+    def clock_methods_in(self, module: str) -> List[str]:
+        """What a module that imports datetime may read the clock with."""
+        return [
+            f"{module}:{node.lineno} reads the clock or the time zone with {node.attr}()"
+            for node in ast.walk(self.trees[module])
+            if isinstance(node, ast.Attribute) and node.attr in CLOCK_METHODS
+        ]
 
     def _absolute(self, module: str, node: ast.ImportFrom) -> str:
         if not node.level:
@@ -196,6 +208,8 @@ def impurities_of_core(sources: Sources, core: str = CORE) -> List[str]:
             if package_of(found.imported) not in PACKAGES:
                 if package_of(found.imported) not in PURE_MODULES:
                     found_impure.append(str(found))
+                elif found.imported == "datetime":
+                    found_impure += sources.clock_methods_in(module)
             elif is_in(module, core) and not is_in_any(found.imported, CORES[core]):
                 found_impure.append(str(found))
             else:
@@ -328,6 +342,14 @@ def test_a_clock_or_a_socket_in_the_core_is_found(module: str) -> None:
     found = impurities_of_core(core_with(f"import {module}"))
 
     assert found == [f"scaler_appliance.core.tasks:1 imports {module}"]
+
+
+@pytest.mark.parametrize("method", ["datetime.now()", "datetime.now", "date.today()", "datetime(1, 1, 1).timestamp()"])
+def test_the_clock_of_datetime_in_the_core_is_found_and_its_calendar_is_allowed(method: str) -> None:
+    found = impurities_of_core(core_with(f"from datetime import date, datetime\nx = {method}"))
+    assert {each.partition(" ")[0] for each in found} == {"scaler_appliance.core.tasks:2"}
+    text = "from datetime import datetime, timedelta\nx = datetime(2027, 1, 1) + timedelta(1)"
+    assert impurities_of_core(core_with(text)) == []
 
 
 @pytest.mark.parametrize(

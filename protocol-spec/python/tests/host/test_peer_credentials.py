@@ -61,7 +61,7 @@ def test_the_user_that_stands_for_all_others_is_not_trusted(monkeypatch: pytest.
     """In a user namespace, the kernel gives all users that it does not know the same number."""
     one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with one, other:
-        monkeypatch.setattr(peer_credentials, "_user_of_others", os.geteuid)
+        monkeypatch.setattr(peer_credentials, "user_of_others", os.geteuid)
         assert not is_of_this_user(one) and not is_of_root_alone(one)
 
 

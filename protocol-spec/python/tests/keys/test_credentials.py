@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import List
 
 import pytest
 
+from scaler_protocol.host.discovery import Announcement
 from scaler_protocol.host.sodium import load_sodium
-from scaler_protocol.keys import credentials
+from scaler_protocol.keys import credentials, lookup
 from scaler_protocol.keys.credentials import Credentials, MissingKeyError
 from scaler_protocol.keys.key_directory import KeyDirectory
 from scaler_protocol.wire.secure_zmtp import SecureZmtp
@@ -41,3 +43,17 @@ def test_who_is_spoken_to_with_a_key(
         protocol = shown.protocol(one, "DEALER", 1000)
         needs_key = whose != "this user" and has_key and not insecure
         assert isinstance(protocol, SecureZmtp) is needs_key
+
+
+def test_announcements_are_read_once_for_a_scheduler_without_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCALER_RUN_DIRECTORY", str(tmp_path / "run"))
+    monkeypatch.setenv("SCALER_KEY_DIRECTORY", str(tmp_path / "keys"))
+    monkeypatch.delenv("SCALER_KEY_FILE", raising=False)
+    reads: List[str] = []
+    read = lookup.entries
+    monkeypatch.setattr(lookup, "entries", lambda kind: reads.append(kind) or read(kind))
+    with Announcement("scheduler", ADDRESS, security="none"):
+        assert Credentials(ADDRESS).security() is None
+    assert reads == ["scheduler"]

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Optional
 
 import pytest
 
@@ -15,7 +15,7 @@ from scaler_protocol.host.sodium import load_sodium
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.key_directory import KeyDirectory
 from scaler_protocol.keys.key_file import KeyFile, write_key_file
-from scaler_protocol.keys.lookup import find_key_file
+from scaler_protocol.keys.lookup import find_key
 
 SODIUM = load_sodium()
 HERE, ELSEWHERE = "tcp://127.0.0.1:2345", "tcp://db:2345"
@@ -52,6 +52,10 @@ def given(tmp_path: Path) -> Path:
     path = tmp_path / "given.key"
     write_key_file(str(path), KeyFile("client", "default", "given", SODIUM.new_keys(), (SODIUM.new_keys().public,)))
     return path
+
+
+def find_key_file(address: str, key_file: Optional[str]) -> Optional[KeyFile]:
+    return find_key(address, key_file).key_file
 
 
 def name_of(address: str, key_file: object = None) -> str:
@@ -141,8 +145,8 @@ def test_announcements_in_a_folder_that_others_can_write_are_ignored(
 
 def test_looking_for_a_key_imports_no_library_until_there_is_one() -> None:
     look = (
-        "import sys; from scaler_protocol.keys.lookup import find_key_file;"
-        " assert find_key_file('tcp://127.0.0.1:2345', None) is None;"
+        "import sys; from scaler_protocol.keys.lookup import find_key;"
+        " assert find_key('tcp://127.0.0.1:2345', None).key_file is None;"
         " print(sorted({'nacl', 'scaler_protocol.host.sodium'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60)

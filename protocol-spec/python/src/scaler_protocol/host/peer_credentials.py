@@ -36,11 +36,11 @@ def user_of_peer(stream: socket.socket) -> Optional[int]:
         user = int(_CREDENTIALS.unpack(found)[1])
     except (OSError, struct.error):  # a system without SO_PEERCRED
         return None
-    return None if user == _user_of_others() else user
+    return None if user == user_of_others() else user
 
 
 @lru_cache(maxsize=1)
-def _user_of_others() -> Optional[int]:
+def user_of_others() -> Optional[int]:
     """The user id that stands for all users that this user namespace does not know; None if it knows all of them."""
     try:
         with open("/proc/self/uid_map", encoding="ascii") as uid_map:

@@ -20,7 +20,7 @@ from typing import Optional
 from scaler_protocol.host.peer_credentials import is_of_root_alone, is_of_this_user
 from scaler_protocol.host.sodium import load_sodium
 from scaler_protocol.keys.errors import KeyFileError
-from scaler_protocol.keys.lookup import FILE_VARIABLE, find_key_file, is_announced_insecure
+from scaler_protocol.keys.lookup import FILE_VARIABLE, FoundKey, find_key
 from scaler_protocol.wire.secure_zmtp import ClientSecurity, SecureZmtp
 from scaler_protocol.wire.zmtp import Zmtp
 
@@ -36,7 +36,7 @@ class Credentials:
 
     Parameters:
         address: of the scheduler.
-        key_file: where the key is; None: see `find_key_file`.
+        key_file: where the key is; None: see `find_key`.
         insecure: connect without a key, unless a file was named; None: as the environment variable SCALER_INSECURE
             says.
         role: of the key that the program needs, for errors.
@@ -61,7 +61,7 @@ class Credentials:
         """
         security = None
         if is_of_root_alone(stream):
-            security = self._security_of_key()
+            security = _security_of(self._find_key())
         elif not is_of_this_user(stream):
             security = self.security()
         if security is None:
@@ -74,9 +74,9 @@ class Credentials:
 
         Raises KeyFileError, MissingLibraryError.
         """
-        security = self._security_of_key()
-        if security is not None or self._is_insecure or is_announced_insecure(self.address):
-            return security
+        found = self._find_key()
+        if found.key_file is not None or self._is_insecure or found.is_announced_insecure:
+            return _security_of(found)
         command = f"scaler keys new --role {self._role} > FILE"
         raise MissingKeyError(
             f"there is no key for the scheduler at {self.address}: on its host, make one with `{command}`, copy the"
@@ -84,11 +84,14 @@ class Credentials:
             f" {INSECURE_VARIABLE}=1"
         )
 
-    def _security_of_key(self) -> Optional[ClientSecurity]:
-        found = None if self._is_insecure else find_key_file(self.address, self.key_file)
-        if found is None:
-            return None
-        return ClientSecurity(load_sodium(), found.keys, found.server_keys[0])
+    def _find_key(self) -> FoundKey:
+        return FoundKey(None) if self._is_insecure else find_key(self.address, self.key_file)
+
+
+def _security_of(found: FoundKey) -> Optional[ClientSecurity]:
+    if found.key_file is None:
+        return None
+    return ClientSecurity(load_sodium(), found.key_file.keys, found.key_file.server_keys[0])
 
 
 def is_insecure_by_default() -> bool:

@@ -2,18 +2,18 @@
 
 Rules:
 - No I/O and no clock: the current time is an argument.
-- All times are in UTC; a date is its first second.
+- All times are in UTC, so that `datetime` needs no time zone; a date is its first second.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Tuple
+from datetime import datetime, timedelta
 
 from scaler_protocol.keys.errors import KeyFileError
 
 _DAY_SECONDS = 86_400
-_DAYS_IN_400_YEARS = 146_097
+_EPOCH = datetime(1970, 1, 1)
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:T(\d\d):(\d\d):(\d\d)Z)?", re.ASCII)
 _LIFETIME = re.compile(r"(\d{1,6})([hdwy])", re.ASCII)
 _UNIT_SECONDS = {"h": 3600, "d": _DAY_SECONDS, "w": 7 * _DAY_SECONDS, "y": 365 * _DAY_SECONDS}
@@ -24,15 +24,11 @@ def time_text(seconds: float) -> str:
 
     Raises KeyFileError if it is not in the years 1 to 9999.
     """
-    if not abs(seconds) < 1e12:  # also if it is not a number
-        raise KeyFileError(f"a time must be in the years 1 to 9999, got {seconds} Unix seconds")
-    day, second = divmod(int(seconds // 1), _DAY_SECONDS)
-    year, month, day_of_month = _date_of(day)
-    if not 1 <= year <= 9999:
-        raise KeyFileError(f"a time must be in the years 1 to 9999, got the year {year}")
-    minute, second = divmod(second, 60)
-    hour, minute = divmod(minute, 60)
-    return f"{year:04}-{month:02}-{day_of_month:02}T{hour:02}:{minute:02}:{second:02}Z"
+    try:
+        moment = _EPOCH + timedelta(seconds=seconds // 1)
+    except (OverflowError, ValueError):
+        raise KeyFileError(f"a time must be in the years 1 to 9999, got {seconds} Unix seconds") from None
+    return moment.isoformat() + "Z"
 
 
 def parse_time(text: str) -> float:
@@ -44,10 +40,10 @@ def parse_time(text: str) -> float:
     if found is None:
         raise KeyFileError("a time must be like 2027-01-01T00:00:00Z or 2027-01-01")
     year, month, day, hour, minute, second = (int(each or 0) for each in found.groups())
-    number = _day_of(year, month, day)
-    if year < 1 or _date_of(number) != (year, month, day) or hour > 23 or minute > 59 or second > 59:
-        raise KeyFileError(f"the calendar has no time {text}")
-    return float(number * _DAY_SECONDS + hour * 3600 + minute * 60 + second)
+    try:
+        return (datetime(year, month, day, hour, minute, second) - _EPOCH).total_seconds()
+    except ValueError:
+        raise KeyFileError(f"the calendar has no time {text}") from None
 
 
 def parse_expiry(text: str, now: float) -> float:
@@ -67,23 +63,3 @@ def parse_expiry(text: str, now: float) -> float:
         raise KeyFileError(f"the key must expire in the future, got {text!r}")
     time_text(expires)  # whether it is a year that can be written
     return expires
-
-
-def _day_of(year: int, month: int, day: int) -> int:
-    """The number of a day in the Gregorian calendar, from 1970-01-01 on."""
-    # Years begin in March here, so that a leap day is the last one.
-    year -= month <= 2
-    era, year_of_era = divmod(year, 400)
-    day_of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
-    return era * _DAYS_IN_400_YEARS + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719_468
-
-
-def _date_of(day: int) -> Tuple[int, int, int]:
-    """Year, month and day of the month; the inverse of `_day_of`."""
-    era, day_of_era = divmod(day + 719_468, _DAYS_IN_400_YEARS)
-    year = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
-    day_of_year = day_of_era - (365 * year + year // 4 - year // 100)
-    month = (5 * day_of_year + 2) // 153
-    day_of_month = day_of_year - (153 * month + 2) // 5 + 1
-    month += 3 if month < 10 else -9
-    return year + era * 400 + (month <= 2), month, day_of_month

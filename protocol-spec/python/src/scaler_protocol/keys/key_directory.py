@@ -107,9 +107,7 @@ class KeyDirectory:
     def open_or_create(self, arithmetic: Arithmetic) -> None:
         """Check the folder, and make it and its files if they are missing."""
         with _errors_of(self.path):
-            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(self.path, 0o700)
+            _make_folders(self.path)
         self._check()
         if not os.path.lexists(self._file(SCHEDULER_KEY)):
             self._create(SCHEDULER_KEY, _server_text([arithmetic.new_keys()]))
@@ -269,6 +267,14 @@ class KeyDirectory:
             yield
         finally:
             os.unlink(path)
+
+
+def _make_folders(path: str) -> None:
+    """Make a folder, and those above it that are missing, so that only this user can access them."""
+    if not os.path.isdir(path):
+        _make_folders(os.path.dirname(path))
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
 
 
 def _owner_of_lock(path: str) -> str:

@@ -19,7 +19,7 @@ Rules:
 from __future__ import annotations
 
 import os
-from typing import Mapping, Optional
+from typing import Mapping, NamedTuple, Optional
 
 from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.discovery import SCHEDULER, DiscoveryError, connectable, entries
@@ -37,8 +37,20 @@ SECURITY_DETAIL = "security"
 NO_SECURITY = "none"
 
 
-def find_key_file(address: str, key_file: Optional[str]) -> Optional[KeyFile]:
-    """The key file for a connection to a scheduler; None if there is none. See the rules above.
+class FoundKey(NamedTuple):
+    """What there is for a connection to a scheduler.
+
+    Attributes:
+        key_file: None if there is none.
+        is_announced_insecure: this user runs the scheduler on this host, and it serves without keys.
+    """
+
+    key_file: Optional[KeyFile]
+    is_announced_insecure: bool = False
+
+
+def find_key(address: str, key_file: Optional[str]) -> FoundKey:
+    """The key for a connection to a scheduler: see the rules above.
 
     Parameters:
         address: of the scheduler, or the one where monitors connect to it.
@@ -50,20 +62,15 @@ def find_key_file(address: str, key_file: Optional[str]) -> Optional[KeyFile]:
         raise KeyFileError("the path of the key file is empty: name a file, or leave it out")
     path = key_file or os.environ.get(FILE_VARIABLE)
     if path:
-        return read_key_file(path)
+        return FoundKey(read_key_file(path))
     details = _announced_details(address)
     if details.get(SECURITY_DETAIL) == NO_SECURITY:
-        return None
+        return FoundKey(None, is_announced_insecure=True)
     announced = details.get(DIRECTORY_DETAIL)
     if announced:
-        return KeyDirectory(announced).owner()
+        return FoundKey(KeyDirectory(announced).owner())
     default = KeyDirectory(default_key_directory())
-    return default.owner() if default.has_owner() else None
-
-
-def is_announced_insecure(address: str) -> bool:
-    """Whether this user runs a scheduler on this host at the address that serves without keys."""
-    return _announced_details(address).get(SECURITY_DETAIL) == NO_SECURITY
+    return FoundKey(default.owner() if default.has_owner() else None)
 
 
 def _announced_details(address: str) -> Mapping[str, str]:

@@ -6,6 +6,9 @@
 
 Rules:
 - What is checked is the open file, so that it cannot be exchanged in between. A pipe or a device is not waited for.
+- Nor can others put a file in its place: the folders above it, up to the user's home or the root, belong to this user
+  or to root, and others cannot write to them. A folder with the sticky bit, such as /tmp, is safe; so is one that only
+  root's group can write, or the group that has this user's name and no other member.
 - Symbolic links are followed when a file is read: a secret mounted by Kubernetes is one. When a file is written they
   are not: a link at its name is an error, or is replaced itself.
 - A file has its whole content from the moment it has its name, and mode 0600 from the moment it exists. Of several
@@ -19,6 +22,7 @@ import contextlib
 import os
 import stat
 
+from scaler_protocol.host.peer_credentials import user_of_others
 from scaler_protocol.keys.errors import KeyFileError
 
 MAXIMUM_KEY_FILE_BYTES = 1 << 16
@@ -46,6 +50,7 @@ def read_trusted(path: str, maximum_bytes: int) -> str:
 def _read(path: str, maximum_bytes: int, forbidden: int, forbidden_of_root: int) -> str:
     """The text of a file without these bits in its mode."""
     try:
+        _check_folders(path)
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except FileNotFoundError:
         raise
@@ -80,6 +85,45 @@ def _check(path: str, found: os.stat_result, forbidden: int) -> None:
         )
     if mode & forbidden:
         raise KeyFileError(f"cannot use {path}: other users can access it (mode {mode:04o}); run: chmod 600 {path}")
+
+
+def _check_folders(path: str) -> None:
+    """Raises KeyFileError if another user could replace a file, or a folder above it."""
+    folder, home = os.path.dirname(os.path.realpath(path)), os.path.realpath(os.path.expanduser("~"))
+    while True:
+        found = os.stat(folder)
+        if found.st_uid not in (os.geteuid(), 0) and found.st_uid != user_of_others():
+            raise KeyFileError(
+                f"cannot use {path}: the folder {folder} belongs to the user with the id {found.st_uid}, who can"
+                " replace what is in it; move the file to a folder of your own"
+            )
+        if not found.st_mode & stat.S_ISVTX:
+            mended = "o-w" if found.st_mode & 0o002 else ""
+            if found.st_mode & 0o020 and not _is_own_group(found.st_gid):
+                mended = "go-w" if mended else "g-w"
+            if mended:
+                mode = stat.S_IMODE(found.st_mode)
+                raise KeyFileError(
+                    f"cannot use {path}: other users can replace what is in the folder {folder} (mode {mode:04o});"
+                    f" run: chmod {mended} {folder}"
+                )
+        if folder in (home, os.path.dirname(folder)):
+            return
+        folder = os.path.dirname(folder)
+
+
+def _is_own_group(group: int) -> bool:
+    """Whether a group is root's, or this user's private one: it has the user's name, and no other member."""
+    if group == 0:
+        return True
+    import grp  # not at the top: few folders can be written by a group
+    import pwd
+
+    try:
+        name, found = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(group)
+    except KeyError:
+        return False
+    return found.gr_name == name and set(found.gr_mem) <= {name}
 
 
 def write_private(path: str, text: str, is_replaced: bool = False) -> None:
