@@ -35,6 +35,7 @@ def test_two_ends_agree_on_a_box_that_no_other_key_opens(arithmetic: Sodium) -> 
     assert sealed.startswith(b"head") and b"text" not in sealed and len(sealed) == 4 + 16 + 13
     opened = arithmetic.box(one.public, other.secret)
     assert opened.open(nonce, sealed, 4) == b"text in parts"
+    assert arithmetic.box(other.public, one.secret).seal_short(nonce, b"head", b"text in parts") == sealed
     assert opened.open_split(nonce, bytes(sealed), 4, len(sealed)) == (b"t", b"ext in parts")
     for box, number in ((arithmetic.box(one.public, third.secret), nonce), (opened, bytes(24))):
         with pytest.raises(ForgedError):

@@ -16,13 +16,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Iterator, Tuple
 
-from scaler_protocol.wire.curve import KEY_BYTES, TAG_BYTES, ForgedError, KeyPair
+from scaler_protocol.wire.curve import KEY_BYTES, SHORT_BYTES, TAG_BYTES, ForgedError, KeyPair
 from scaler_protocol.wire.zmtp import Buffer
 
 KEPT_BYTES = (1 << 20) + 64  # for chunks of objects
-SHORT_BYTES = (
-    4096  # of sealed texts, for which a box has memory of its own, and which are copied rather than pointed to
-)
 _TAG_ROOM = bytes(TAG_BYTES)
 
 
@@ -33,7 +30,7 @@ class MissingLibraryError(ImportError):
 class SodiumBox:
     """A precomputed key; see `scaler_protocol.wire.curve.Box`.
 
-    Texts are opened by one thread at a time.
+    Short texts are sealed and opened in memory of the box, which one thread at a time may use.
     """
 
     __slots__ = ("_sodium", "_from_buffer", "_seal", "_open", "_key", "_short_room", "_short_text")
@@ -51,6 +48,14 @@ class SodiumBox:
         self._seal(at, at + TAG_BYTES, len(text) - head_bytes - TAG_BYTES, nonce, self._key)  # in place
         return text
 
+    def seal_short(self, nonce: bytes, head: bytes, text: bytes) -> bytes:
+        if self._short_room is None:
+            self._make_short_room()
+        size = len(text)
+        self._seal(self._short_room, text, size, nonce, self._key)
+        sealed: bytes = self._short_text[0 : size + TAG_BYTES]
+        return head + sealed
+
     def open(self, nonce: bytes, data: Buffer, start: int = 0) -> bytes:
         opened: bytes = self._opened(nonce, data, start, len(data))[:]
         return opened
@@ -59,14 +64,17 @@ class SodiumBox:
         sealed_bytes = end - start
         if TAG_BYTES <= sealed_bytes <= SHORT_BYTES:  # on which latency depends: with as few steps as possible
             if self._short_room is None:
-                self._short_room = self._sodium.allocate("unsigned char[]", SHORT_BYTES)
-                self._short_text = self._sodium.buffer(self._short_room)
+                self._make_short_room()
             if self._open(self._short_room, data[start:end], sealed_bytes, nonce, self._key):
                 raise ForgedError
             short = self._short_text
             return short[0:1], short[1 : sealed_bytes - TAG_BYTES]
         opened = self._opened(nonce, data, start, end)
         return opened[0:1], opened[1:]
+
+    def _make_short_room(self) -> None:
+        self._short_room = self._sodium.allocate("unsigned char[]", SHORT_BYTES + TAG_BYTES)
+        self._short_text = self._sodium.buffer(self._short_room)
 
     def _opened(self, nonce: bytes, data: Buffer, start: int, end: int) -> Any:
         sealed_bytes = end - start

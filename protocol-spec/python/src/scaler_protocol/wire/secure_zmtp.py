@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import Callable, List, NamedTuple, Optional, Sequence, Union
 
 from scaler_protocol.wire.curve import (
@@ -116,16 +117,7 @@ class SecureZmtp(Zmtp):
 
     def lone_encoder(self) -> Callable[[Sequence[Buffer]], List[Buffer]]:
         assert self._sealed is not None, "the handshake is not complete"
-        sealed, first, joins = self._sealed, self._sealed.reserve(_LONE_FRAMES), self._joins
-
-        def encode_one(frames: Sequence[Buffer]) -> List[Buffer]:
-            # With the same nonces each time, of which none is used twice, because one message is sent.
-            assert len(frames) <= _LONE_FRAMES
-            apart = sealed.beginning_at(first)
-            joined = apart.seal_joined(frames) if joins and len(frames) == 2 else None
-            return joined or _encode(apart, frames)
-
-        return encode_one
+        return partial(_encode_lone, self._sealed, self._sealed.reserve(_LONE_FRAMES), self._joins)
 
     # The handshake ----------------------------------------------------------------------------------------------------
 
@@ -225,6 +217,13 @@ class SecureZmtp(Zmtp):
             self.output += as_command(command)
         else:
             self.output += self._sealed.seal(SEALED_COMMAND, command)
+
+
+def _encode_lone(sealed: SealedFrames, last_sent: int, joins: bool, frames: Sequence[Buffer]) -> List[Buffer]:
+    # With the same nonces each time, of which none is used twice, because one message is sent.
+    assert len(frames) <= _LONE_FRAMES
+    joined = sealed.seal_joined(frames, last_sent + 1) if joins and len(frames) == 2 else None
+    return joined or _encode(sealed.beginning_at(last_sent), frames)
 
 
 def _encode(sealed: SealedFrames, frames: Sequence[Buffer]) -> List[Buffer]:
