@@ -12,11 +12,17 @@ from connections_bench import Bench
 from shell.test_connections import Clock
 
 from scaler_appliance.shell import caller_origins
-from scaler_appliance.shell.connection_ends import CALLER_LINES, FAULT_SECONDS, PERIOD_SECONDS, ConnectionEnds
+from scaler_appliance.shell.connection_ends import (
+    CALLER_TEXTS,
+    EQUAL_LINES,
+    FAULT_SECONDS,
+    PERIOD_SECONDS,
+    ConnectionEnds,
+)
 from scaler_protocol.host.addresses import parse_address, resolve
 from scaler_protocol.host.connection import connect_to_local_socket
 from scaler_protocol.session.ids import MAXIMUM_HELLO_BYTES
-from scaler_protocol.wire.zmtp import as_command, greeting
+from scaler_protocol.wire.zmtp import ForeignPeerError, as_command, greeting
 
 
 @pytest.fixture
@@ -101,22 +107,32 @@ def test_callers_at_the_local_socket_are_accepted_while_those_on_the_network_wai
         assert bench.peers.newcomer_seconds == 0.0 < bench.peers.local_newcomer_seconds
 
 
+def test_equal_lines_about_callers_leave_room_for_others(caplog: pytest.LogCaptureFixture) -> None:
+    ends = ConnectionEnds(lambda: 100.0)
+    with caplog.at_level(logging.INFO, "scaler"):
+        for _ in range(10 * CALLER_TEXTS):
+            ends.log("10.0.0.1:80", ForeignPeerError("the same"), True, is_registered=False)
+        ends.log("10.0.0.1:80", ForeignPeerError("another"), True, is_registered=False)
+    texts = [message.rpartition(": ")[2] for message in caplog.messages]
+    assert texts == ["the same"] * EQUAL_LINES + ["another"]
+
+
 def test_an_error_command_is_a_fault_and_the_log_has_few_lines_about_callers(
     bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(caller_origins, "ORIGIN_BURST_SECONDS", 1000.0)
     clock = [100.0]
     bench.peers._ends = ConnectionEnds(lambda: clock[0])
-    count = CALLER_LINES + 10
+    count = CALLER_TEXTS + 10
     with caplog.at_level(logging.INFO, "scaler"):
         for number in range(count):
             with bench.stream() as stream:
                 text = b"unlike the others: " + bytes((65 + number,)) * 200
                 stream.sendall(greeting(b"NULL") + as_command(b"\5ERROR" + bytes((len(text),)) + text))
                 bench.wait_for_loss()
-        assert len(caplog.records) == CALLER_LINES
+        assert len(caplog.records) == CALLER_TEXTS
         clock[0] += PERIOD_SECONDS
         bench.peers.sweep(time.monotonic())
-    assert caplog.messages[CALLER_LINES:] == ["Scheduler: 10 more connections without a session were closed in 60 s"]
+    assert caplog.messages[CALLER_TEXTS:] == ["Scheduler: 10 more connections without a session were closed in 60 s"]
     [(seconds, _)] = bench.peers._origins._used.values()
     assert seconds > FAULT_SECONDS * (count - 2), "it has leaked a little"
