@@ -13,11 +13,12 @@ import pytest
 from scheduler_process import SchedulerProcess, check_others_work
 
 from scaler_appliance.__main__ import NURSERY_SIZE, NURSERY_VARIABLE
+from scaler_appliance.core.placement.tenant_shares import TenantLimits, limits_of
 from scaler_appliance.shell import scheduler_program
 from scaler_appliance.shell.memory_use import MemoryUse
 from scaler_appliance.shell.publishing.monitor_address import monitor_address_of
 from scaler_appliance.shell.publishing.status_publisher import MAXIMUM_WAITING_BYTES
-from scaler_appliance.shell.scheduler_options import SCHEDULER
+from scaler_appliance.shell.scheduler_options import SCHEDULER, tenant_settings
 from scaler_appliance.shell.scheduler_program import main
 from scaler_protocol import messages as m
 from scaler_protocol.host.segments import ObjectDirectory
@@ -254,3 +255,41 @@ def test_the_monitor_has_an_address_of_its_own() -> None:
     assert monitor_address_of("tcp://127.0.0.1:80") == "ipc:///tmp/127.0.0.1_80_monitor"
     assert monitor_address_of("tcp://[::1]:80") == "ipc:///tmp/..1_80_monitor"
     assert monitor_address_of("ipc:///tmp/x") == "ipc:///tmp/x_monitor"
+
+
+def test_limits_of_tenants_are_read(tmp_path: Path) -> None:
+    texts = ["research:weight=3,maximum-objects=10GiB", "bob:maximum-waiting=100,maximum-running=4"]
+    given = [word for text in texts for word in ("--tenant", text)]
+    options = SCHEDULER.read(["tcp://127.0.0.1:0", *given])
+    file = tmp_path / "config.toml"
+    file.write_text(f"[scheduler]\naddress = 'tcp://127.0.0.1:0'\ntenant = {texts}\n")
+    from_file = SCHEDULER.read(["-c", str(file)])
+    assert limits_of(tenant_settings(options.tenant)) == {
+        "research": TenantLimits(weight=3, maximum_object_bytes=10 << 30),
+        "bob": TenantLimits(maximum_waiting=100, maximum_running=4),
+    }
+    assert options.tenant == from_file.tenant == texts
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (["research"], "expected NAME:OPTION=VALUE"),
+        (["research:"], "got the option ''"),
+        (["research:weight=0"], "weight of the tenant research: expected a number, above 0"),
+        (["research:weight=-1"], "above 0"),
+        (["research:weight=nan"], "above 0"),
+        (["research:maximum-running=0"], "maximum-running of the tenant research: expected a whole number, 1 or more"),
+        (["research:maximum-objects=1G"], "maximum-objects of the tenant research: expected a size"),
+        (["research:wait=1"], "the options weight, maximum-waiting, maximum-running, maximum-objects"),
+        (["research:weight=1,weight=2"], "weight is given twice"),
+        (["*:weight=2"], "expected NAME"),
+        (["a b:weight=2"], "the tenant must have"),
+        (["a:weight=2", "b:weight=1", "a:maximum-waiting=2"], "a is given twice"),
+    ],
+)
+def test_a_wrong_limit_of_a_tenant_is_explained(given: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        SCHEDULER.read(["tcp://127.0.0.1:0", *[word for text in given for word in ("--tenant", text)]])
+    assert end.value.code == 2
+    assert why in capsys.readouterr().err

@@ -49,12 +49,18 @@ class Checker:
         maximum_attempts: how often a task is tried.
         has_waiting_limit: whether tasks may be rejected for being too many.
         tenants: of connections, as the scheduler was told; others are of one tenant together.
+        most_running: how many tasks of a tenant may be at workers, if that is limited.
     """
 
     def __init__(
-        self, timeout_seconds: float, maximum_attempts: int, has_waiting_limit: bool, tenants: Dict[bytes, str]
+        self,
+        timeout_seconds: float,
+        maximum_attempts: int,
+        has_waiting_limit: bool,
+        tenants: Dict[bytes, str],
+        most_running: Dict[str, int],
     ) -> None:
-        self._tenants = tenants
+        self._tenants, self._most_running = tenants, most_running
         self._object_tenants: Dict[int, str] = {}  # also of those that are gone
         self._timeout_seconds = timeout_seconds
         self._maximum_attempts = maximum_attempts
@@ -363,7 +369,21 @@ class Checker:
             task.worker, task.instance = worker, instance
             worker.tasks[instance] = task
         assert offset == len(payload)
+        most = self._most_running.get(client.tenant, 1 << 30)
+        assert self._running_of(client.tenant) - self._blocked_beside(client.tenant) <= most, "a quota is exceeded"
         assert len(worker.tasks) <= worker.slots * worker.queue_size, "a worker is given more than it can hold"
+
+    def _running_of(self, tenant: str) -> int:
+        """How many tasks of a tenant are at workers, also of clients that are gone."""
+        tasks = [task for worker in self._workers.values() for task in worker.tasks.values()]
+        return sum(task.client.tenant == tenant for task in tasks)
+
+    def _blocked_beside(self, tenant: str) -> int:
+        """How many tasks of workers that have some of a tenant wait for nested ones: they may be the tenant's."""
+        workers = [
+            each for each in self._workers.values() if any(task.client.tenant == tenant for task in each.tasks.values())
+        ]
+        return sum(worker.slots - worker.hello_slots for worker in workers)
 
     def _on_outcomes(self, client: Party, message: m.TaskResult, payload: bytes) -> None:
         offset = 0
@@ -508,6 +528,8 @@ class Checker:
 
     def _check_no_slot_idles(self) -> None:
         waiting = [task for task in self._waiting if not task.client.is_congested]
+        full = [each for each, most in self._most_running.items() if self._running_of(each) >= most]
+        waiting = [task for task in waiting if task.client.tenant not in full]
         needs = {(task.client.tenant, task.need, task.codec, task.name) for task in waiting}
         for worker in self._workers.values():
             if len(worker.tasks) < worker.slots and not worker.is_congested:

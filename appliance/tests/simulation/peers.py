@@ -151,7 +151,8 @@ class Peer:
         return self.session << 40 | self.last_object
 
     def create(self, object_id: int, content: bytes, storage: m.ObjectStorage) -> None:
-        self.world.all_objects.append(object_id)
+        if self.role == m.Role.CLIENT:
+            self.world.all_objects.append(object_id)
         is_inline = storage == m.ObjectStorage.INLINE
         message = m.ObjectInstruction(ids=column([object_id]), sizes=column([len(content)]), storages=bytes([storage]))
         self.send(message, content if is_inline else b"")

@@ -191,7 +191,7 @@ class World:
         self.under_way = 0  # messages, and news of who reads
         self.results: Dict[int, bytes] = {}  # content of large results
         self.shared_objects: List[int] = []  # ids that clients told each other
-        self.all_objects: List[int] = []  # ids that could be guessed
+        self.all_objects: List[int] = []  # ids of clients' objects, as if all could be guessed
         self._heap: List[Tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
         self.tick_is_due = False
@@ -205,12 +205,19 @@ class World:
             object_memory_limit_bytes=self.random.choice((0, 1, 40, 200)),
             chunk_bytes=CHUNK_BYTES,
             inline_bytes=LARGE_BYTES,
+            tenants=self._draw_limits(),
             work_per_call=Random(f"work in parts: {seed}").choice((60, 250, 4000)),
         )
         self.outcomes = 0
         self.start_scheduler()
         self.every(1.0, self._tick)
         self.every(0.7, self._look)
+
+    def _draw_limits(self) -> List[List[Any]]:
+        """Weights and quotas of tenants."""
+        draw = self.tenants_random.choice
+        names = ("a", "b") if self.has_tenants else ()
+        return [[name, draw((1.0, 1.0, 5.0)), -1, draw((-1, -1, 2, 9)), -1] for name in names]
 
     def start_scheduler(self) -> None:
         self.stopped = ""
@@ -229,6 +236,7 @@ class World:
             self.settings.maximum_attempts,
             self.settings.max_number_of_tasks_waiting >= 0,
             self.tenants,
+            {name: running for name, _, _, running, _ in self.settings.tenants if running >= 0},
         )
         for name, link in self.links.items():
             if link.is_open:

@@ -252,3 +252,21 @@ def status_for(watched: KeyedScheduler, tenant: str) -> Dict[str, Any]:
     )
     status: Dict[str, Any] = json.loads(done.stdout)
     return status
+
+
+def test_quotas_are_told_to_whom_they_stop(tmp_path: Path) -> None:
+    limits = "heidi:weight=2,maximum-waiting=3,maximum-objects=10kB"
+    limited = KeyedScheduler(tmp_path, "--tenant", limits)
+    try:
+        keys = {name: limited.admitted_key("client", name, tenant=name) for name in ("heidi", "ivan")}
+        with limited.client(keys["heidi"]) as heidi, limited.client(keys["ivan"]) as ivan:
+            large = heidi.send_object(bytes(100_000))
+            with pytest.raises(Exception, match="exceeds what the objects of the tenant heidi may take"):
+                heidi.submit(len, large).result(TIMEOUT_SECONDS)
+            futures = [heidi.submit(abs, number) for number in range(5)]
+            with pytest.raises(Exception, match=r"the tenant heidi has reached its quota of waiting tasks \(3\)"):
+                futures[-1].result(TIMEOUT_SECONDS)
+            waiting = [ivan.submit(abs, number) for number in range(5)]
+            assert "no worker" in ivan.explain(waiting[-1])
+    finally:
+        limited.stop()

@@ -21,7 +21,7 @@ from scaler_appliance.core.graphs.dependant_reactions import DependantReactions
 from scaler_appliance.core.graphs.graph_reactions import GraphReactions
 from scaler_appliance.core.monitoring.explanations import Explanations
 from scaler_appliance.core.monitoring.info_requests import LARGEST_COUNT, InfoRequests
-from scaler_appliance.core.monitoring.running_tasks import reported_tasks
+from scaler_appliance.core.monitoring.running_tasks import reported_tasks, tenants_of_blocked
 from scaler_appliance.core.monitoring.status_columns import StatusColumns
 from scaler_appliance.core.objects.object_reactions import ObjectReactions
 from scaler_appliance.core.peers.authority import OWNER_GRANT, check_message, in_log, may_stop, why_not_stopped
@@ -449,6 +449,7 @@ class SchedulerCore:
             session.leaving = True
             state.touch_session(session)
             self._placement.remove_worker(session)
+            state.shares.set_blocked(session.number, ())
             state.over_committed.pop(session.number, None)
             state.add_slots(session, -session.hello.slots)
             state.effects.append(Forget(session.peer, session.number))
@@ -488,6 +489,8 @@ class SchedulerCore:
         is_worker = isinstance(session, WorkerSession)
         if isinstance(session, WorkerSession):
             session.on_heartbeat(self._now, message, reported_tasks(session, message, self.state.dispatches))
+            if self.state.shares.has_quotas:
+                self.state.shares.set_blocked(session.number, tenants_of_blocked(session, self.state.clients))
             self._placement.on_load_changed(session)
             self.state.touch_session(session)
         # SCL-SES-014

@@ -8,7 +8,7 @@ Rules:
 from __future__ import annotations
 
 from operator import add
-from typing import Dict, List, NamedTuple, Sequence
+from typing import Any, Dict, List, NamedTuple, Sequence
 
 from scaler_appliance.core.effects import Buffer, Effect, Log, Send
 from scaler_appliance.core.graphs.graph_nodes import Graph, GraphBatch
@@ -20,6 +20,7 @@ from scaler_appliance.core.objects.object_memory import ObjectMemory
 from scaler_appliance.core.objects.object_table import ObjectTable
 from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
 from scaler_appliance.core.placement.ready_queues import ReadyQueues
+from scaler_appliance.core.placement.tenant_shares import TenantShares, limits_of
 from scaler_appliance.core.steps import PARTS_PER_CALL
 from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
 from scaler_appliance.core.tasks.function_durations import FunctionDurations
@@ -59,6 +60,7 @@ class Settings(NamedTuple):
     object_directory_token: bytes = b""
     monitor_address: str = ""
     requires_grants: bool = False  # of each peer, see `on_authenticated`; without it, all are owners
+    tenants: Sequence[Sequence[Any]] = ()  # see `tenant_shares.limits_of`
     work_per_call: int = 4000  # units, of what may be done in parts: see `pending_work`
 
 
@@ -87,6 +89,7 @@ class SchedulerState:
             self.effects, settings.chunk_bytes, memory, self.changes.objects, self.budget, settings.smallest_file_bytes
         )
         self.ready = ReadyQueues()
+        self.shares = TenantShares(limits_of(settings.tenants))
         self.advancing: Dict[int, ClientSession] = {}  # clients with graphs of which nodes have ended
         self.departing: Dict[int, Session] = {}  # that are gone, and still hold something
         self.nodes_waiting = 0  # nodes of graphs, and other tasks, that wait for others
@@ -168,6 +171,8 @@ class SchedulerState:
         counters = batch.counters
         self.running += count
         counters.running += count
+        if self.shares.has_quotas:
+            self.shares.count_running(batch.tenant, count)
         if not worker.is_dirty:
             self.changes.workers.touch(worker.number, worker)
         if not counters.is_dirty:
@@ -281,6 +286,9 @@ class SchedulerState:
                 f"{counters.name}: {counters.running} at workers"
             )
         assert self.running == sum(worker.assigned for worker in self.workers.values())
+        self.objects.check_usage()
+        for tenant, count in self.shares.running.items():
+            assert 0 <= count == self.running_of(tenant), f"{count} tasks of {tenant} are counted"
         for worker in self.workers.values():
             assert 0 <= worker.failed <= worker.finished <= worker.sent - worker.assigned
         for session in self.sessions.values():

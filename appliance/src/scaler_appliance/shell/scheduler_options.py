@@ -6,12 +6,17 @@ Rule: every option has a default and a unit, and does what its help says.
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import platform
 import sys
+from typing import Any, Dict, List
 
 from scaler_appliance import __version__
+from scaler_appliance.core.placement.tenant_shares import DEFAULT_LIMITS, TenantLimits
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
+from scaler_protocol.keys.allow_list import ANY_TENANT, Grant, check_grant
+from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.keys_options import KEYS
 from scaler_protocol.programs.options import (
     EARLIER_LOGGING,
@@ -20,14 +25,17 @@ from scaler_protocol.programs.options import (
     Choice,
     Directory,
     Earlier,
+    Kind,
     NetworkAddress,
     NewDirectory,
     NewFile,
+    Number,
     Option,
     Program,
     Seconds,
     Switch,
     Whole,
+    Words,
     logging_options,
     recording_options,
     service_options,
@@ -40,6 +48,68 @@ class _EventLoop(Choice):
     def fault_here(self, value: str) -> str:
         is_missing = value == "uvloop" and importlib.util.find_spec("uvloop") is None
         return "uvloop is not installed; use builtin, or on CPython: pip install uvloop" if is_missing else ""
+
+
+_TENANT_FIELDS: Dict[str, Kind] = {
+    "weight": Number(0, is_minimum_excluded=True, maximum=1_000_000),
+    "maximum-waiting": Whole(0),
+    "maximum-running": Whole(1),
+    "maximum-objects": Bytes(0),
+}
+_TENANT_ATTRIBUTES: Dict[str, str] = {
+    "weight": "weight",
+    "maximum-waiting": "maximum_waiting",
+    "maximum-running": "maximum_running",
+    "maximum-objects": "maximum_object_bytes",
+}
+
+
+class _TenantText(Kind):
+    """What one tenant may have; the value is its text, which is valid."""
+
+    expects = "NAME:OPTION=VALUE,... with the options " + ", ".join(_TENANT_FIELDS)
+    metavar = "NAME:OPTION=VALUE,..."
+
+    def parse(self, text: str) -> Any:
+        _limits_in(text)
+        return text
+
+
+def _limits_in(text: str) -> List[Any]:
+    """A tenant's name, and then the attributes of its TenantLimits.
+
+    Raises ValueError, with what to write instead.
+    """
+    name, colon, rest = text.partition(":")
+    try:
+        check_grant(Grant("worker", name, "any"))
+    except KeyFileError as error:
+        raise ValueError(str(error)) from None
+    if name == ANY_TENANT or not colon:
+        raise ValueError(f"expected {_TenantText.expects}, got {text!r}")
+    values: Dict[str, Any] = {}
+    for word in rest.split(","):
+        field, _, value = word.partition("=")
+        if field not in _TENANT_FIELDS:
+            raise ValueError(f"expected {_TenantText.expects}, got the option {field!r} in {text!r}")
+        if _TENANT_ATTRIBUTES[field] in values:
+            raise ValueError(f"the option {field} is given twice in {text!r}")
+        try:
+            values[_TENANT_ATTRIBUTES[field]] = _TENANT_FIELDS[field].parse(value)
+        except ValueError as error:
+            raise ValueError(f"{field} of the tenant {name}: {error}") from None
+    return [name, *TenantLimits(**{**DEFAULT_LIMITS._asdict(), **values})]
+
+
+def _faults(options: argparse.Namespace) -> List[str]:
+    """Names that are there twice."""
+    names = [_limits_in(text)[0] for text in options.tenant]
+    return [f"--tenant: {name} is given twice" for name in dict.fromkeys(names) if names.count(name) > 1]
+
+
+def tenant_settings(texts: List[str]) -> List[List[Any]]:
+    """The values of the option as `Settings.tenants` has them."""
+    return [_limits_in(text) for text in texts]
 
 
 def version() -> str:
@@ -126,6 +196,17 @@ _PEERS = [
         Whole(0),
         "refuse further clients and workers when N are connected; 0: as many as the limit of open files allows",
         default=0,
+        group="clients and workers",
+    ),
+    Option(
+        "--tenant",
+        Words(_TenantText(), is_repeated=True),
+        "the share and the quotas of a tenant; given once for each. weight: of its share of the workers that serve all"
+        " tenants (default 1). maximum-waiting: reject its tasks when N wait. maximum-running: at most N of its tasks"
+        " are at workers, the others wait. maximum-objects: take no objects beyond this size together. Without it,"
+        " shares are equal, and there are no quotas",
+        default=[],
+        default_text="none",
         group="clients and workers",
     ),
     Option(
@@ -250,6 +331,7 @@ SCHEDULER = Program(
     epilog="Then, on each machine that should run tasks:  scaler_cluster -n 4 ADDRESS. `scaler_scheduler keys`"
     " makes and revokes the keys of other users' programs.",
     version=version,
+    faults=_faults,
     commands=[KEYS],
     options=[
         Option(

@@ -36,7 +36,7 @@ from scaler_appliance.shell.object_files import ObjectFiles
 from scaler_appliance.shell.publishing.monitor_address import monitor_address_of
 from scaler_appliance.shell.publishing.status_publisher import MAXIMUM_MONITORS, StatusPublisher
 from scaler_appliance.shell.publishing.status_publisher import MAXIMUM_WAITING_BYTES as MAXIMUM_PUBLICATIONS_BYTES
-from scaler_appliance.shell.scheduler_options import SCHEDULER
+from scaler_appliance.shell.scheduler_options import SCHEDULER, tenant_settings
 from scaler_appliance.shell.scheduler_recording import SchedulerRecorder
 from scaler_appliance.shell.server import Server
 from scaler_protocol import messages as m
@@ -323,4 +323,5 @@ def _settings(
         object_directory_token=files.directory.token,
         monitor_address=monitor.address,
         requires_grants=True,
+        tenants=tenant_settings(options.tenant),
     )

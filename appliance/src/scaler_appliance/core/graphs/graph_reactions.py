@@ -38,6 +38,7 @@ from scaler_appliance.core.graphs.node_release import UNITS_OF_A_RUN, NodeReleas
 from scaler_appliance.core.graphs.shared_results import SHARED_RESULT_BYTES, keep_result
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
+from scaler_appliance.core.placement.waiting_quotas import WaitingQuota
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import Steps, drained, parts
 from scaler_appliance.core.tasks.client_results import ResultSpan
@@ -73,14 +74,20 @@ class GraphReactions:
         self._state.nodes_waiting += len(graph)
         limit = self._state.settings.max_number_of_tasks_waiting
         is_full = 0 <= limit < self._state.waiting() - self._placement.free_slots()
+        quota = WaitingQuota(self._state, self._placement, client.tenant)
+        is_over_quota = self._state.shares.has_quotas and quota.room(len(graph)) < len(graph)
+        text = quota.text if is_over_quota else text_of_too_large(len(graph), limit)
         functions: Dict[int, None] = {}
         for start, stop in parts(len(graph), self._state.part * EDGES_PER_UNIT):
             functions.update(dict.fromkeys(graph.functions[start:stop]))
             yield (stop - start) // EDGES_PER_UNIT
-        yield from self._check_objects(client, graph, functions, is_full)
+        yield from self._check_objects(client, graph, functions, text if is_full or is_over_quota else "")
 
-    def _check_objects(self, client: ClientSession, graph: Graph, functions: Iterable[int], is_full: bool) -> Steps:
+    def _check_objects(self, client: ClientSession, graph: Graph, functions: Iterable[int], text: str) -> Steps:
         """Count the graph's needs of objects; nodes that miss one are lost, and all sources if there is no room.
+
+        Parameters:
+            text: why there is no room; empty if there is some.
 
         As with other tasks, all objects that exist are referenced.
         """
@@ -95,7 +102,6 @@ class GraphReactions:
                     unusable.add(function)
             if position % part == part - 1:
                 yield part
-        text = text_of_too_large(count, self._state.settings.max_number_of_tasks_waiting)
         texts = MissingObjectFailures(self._state.objects, graph.tenant)
         while graph.checked < count:
             start = graph.checked
@@ -111,7 +117,7 @@ class GraphReactions:
                 done += self._lose_those_missing(client, graph, missing, texts)
                 sources = [node for node in sources if node not in missing]
                 self._state.count_useless(client, UNITS_OF_A_RUN + len(missing))
-            if not is_full:
+            if not text:
                 graph.ready.extend(sources)
             elif sources:
                 payload = encode_struct(m.Failure(kind=m.FailureKind.REJECTED, message=text, attempts=1))

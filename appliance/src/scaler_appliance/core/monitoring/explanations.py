@@ -45,6 +45,7 @@ class Cause(Enum):
     NOT_OFFERED = "no connected worker has the capabilities"
     IN_USE = "the capabilities are in use"
     UNREAD = "their client does not take its results"
+    QUOTA = "their tenant has as many tasks at workers as it may"
     BUSY = "workers are busy"
     UNKNOWN = "a worker could run them now"
 
@@ -254,6 +255,8 @@ class Explanations:
         able = [worker for worker in serving if worker.offers(needs)]
         if not able:
             return Cause.NOT_OFFERED
+        if self._state.shares.has_quotas and not self._state.shares.room_of(needs.tenant):
+            return Cause.QUOTA
         if any(worker.assigned < worker.slots and worker.room_for(needs.capabilities) for worker in able):
             return Cause.UNKNOWN
         is_picky = needs.capabilities or len(able) < len(serving)
@@ -274,6 +277,9 @@ class Explanations:
             number = _count(sum(worker.offers(needs) for worker in workers), "worker")
             wanted = _text_of(needs.capabilities) or _text_of_call(needs)
             return f"{number} can run what needs {wanted}, and other tasks keep all of them busy"
+        if cause == Cause.QUOTA:
+            count = _count(self._state.shares.running_of(needs.tenant), "task")
+            return f"the tenant {needs.tenant} has {count} at workers, as many as its quota allows (--tenant)"
         if cause == Cause.BUSY:
             slots = sum(worker.slots for worker in workers)
             waiting = _count(self._state.ready.waiting_of(needs.tenant), "task")

@@ -11,9 +11,9 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, Iterator, List, Mapping, Optional, Tuple
 
-from scaler_appliance.core.peers.sessions import RunningTask, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession, RunningTask, WorkerSession
 from scaler_appliance.core.tasks.batches import Dispatch, dispatch_number, position_in_dispatch
 from scaler_protocol import messages as m
 
@@ -73,6 +73,14 @@ def running_now(worker: WorkerSession, dispatches: Dict[int, Dispatch]) -> List[
     others.sort(key=lambda at: (tasks[at] is NO_TASK, not processors[at].has_task, not processors[at].initialized))
     busy = {*suspended, *others[: min(assigned - len(suspended), worker.hello.slots)]}
     return [(True, task) if place in busy else _IDLE for place, task in enumerate(tasks)]
+
+
+def tenants_of_blocked(worker: WorkerSession, clients: Mapping[int, ClientSession]) -> Iterator[str]:
+    """Whose tasks wait for nested ones at a worker; the worker's tenant, if it does not say which they are."""
+    for processor, task in zip(worker.heartbeat.processors if worker.heartbeat else (), worker.processor_tasks):
+        if processor.suspended:
+            client = clients.get(task.client)
+            yield worker.tenant if client is None else client.tenant
 
 
 def where_it_ran(worker: WorkerSession, client: int, task_id: int, now: float) -> Tuple[int, float]:

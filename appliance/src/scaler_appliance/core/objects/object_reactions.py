@@ -41,7 +41,7 @@ class ObjectReactions:
 
     def _create(self, session: Session, message: m.ObjectInstruction, payload: bytes) -> Steps:
         yield from _check_columns(message, payload, self._state.part)
-        objects = self._state.objects
+        objects, has_quotas = self._state.objects, self._state.shares.has_quotas
         offset = 0
         for start, stop in parts(len(message.ids), max(1, self._state.part // UNITS_OF_AN_OBJECT)):
             for position in range(start, stop):
@@ -51,9 +51,15 @@ class ObjectReactions:
                 name = message.names[position] if message.names else ""
                 kind = message.kinds[position] if message.kinds else m.ObjectKind.VALUE
                 record = ObjectRecord(object_id, session.number, size, kind, name, message.codec, session.tenant)
+                record.is_over_quota = has_quotas and self._exceeds_quota(session, size)
                 objects.add(record)
                 session.hold_object(record)
-                if storage == m.ObjectStorage.INLINE or size == 0:
+                if record.is_over_quota:
+                    record.arrived = 0  # so its bytes are missing, as tasks and peers learn that need it
+                    offset += size if storage == m.ObjectStorage.INLINE else 0
+                    if storage == m.ObjectStorage.SHARED:
+                        self._state.effects.append(RemoveObject(object_id))
+                elif storage == m.ObjectStorage.INLINE or size == 0:
                     objects.keep_content(record, payload[offset : offset + size])
                     offset += size
                 elif storage == m.ObjectStorage.SHARED:
@@ -62,6 +68,13 @@ class ObjectReactions:
                     objects.start_transfer(record, session.peer)
             self._state.touch_session(session)
             yield (stop - start) * UNITS_OF_AN_OBJECT
+
+    def _exceeds_quota(self, session: Session, size: int) -> bool:
+        """Whether a client's tenant may not have another object of this size; results of tasks are always taken."""
+        limits = self._state.shares.limits.get(session.tenant)
+        if limits is None or limits.maximum_object_bytes < 0 or not isinstance(session, ClientSession) or not size:
+            return False
+        return self._state.objects.usage_of(session.tenant).size_bytes + size > limits.maximum_object_bytes
 
     def _delete(self, session: Session, message: m.ObjectInstruction) -> Steps:
         for start, stop in parts(len(message.ids), max(1, self._state.part // UNITS_OF_AN_OBJECT)):

@@ -33,7 +33,7 @@ class ObjectRecord:
     __slots__ = (
         "object_id", "owner", "size", "kind", "name", "codec", "content", "place", "arrived", "requested",
         "source", "waiting", "references", "held", "holders", "charged_to", "is_dirty", "is_lost", "lacks_room",
-        "tenant",
+        "tenant", "is_over_quota",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +58,7 @@ class ObjectRecord:
         self.holders: Set[int] = set()  # sessions of workers that it was announced to
         self.is_dirty = False  # for monitors
         self.is_lost = False  # received bytes could not be stored, and the rest is dropped
+        self.is_over_quota = False  # its tenant may have no more, and its bytes are not kept
         self.lacks_room = False  # its bytes could not be stored because memory and disk are full
 
     @property
@@ -68,7 +69,7 @@ class ObjectRecord:
     @property
     def missing_reason(self) -> m.MissingReason:
         """Why its bytes are missing, if they are."""
-        return m.MissingReason.NO_ROOM if self.lacks_room else m.MissingReason.UNKNOWN
+        return m.MissingReason.NO_ROOM if self.lacks_room or self.is_over_quota else m.MissingReason.UNKNOWN
 
     @property
     def is_broken(self) -> bool:
@@ -109,7 +110,12 @@ class ObjectChanges(Changes[ObjectRecord]):
 
 def failure_of_missing(object_id: int, record: Optional[ObjectRecord]) -> m.Failure:
     """The failure of a task that needs an object which does not exist, or whose bytes are missing."""
-    if record is not None and record.lacks_room:
+    if record is not None and record.is_over_quota:
+        text = (
+            f"object {object_id:016x} of {record.size} bytes exceeds what the objects of the tenant {record.tenant} may"
+            " take: delete objects (del, client.clear()), or ask for a larger quota (--tenant)"
+        )
+    elif record is not None and record.lacks_room:
         text = (
             f"the scheduler had no room for object {object_id:016x} of {record.size} bytes: free memory or disk space"
             " there, delete objects (del, client.clear()), or start the scheduler with another --object-directory or"

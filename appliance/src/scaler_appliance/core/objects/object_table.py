@@ -103,7 +103,8 @@ class ObjectTable:
 
     def _count(self, record: ObjectRecord, sign: int) -> None:
         before = self._usage.get(record.tenant, _NO_USAGE)
-        self._usage[record.tenant] = ObjectUsage(before.objects + sign, before.size_bytes + sign * record.size)
+        size_bytes = 0 if record.is_over_quota else record.size
+        self._usage[record.tenant] = ObjectUsage(before.objects + sign, before.size_bytes + sign * size_bytes)
 
     def usage_of(self, tenant: str) -> ObjectUsage:
         """What belongs to a tenant."""
@@ -115,6 +116,13 @@ class ObjectTable:
             self._count(record, -1)
             record.tenant = tenant
             self._count(record, 1)
+
+    def check_usage(self) -> None:
+        """Check that what is counted for each tenant is what it has."""
+        for tenant, usage in self._usage.items():
+            own = [record for record in self._records.values() if record.tenant == tenant]
+            sizes = [record.size for record in own if not record.is_over_quota]
+            assert usage == (len(own), sum(sizes)), f"{usage} is counted for {tenant}"
 
     def keep_content(self, record: ObjectRecord, content: bytes) -> None:
         """Keep the bytes of a small object that was added: here, or on disk while memory is short."""

@@ -5,7 +5,8 @@ Rules:
 - Within a class clients take turns: one client's million tasks do not starve another's ten. A turn ends when tasks
   were handed to workers, never before: a client whose tasks no worker has credit for now is the next one to get some.
   Small spans share a turn, so that a client's turns do not get shorter if it submits task by task.
-- Classes of one priority take turns as well: the one served longest ago comes first.
+- Classes of one priority take turns as well: the one served longest ago comes first. A class is of one tenant; how
+  tenants take turns is decided in `tenant_shares`.
 - Queues hold spans. Cancelled tasks stay in their span and are skipped, and are not counted as waiting. A class without
   waiting tasks does not exist.
 - The tasks of a throttled client are waiting, but have no turn: they are kept apart until it continues.
@@ -171,6 +172,11 @@ class ReadyClass:
             self._leave_turns(client)
         assert self.count == 0, f"{self.count} tasks are counted but in no span"
         return None
+
+    def next_batch(self) -> Optional[TaskBatch]:
+        """The batch at the front of the current client's tasks, some of which may have been cancelled."""
+        spans = self._spans[self._turns[0]] if self._turns else None
+        return spans[0].batch if spans else None
 
     def count_turn(self, microseconds: float, limit_microseconds: float) -> None:
         """Count tasks of the current client that were dispatched; with enough work its turn is over."""
@@ -471,6 +477,15 @@ class ReadyQueues:
     def placeable(self) -> int:
         """How many tasks wait only for a worker."""
         return sum([totals.placeable for totals in self._totals.values()])
+
+    def tenants_with_placeable(self) -> List[str]:
+        """The tenants of which tasks wait only for a worker."""
+        return [tenant for tenant, totals in self._totals.items() if totals.placeable]
+
+    @property
+    def has_tenants(self) -> bool:
+        """Whether there are, or were, tasks of more than one tenant."""
+        return len(self._totals) > 1
 
     def waiting_of(self, tenant: str) -> int:
         """How many tasks of a tenant wait for a worker, throttled or not."""

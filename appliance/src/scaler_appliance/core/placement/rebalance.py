@@ -32,13 +32,16 @@ class Rebalance:
         self._last_balance_request = 0
 
     def rebalance(self, all_workers: bool = True) -> None:
-        """If slots are free and no task is queued, ask workers for tasks that wait behind others.
+        """If slots are free for which no task is queued, ask workers for tasks that wait behind others.
 
         Parameters:
             all_workers: ask all workers that have any; otherwise those with the most, if that is enough work.
         """
         over_committed = self._state.over_committed
-        if not over_committed or not any(self._placement.idle_workers()) or self._state.ready.placeable():
+        if not over_committed or not any(self._placement.idle_workers()):
+            return
+        waiting = self._state.ready.tenants_with_placeable()
+        if waiting and not self._state.ready.has_tenants:
             return
         for worker in [each for each in over_committed.values() if each.assigned <= each.slots]:
             del over_committed[worker.number]
@@ -47,6 +50,9 @@ class Rebalance:
             return
         idle = [worker for worker in self._placement.idle_workers() if not worker.leaving]
         free_slots = sum(worker.slots - worker.assigned for worker in idle)
+        if waiting:  # tasks of some tenants: workers of others may be idle nevertheless
+            idle = [worker for worker in idle if not any(map(worker.serves, waiting))]
+            free_slots = sum(worker.slots - worker.assigned for worker in idle)
         if not free_slots:
             return
         donors.sort(key=lambda worker: worker.slots / worker.assigned)

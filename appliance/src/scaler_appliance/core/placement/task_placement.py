@@ -17,6 +17,8 @@ Rules:
   more urgent than the tasks that wait for them, so recursion goes depth first, and few tasks wait at a time.
 - A call does a limited amount of work: a pass over the classes may take several. Classes that come meanwhile, and
   those that were passed over before a worker got room, are in the next pass, which follows at once.
+- If tasks of several tenants wait, tenants take turns as well: at each, few tasks of one class are placed, and then it
+  is the turn of the tenant that has had least (`tenant_shares`). A tenant gets no more tasks than its quota allows.
 - A task that was lost with several workers is sent only to a free slot: if it is the cause, few others are lost with
   it.
 """
@@ -32,11 +34,13 @@ from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.objects.object_table import announcement
 from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_appliance.core.placement.ready_queues import ReadyClass
+from scaler_appliance.core.placement.tenant_shares import UNLIMITED
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT
 from scaler_appliance.core.tasks.batches import MAXIMUM_TASKS_PER_DISPATCH, Dispatch, Needs, TaskBatch, TaskSpan
 from scaler_appliance.core.tasks.task_states import TaskEvent, apply
 from scaler_protocol import messages as m
+from scaler_protocol.keys.allow_list import ANY_TENANT
 
 MAXIMUM_PAYLOAD_BYTES = 8 * 1024 * 1024  # of one dispatch
 BURST_BYTES = 8 * 1024 * 1024  # of all dispatches of a tick: before the next one, the shell says who reads too slowly
@@ -50,6 +54,7 @@ TASKS_PER_UNIT = 64  # of a dispatch
 UNITS_OF_A_WORKER = 1  # that is compared with what a class needs
 CAPABILITIES_PER_UNIT = 8  # of these needs
 ADMITTED_AT_ONCE = 100  # requirements
+TURNS_OF_FREE_SLOTS = 16  # of tenants, at least, until all free slots have a task
 
 
 class Placement:
@@ -62,7 +67,9 @@ class Placement:
         self._burst_bytes = 0  # dispatched since the tick began
         self._target_microseconds = state.settings.prefetch_seconds * 1e6
         self._unmeasured_microseconds = self._target_microseconds / TASKS_AHEAD_OF_UNMEASURED  # taken for each task
-        self._pass: List[ReadyClass] = []  # the classes that have not been looked at in this one, the next one last
+        self._pass: List[List[ReadyClass]] = []  # by tenant, the classes not looked at in this one, the next one last
+        self._most = UNLIMITED  # how many more tasks of the current class may be placed in its turn
+        self._turn_slots = 1  # so many free slots may be filled in a tenant's turn
         self._is_outdated = False  # the pass: something has changed since it began
         self._left = self._looks_left = 0  # units of work that this call may do, and of looking for workers
         self._changes = 0  # of which workers there are
@@ -88,9 +95,10 @@ class Placement:
         """Workers with a free slot."""
         return self._idle.values()
 
-    def free_slots(self) -> int:
-        """How many tasks could start at once."""
-        return sum(max(0, worker.slots - worker.assigned) for worker in self._idle.values())
+    def free_slots(self, tenant: str = ANY_TENANT) -> int:
+        """How many tasks, or how many of a tenant, could start at once."""
+        idle = [each for each in self._idle.values() if tenant == ANY_TENANT or each.serves(tenant)]
+        return sum(max(0, worker.slots - worker.assigned) for worker in idle)
 
     def on_load_changed(self, worker: WorkerSession) -> None:
         """A worker finished tasks, or its number of free slots changed."""
@@ -132,40 +140,84 @@ class Placement:
             return
         self._left, self._looks_left = amount, min(amount, self._state.part)
         self._burst_bytes = 0
+        self._most = UNLIMITED
         ready = self._state.ready
         if self._pass:
             self._is_outdated |= is_changed
         else:
-            self._pass = ready.waiting()[::-1]
+            self._begin_pass()
         blocked = dict(self._blocked)
         # SCL-SCH-012
         while self._pass and self._left > 0 and self._looks_left > 0:
             if not (self._idle or self._below_prefetch_target or blocked):
                 self._pass, self._is_outdated = [], False
                 return
-            ready_class = self._pass[-1]
+            is_turn = len(self._pass) > 1  # others have one after it
+            classes = self._next_tenant() if is_turn else self._pass[0]
+            ready_class = classes[-1]
             waiting = ready_class.count
             self._looks_left -= 1
-            self._place_class(ready_class, blocked)
+            if is_turn or self._state.shares.has_quotas:
+                self._limit_turn(ready_class, is_turn)
+            if self._most > 0:
+                self._place_class(ready_class, blocked)
             if ready_class.count < waiting:
                 ready.count_served(ready_class)
             elif waiting and not (ready_class.is_parked or self._is_offered(ready_class)):
                 ready.park(ready_class)
-            if self._left > 0:
-                self._pass.pop()
+            if self._left > 0 and not (
+                is_turn and self._most <= 0 and ready_class.count < waiting and ready_class.count
+            ):
+                classes.pop()
+                if not classes:
+                    self._pass.remove(classes)
         if ready.has_later and not self._pass:
             ready.remove_empty()
             if ready.admit_some(ADMITTED_AT_ONCE):
                 self._is_outdated = True
         if self._is_outdated and not self._pass:
-            self._pass, self._is_outdated = ready.waiting()[::-1], False
+            self._is_outdated = False
+            self._begin_pass()
+
+    def _begin_pass(self) -> None:
+        """Look at all classes with waiting tasks."""
+        ready = self._state.ready
+        classes = ready.waiting()[::-1]
+        if not ready.has_tenants:
+            self._pass = [classes] if classes else []
+            return
+        by_tenant: Dict[str, List[ReadyClass]] = {}
+        for each in classes:
+            by_tenant.setdefault(each.requirement.needs.tenant, []).append(each)
+        self._pass = list(by_tenant.values())
+        self._state.shares.begin(list(by_tenant))
+        self._turn_slots = 1 + self.free_slots() // TURNS_OF_FREE_SLOTS
+
+    def _next_tenant(self) -> List[ReadyClass]:
+        """The classes of the tenant whose turn it is."""
+        work_of = self._state.shares.work_of
+        return min(self._pass, key=lambda each: (work_of(each[-1].requirement.needs.tenant), each[-1].last_served))
+
+    def _limit_turn(self, ready_class: ReadyClass, is_turn: bool) -> None:
+        """Set how many tasks of a class may be placed now.
+
+        Parameters:
+            is_turn: whether other tenants have a turn then.
+        """
+        self._most = self._state.shares.room_of(ready_class.requirement.needs.tenant)
+        if is_turn:
+            batch = ready_class.next_batch()
+            duration = None if batch is None else self._state.durations.get(batch.function_key)
+            in_time = int(self._unmeasured_microseconds / (duration or self._unmeasured_microseconds))
+            self._most = min(self._most, max(self._turn_slots, in_time))
 
     def _place_class(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
         """Dispatch tasks of a class."""
         for candidates in (self._idle, self._below_prefetch_target):
             while ready_class.count and self._left > 0 and candidates and self._place_round(ready_class, candidates):
-                pass
-        if blocked and ready_class.count and self._left > 0:
+                if self._most <= 0:
+                    return
+        if blocked and ready_class.count and self._left > 0 and self._most > 0:
             self._place_urgent(ready_class, blocked)
 
     def _is_offered(self, ready_class: ReadyClass) -> bool:
@@ -206,9 +258,10 @@ class Placement:
         slots = sum([worker.slots for worker in able])
         is_changed = False
         for worker in able:
-            if self._left <= 0:
+            if self._left <= 0 or self._most <= 0:
                 break
-            share = ceil(ready_class.count * worker.slots / slots)
+            count = ready_class.count
+            share = ceil((count if count < self._most else self._most) * worker.slots / slots)
             slots -= worker.slots
             taken = self._fill(worker, ready_class, share)
             is_changed |= taken > 0
@@ -233,6 +286,7 @@ class Placement:
             if wanted <= 0 or worker.leaving or worker.is_congested:
                 del blocked[worker.number]
             elif ready_class.count:
+                wanted = min(wanted, self._most)
                 self._fill(worker, ready_class, min(wanted, ready_class.count), wanted)
 
     def _fill(self, worker: WorkerSession, ready_class: ReadyClass, share: int, urgent: int = 0) -> int:
@@ -255,6 +309,7 @@ class Placement:
             else:
                 least = int(LEAST_MESSAGE_MICROSECONDS / (duration_microseconds or LEAST_MESSAGE_MICROSECONDS))
                 count = min(taken, credit, _limit_of_message(span, self._state.part), max(share - placed, least))
+                count = min(count, self._most)
             if count and not self._announce_objects(worker, span.batch, span.start, span.start + count):
                 count = 0  # it goes on in the next call
             if count < taken:
@@ -265,9 +320,16 @@ class Placement:
                 self._dispatch(worker, span, estimate)
                 ready_class.count_turn(count * estimate, self._unmeasured_microseconds)
                 placed += count
+                self._most -= count
+                if worker.tenant == ANY_TENANT:
+                    self._charge(span.batch.tenant, count * estimate)
             if count == credit or not count:
                 break
         return placed
+
+    def _charge(self, tenant: str, microseconds: float) -> None:
+        if self._state.ready.has_tenants:
+            self._state.shares.charge(tenant, microseconds)
 
     def _credit(
         self, worker: WorkerSession, span: TaskSpan, duration_microseconds: Optional[float], urgent: int

@@ -17,6 +17,7 @@ from scaler_appliance.core.graphs.dependant_reactions import DependantReactions,
 from scaler_appliance.core.objects.object_records import failure_of_missing
 from scaler_appliance.core.peers.sessions import ClientSession
 from scaler_appliance.core.placement.task_placement import Placement
+from scaler_appliance.core.placement.waiting_quotas import WaitingQuota
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps, check_ascending, total_of
 from scaler_appliance.core.tasks.batches import TaskBatch, TaskSpan, consecutive_run
@@ -117,6 +118,7 @@ class Acceptance:
         """
         count, bytes_before_last = len(message.ids), len(payload) - message.payload_sizes[-1]
         is_granted = client.flow.allowed(count, bytes_before_last) == count
+        quota = WaitingQuota(self._state, self._placement, client.tenant)
         dependants, others, content = yield from split_batch(message, payload, self._state.part)
         if others.ids:
             yield from self._accept_in_batches(client, others, memoryview(content))
@@ -124,12 +126,12 @@ class Acceptance:
         awaited: Set[int] = set()
         for dependant in dependants:
             has_memory = not self._state.budget.is_full
-            waiting_room = self._room(1) if has_memory else 0
+            waiting_room = min(self._room(1), quota.room()) if has_memory else 0
             allowed = 1 if is_granted else client.flow.allowed(1, 0)
             is_allowed = waiting_room > 0 and allowed > 0
             text = ""
             if not is_allowed:
-                text = self._text_of_full(has_memory) if waiting_room <= allowed else _TEXT_OF_TOO_MANY
+                text = self._text_of_full(has_memory, quota, 1) if waiting_room <= allowed else _TEXT_OF_TOO_MANY
                 self._state.count_useless(client, UNITS_OF_A_DEPENDANT)
             self._dependants.accept(client, dependant, is_allowed, text, awaited)
             done += UNITS_OF_A_DEPENDANT + len(dependant.predecessors) + len(dependant.dependencies)
@@ -184,6 +186,9 @@ class Acceptance:
     def _reason_to_reject(self, batch: TaskBatch) -> Optional[Reason]:
         if not batch.function and not batch.function_name:
             return m.FailureKind.REJECTED, "a task must name its function or the object that holds it"
+        record = self._state.objects.find_of(batch.function, batch.tenant) if self._state.shares.has_quotas else None
+        if record is not None and record.is_over_quota:
+            return m.FailureKind.OBJECT_MISSING, failure_of_missing(batch.function, record).message
         if batch.function and self._state.objects.get(batch.function, batch.tenant) is None:
             text = f"function object {batch.function:016x} does not exist (any more)"
             return m.FailureKind.OBJECT_MISSING, text
@@ -194,6 +199,9 @@ class Acceptance:
         count = len(batch)
         queued = runs(batch.states, 0, count, TaskState.QUEUED)
         waiting_room = self._room(count) if has_memory else 0
+        quota = WaitingQuota(self._state, self._placement, batch.tenant) if self._state.shares.has_quotas else None
+        if quota is not None:
+            waiting_room = min(waiting_room, quota.room(sum(stop - start for start, stop in queued)))
         room = waiting_room if waiting_room < allowed else allowed
         for start, stop in queued:
             accepted = stop if stop - start < room else start + room
@@ -202,13 +210,15 @@ class Acceptance:
                 self._state.ready.add(TaskSpan(batch, start, accepted))
             # SCL-SCH-008
             if accepted < stop:
-                text = self._text_of_full(has_memory) if waiting_room <= allowed else _TEXT_OF_TOO_MANY
+                text = self._text_of_full(has_memory, quota, 1) if waiting_room <= allowed else _TEXT_OF_TOO_MANY
                 why = m.Failure(kind=m.FailureKind.REJECTED, message=text, attempts=1)
                 self._reject(client, TaskSpan(batch, accepted, stop), why)
 
-    def _text_of_full(self, has_memory: bool) -> str:
+    def _text_of_full(self, has_memory: bool, quota: Optional[WaitingQuota], wanted: int) -> str:
         if not has_memory:
             return self._state.budget.text_of_full()
+        if quota is not None and self._room(wanted) >= wanted:
+            return quota.text
         limit = self._state.settings.max_number_of_tasks_waiting
         return (
             f"the scheduler has reached its limit of waiting tasks ({limit}): submit fewer at a time, add"

@@ -1,0 +1,116 @@
+"""How workers that serve all tenants are shared between them: by weight, and up to quotas.
+
+    waiting tasks of several tenants ──▶ next(tenants) ──▶ whose turn it is ──a few tasks are placed──▶ charge(…)
+
+Rules:
+- A tenant is charged the estimated work that it gets at shared workers, divided by its weight. The turn is that of the
+  tenant with the smallest sum. What it gets at workers of its own is not counted: no other tenant could have had it.
+- Time without waiting tasks gives no credit: a tenant that returns begins where the one that has had least is now.
+- Priorities are compared within a tenant only.
+- A task that waits for nested ones does not count as running: they could not run otherwise. If it is not known whose
+  task it is, it counts for none of the tenants that its worker serves.
+- Without a second tenant nothing is charged, and without quotas nothing is counted.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
+
+from scaler_protocol.keys.allow_list import ANY_TENANT
+
+NO_LIMIT = -1
+UNLIMITED = 1 << 62  # tasks
+
+
+class TenantLimits(NamedTuple):
+    """What one tenant may have.
+
+    Attributes:
+        weight: of its share; twice as much gets twice the work.
+        maximum_waiting: tasks that are not at a worker; NO_LIMIT: as many as the scheduler takes.
+        maximum_running: tasks at workers.
+        maximum_object_bytes: of its objects, results included.
+    """
+
+    weight: float = 1.0
+    maximum_waiting: int = NO_LIMIT
+    maximum_running: int = NO_LIMIT
+    maximum_object_bytes: int = NO_LIMIT
+
+
+DEFAULT_LIMITS = TenantLimits()
+
+
+def limits_of(settings: Iterable[Sequence[object]]) -> Dict[str, TenantLimits]:
+    """The limits of tenants by name, from `Settings.tenants`: names, each with the attributes of TenantLimits."""
+    found: Dict[str, TenantLimits] = {}
+    for name, *values in settings:
+        found[str(name)] = TenantLimits(*values)  # type: ignore[arg-type]  # as the settings were made of one
+    return found
+
+
+class TenantShares:
+    """Whose turn it is, and how many more tasks each tenant may have at workers.
+
+    Parameters:
+        limits: by tenant; others have weight 1, and no limits.
+    """
+
+    def __init__(self, limits: Mapping[str, TenantLimits]) -> None:
+        self.limits = limits
+        self.has_quotas = any(each._replace(weight=1.0) != DEFAULT_LIMITS for each in limits.values())
+        self.running: Dict[str, int] = {}  # tasks at workers, of tenants with limits
+        self._blocked: Dict[int, Dict[str, int]] = {}  # of these, by worker: those that wait for nested tasks
+        self._work: Dict[str, float] = {}  # microseconds, divided by the weight
+        self._waiting: Tuple[str, ...] = ()  # tenants that had waiting tasks when last looked at
+
+    def begin(self, tenants: List[str]) -> None:
+        """These tenants have tasks that may be placed."""
+        work = self._work
+        least = min([work.get(each, 0.0) for each in tenants if each in self._waiting], default=0.0)
+        for each in tenants:
+            if work.get(each, 0.0) < least:
+                work[each] = least
+        self._waiting = tuple(tenants)
+
+    def work_of(self, tenant: str) -> float:
+        """What a tenant was charged, divided by its weight; the smallest has the turn."""
+        return self._work.get(tenant, 0.0)
+
+    def charge(self, tenant: str, microseconds: float) -> None:
+        """A tenant got so much work done at shared workers."""
+        weight = self.limits.get(tenant, DEFAULT_LIMITS).weight
+        self._work[tenant] = self._work.get(tenant, 0.0) + microseconds / weight
+
+    def count_running(self, tenant: str, count: int) -> None:
+        """A tenant got tasks at workers, or with a negative `count` has fewer there."""
+        if tenant in self.limits:
+            self.running[tenant] = self.running.get(tenant, 0) + count
+
+    def running_of(self, tenant: str) -> int:
+        """How many tasks of a tenant with limits are at workers."""
+        return self.running.get(tenant, 0)
+
+    def set_blocked(self, worker: int, tenants: Iterable[str]) -> None:
+        """So many tasks of a worker wait for nested ones.
+
+        Parameters:
+            tenants: of each; ANY_TENANT: it is not known.
+        """
+        counts: Dict[str, int] = {}
+        for tenant in tenants:
+            counts[tenant] = counts.get(tenant, 0) + 1
+        self._blocked.pop(worker, None)
+        if counts:
+            self._blocked[worker] = counts
+
+    def _blocked_of(self, tenant: str) -> int:
+        return sum([each.get(tenant, 0) + each.get(ANY_TENANT, 0) for each in self._blocked.values()])
+
+    def room_of(self, tenant: str) -> int:
+        """How many more tasks of a tenant may be at workers."""
+        most = self.limits.get(tenant, DEFAULT_LIMITS).maximum_running
+        if most < 0:
+            return UNLIMITED
+        running = self.running.get(tenant, 0)
+        return max(0, most - running + min(running, self._blocked_of(tenant)))

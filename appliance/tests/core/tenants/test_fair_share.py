@@ -1,0 +1,142 @@
+"""Tenants share the workers that serve all of them by weight, whatever each of them submits."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+import pytest
+from scheduler_harness import Client, Harness, Worker, options
+
+from scaler_appliance.core.placement.tenant_shares import TenantShares, limits_of
+from scaler_protocol import messages as m
+
+TASK_MICROSECONDS = 30_000
+
+
+def keep_busy(harness: Harness, workers: List[Worker], clients: Dict[str, Client], rounds: int) -> Dict[str, int]:
+    """Workers finish what they have, and get more; how many tasks of each client they finished."""
+    done = dict.fromkeys(clients, 0)
+    names = {client.session: name for name, client in clients.items()}
+    for _ in range(rounds):
+        harness.now += 0.03
+        for worker in workers:
+            if not any(isinstance(message, m.Task) for message, _ in worker.inbox):
+                continue
+            instances: List[int] = []
+            while worker.inbox:
+                message, _ = worker.inbox.popleft()
+                if isinstance(message, m.Task):
+                    instances += message.ids
+                    done[names[message.client]] += len(message.ids)
+            worker.finish(instances, busy_microseconds=TASK_MICROSECONDS * len(instances))
+    return done
+
+
+def weights(**by_tenant: float) -> Dict[str, Any]:
+    return {"tenants": [[name, weight, -1, -1, -1] for name, weight in by_tenant.items()]}
+
+
+@pytest.mark.parametrize("weight", [1.0, 2.0, 4.0])
+def test_work_is_shared_by_weight(weight: float) -> None:
+    harness = Harness(**weights(a=weight))
+    workers = [harness.worker(slots=2, tenant="*") for _ in range(2)]
+    clients = {name: harness.client(name) for name in ("a", "b")}
+    for client in clients.values():
+        client.submit(range(4000), [b"x"] * 4000)
+    done = keep_busy(harness, workers, clients, 60)
+    assert min(done.values()) > 50
+    assert done["a"] / done["b"] == pytest.approx(weight, rel=0.15)
+
+
+def test_a_tenant_s_share_does_not_depend_on_how_many_clients_kinds_or_priorities_it_has() -> None:
+    harness = Harness()
+    worker = harness.worker(slots=4, tenant="*")
+    clients = {"b": harness.client("b"), **{f"a{number}": harness.client("a") for number in range(5)}}
+    for number, client in enumerate(clients.values()):
+        for kind in range(5 if number else 1):
+            first = kind * 1000
+            client.submit(
+                range(first, first + 1000),
+                [b"x"] * 1000,
+                function_name=f"f{kind}",
+                options=options(priority=kind if number else 0),
+            )
+    done = keep_busy(harness, [worker], clients, 60)
+    of_a = sum(count for name, count in done.items() if name != "b")
+    assert of_a / done["b"] == pytest.approx(1.0, rel=0.2)
+
+
+def test_free_slots_are_divided_at_once() -> None:
+    """Long tasks fill all slots in one round: they are not all of the tenant that comes first."""
+    harness = Harness(**weights(a=3.0), prefetch_seconds=0.001)
+    clients = {name: harness.client(name) for name in ("a", "b")}
+    for client in clients.values():
+        client.submit(range(100), [b"x"] * 100)
+    workers = [harness.worker(slots=8, queue_size=1, tenant="*") for _ in range(4)]
+    given = dict.fromkeys(clients, 0)
+    names = {client.session: name for name, client in clients.items()}
+    for worker in workers:
+        while worker.inbox:
+            message, _ = worker.inbox.popleft()
+            if isinstance(message, m.Task):
+                given[names[message.client]] += len(message.ids)
+    assert sum(given.values()) == 32
+    assert given["a"] / given["b"] == pytest.approx(3.0, rel=0.35)
+
+
+def test_clients_of_a_tenant_take_turns_as_before() -> None:
+    harness = Harness()
+    worker = harness.worker(slots=2, tenant="*")
+    clients = {"b": harness.client("b"), "one": harness.client("a"), "two": harness.client("a")}
+    for client in clients.values():
+        client.submit(range(2000), [b"x"] * 2000)
+    done = keep_busy(harness, [worker], clients, 80)
+    assert done["one"] / done["two"] == pytest.approx(1.0, rel=0.25)
+    assert done["b"] / (done["one"] + done["two"]) == pytest.approx(1.0, rel=0.2)
+
+
+def test_time_without_tasks_gives_no_credit() -> None:
+    harness = Harness()
+    worker = harness.worker(slots=2, tenant="*")
+    clients = {name: harness.client(name) for name in ("a", "b")}
+    clients["a"].submit(range(3000), [b"x"] * 3000)
+    clients["b"].submit([0])
+    keep_busy(harness, [worker], clients, 50)
+    clients["b"].submit(range(1, 3000), [b"x"] * 2999)
+    done = keep_busy(harness, [worker], clients, 40)
+    assert done["a"] / done["b"] == pytest.approx(1.0, rel=0.2)
+
+
+def test_what_a_tenant_gets_at_workers_of_its_own_is_not_counted() -> None:
+    harness = Harness()
+    shared, own = harness.worker(slots=2, tenant="*"), harness.worker(slots=2, tenant="a")
+    clients = {name: harness.client(name) for name in ("a", "b")}
+    for client in clients.values():
+        client.submit(range(4000), [b"x"] * 4000)
+    done = keep_busy(harness, [shared, own], clients, 60)
+    assert done["a"] / done["b"] == pytest.approx(3.0, rel=0.2)
+
+
+def test_a_tenant_that_waits_for_its_own_workers_keeps_no_other_from_rebalancing() -> None:
+    harness = Harness()
+    alice, bob = harness.client("a"), harness.client("b")
+    alice.submit([0], options=options(gpu=1))
+    loaded = harness.worker(tenant="b", queue_size=10)
+    bob.submit(range(2))
+    assert len(loaded.take_all_tasks()) == 2
+    harness.worker(tenant="b")
+    harness.wait(1)
+    loaded.take(m.BalanceRequest)
+
+
+def test_a_tenant_that_comes_back_begins_where_the_others_are() -> None:
+    shares = TenantShares(limits_of([["a", 2.0, -1, -1, -1]]))
+    shares.begin(["a", "b"])
+    shares.charge("a", 100.0)
+    shares.charge("b", 80.0)
+    assert [shares.work_of(each) for each in ("a", "b", "c")] == [50.0, 80.0, 0.0]
+    shares.begin(["a", "b", "c"])
+    assert shares.work_of("c") == 50.0
+    shares.begin(["b"])
+    shares.begin(["b", "a"])
+    assert shares.work_of("a") == 80.0
