@@ -103,6 +103,10 @@ simulate: .venv/.tools  ## simulate histories of a scheduler and of whole system
 soak: .venv/.tools  ## load a real cluster, with faults, for ten minutes, and check that nothing is lost (ARGS='--minutes 120 --seed 7')
 	@$(IN_VENV) sdk/tests/soak $(ARGS)
 
+.PHONY: fuzz-handshakes
+fuzz-handshakes: .venv/.tools  ## feed a million changed handshakes to both ends of CURVE (ARGS='--inputs 1000 --seed 7')
+	@$(IN_VENV) protocol-spec/python/tests/wire/handshake_fuzzing.py $(ARGS)
+
 .PHONY: planted-bugs
 planted-bugs: .venv/.tools  ## plant bugs in the cores, one by one, and count the seeds until the simulation catches each
 	@cd sdk/tests && $(CURDIR)/$(IN_VENV) -m whole_system.planted $(ARGS)

@@ -6,7 +6,7 @@ import socket
 from array import array
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from security.keyed_scheduler import KeyedScheduler
 from security.pickle_bombs import Bombs
@@ -73,7 +73,7 @@ class RoguePeer:
 
     def say_hello(self, role: m.Role, **fields: Any) -> Any:
         """Say Hello, and wait for the answer: a Welcome, or a Refusal."""
-        versions = {"major": PROTOCOL_MAJOR, "minor_min": PROTOCOL_MINOR_MIN, "minor_max": PROTOCOL_MINOR_MAX}
+        versions: Dict[str, Any] = {"major": PROTOCOL_MAJOR, "minor_min": PROTOCOL_MINOR_MIN, "minor_max": PROTOCOL_MINOR_MAX}
         self.send(
             m.Hello(**versions, role=role, host="elsewhere", name="rogue", slots=fields.pop("slots", 1), **fields)
         )
