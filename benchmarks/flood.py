@@ -148,7 +148,7 @@ def run(
                 client.submit(abs, -1).result(DEADLINE_SECONDS)
                 while len(beside.rates) < rounds or (sent.value < frames and time.monotonic() < ends):
                     without.measure(client, seconds)
-                    is_on.value = 1
+                    is_on.value = len(beside.rates) + 1
                     for _ in processes:
                         has_begun.acquire()
                     beside.measure(client, seconds * (FLOODED_LONGER if frames else 1))

@@ -27,6 +27,7 @@ from scaler_protocol.wire.zmtp import encode as encode_frames
 
 MESSAGES_AT_ONCE = 50
 PAUSE_SECONDS = 0.1
+CONNECT_SECONDS = 1.0  # a full queue of connections lets a caller wait for minutes
 ANSWER_SECONDS = 60.0
 LARGE_FRAME_BYTES = 15 * 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
@@ -272,7 +273,7 @@ FLOODS: Dict[str, Flood] = {
 
 
 def flood(addresses: Sequence[str], kind: str, seed: int, sent: Any, is_on: Any, has_begun: Any) -> None:
-    """Flood while `is_on` is 1, and connect again whenever the scheduler has closed the connection.
+    """Flood while `is_on` has the number of a round, and connect again when the scheduler has closed the connection.
 
     Ends when the process that started it has ended.
 
@@ -282,18 +283,19 @@ def flood(addresses: Sequence[str], kind: str, seed: int, sent: Any, is_on: Any,
     chosen = FLOODS[kind]
     family, target = resolve(parse_address(addresses[chosen.monitors]))
     batches = _begun(chosen.batches(random.Random(seed)))
-    is_begun = False
+    begun = 0  # the round; a flooder that waits for its connection may miss the pause between two
     parent = os.getppid()
     while os.getppid() == parent:
-        if not is_on.value:
-            is_begun = False
+        current = is_on.value
+        if not current:
             time.sleep(PAUSE_SECONDS)
             continue
         try:
             with socket.socket(family, socket.SOCK_STREAM) as stream:
+                stream.settimeout(CONNECT_SECONDS)
                 stream.connect(target)
-                if not is_begun:
-                    is_begun = True
+                if begun != current:
+                    begun = current
                     has_begun.release()
                 _flood_connection(stream, chosen, batches, sent, is_on)
         except (OSError, ZmtpError):
