@@ -11,7 +11,7 @@ from scaler_conformance.codec.schema_codec import Message
 
 HELLO_ROLES = {"client": "client", "worker": "worker", "admin": "client"}
 """The role that a key may have in a Hello, by its own."""
-WORK = {"Task", "GraphTask", "TaskCancel", "ObjectInstruction", "ObjectRequest", "ObjectResponse"}
+WORK = {"Task", "GraphTask", "TaskCancel", "ExplanationRequest", "ObjectInstruction", "ObjectRequest", "ObjectResponse"}
 
 
 class KeyChecks:

@@ -73,7 +73,11 @@ class RoguePeer:
 
     def say_hello(self, role: m.Role, **fields: Any) -> Any:
         """Say Hello, and wait for the answer: a Welcome, or a Refusal."""
-        versions: Dict[str, Any] = {"major": PROTOCOL_MAJOR, "minor_min": PROTOCOL_MINOR_MIN, "minor_max": PROTOCOL_MINOR_MAX}
+        versions: Dict[str, Any] = {
+            "major": PROTOCOL_MAJOR,
+            "minor_min": PROTOCOL_MINOR_MIN,
+            "minor_max": PROTOCOL_MINOR_MAX,
+        }
         self.send(
             m.Hello(**versions, role=role, host="elsewhere", name="rogue", slots=fields.pop("slots", 1), **fields)
         )

@@ -103,7 +103,7 @@ def test_a_worker_is_turned_away(scheduler: KeyedScheduler, problem: Problem, tm
     assert scheduler.log.count("connected, session") == sessions
 
 
-@pytest.mark.parametrize(("role", "needed"), [(role, "client") for role in ("worker", "monitor", "provisioner")])
+@pytest.mark.parametrize(("role", "needed"), [(role, "client") for role in ("worker", "monitor")])
 def test_a_client_with_the_key_of_another_role_is_refused(scheduler: KeyedScheduler, role: str, needed: str) -> None:
     key_file = scheduler.admitted_key(role, f"{role}-as-{needed}")
     with pytest.raises(SchedulerRefusedError, match=f"role {role} cannot be used by a {needed}"):

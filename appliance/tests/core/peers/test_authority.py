@@ -12,7 +12,13 @@ from scaler_protocol.keys.allow_list import usual_tenant
 
 NOT_ALLOWED = m.RefusalReason.NOT_ALLOWED
 HELLOS = {"client": hello(m.Role.CLIENT), "worker": hello(m.Role.WORKER, slots=1)}
-SERVED = {"owner": {"client", "worker"}, "client": {"client"}, "admin": {"client"}, "worker": {"worker"}}
+SERVED = {
+    "owner": {"client", "worker"},
+    "client": {"client"},
+    "admin": {"client"},
+    "provisioner": {"client"},
+    "worker": {"worker"},
+}
 ROLES = ("owner", "client", "worker", "admin", "monitor", "provisioner", "king", "")
 
 
@@ -95,13 +101,39 @@ def test_a_client_s_tasks_run_at_a_worker_with_a_key() -> None:
     [task([1])[0], m.TaskCancel(), m.ObjectInstruction(), m.ObjectRequest(), m.GraphTask(), m.ObjectResponse()],
     ids=lambda message: type(message).__name__,
 )
-def test_an_admin_submits_no_work(message: m.Member) -> None:
+@pytest.mark.parametrize("role", ["admin", "provisioner"])
+def test_who_administers_submits_no_work(role: str, message: m.Member) -> None:
     harness = harness_with_keys()
-    admin, other = client_with(harness, "admin"), client_with(harness, "client")
+    admin, other = client_with(harness, role), client_with(harness, "client")
     admin.send(message)
-    assert "role admin cannot be used for tasks and objects" in admin.take_refusal(NOT_ALLOWED)
+    assert f"role {role} cannot be used for tasks and objects" in admin.take_refusal(NOT_ALLOWED)
     assert list(harness.state.clients) == [other.session]
     harness.nothing_else_was_sent()
+
+
+@pytest.mark.parametrize("role", ["admin", "provisioner"])
+def test_who_administers_asks_for_figures_and_not_why_tasks_wait(role: str) -> None:
+    harness = harness_with_keys()
+    peer = client_with(harness, role)
+    peer.send(m.InfoRequest(request_id=7))
+    assert peer.take(m.Info).request_id == 7
+    peer.send(m.ExplanationRequest(request_id=8, task_id=1))
+    assert f"role {role} cannot be used to ask why tasks wait" in peer.take_refusal(NOT_ALLOWED)
+
+
+@pytest.mark.parametrize("is_protected", [True, False])
+def test_a_provisioner_drains_workers_and_stops_nothing(is_protected: bool) -> None:
+    harness = harness_with_keys(protected=is_protected)
+    peer, worker = client_with(harness, "provisioner"), worker_with(harness, "worker")
+    peer.send(m.WorkerShutdown(request_id=1, session=worker.session))
+    answer = peer.take(m.WorkerShutdownResponse)
+    assert not answer.accepted and "can drain workers, and not stop them" in answer.message
+    peer.send(m.ClientShutdown())
+    assert not peer.take(m.ClientShutdownResponse).accepted
+    harness.nothing_else_was_sent()
+    peer.send(m.WorkerShutdown(request_id=2, session=worker.session, is_draining=True))
+    assert peer.take(m.WorkerShutdownResponse).accepted
+    assert worker.take(m.DisconnectRequest).reason == m.DisconnectReason.DRAINING
 
 
 @pytest.mark.parametrize("is_protected", [True, False])

@@ -154,7 +154,7 @@ ALLOWED_REQUESTS = {
     "worker": {TAKE_TASKS},
     "monitor": {INFO, READ_STATUS},
     "admin": {INFO, READ_STATUS, DRAIN, STOP},
-    "provisioner": set(),
+    "provisioner": {INFO, READ_STATUS, DRAIN},
     "owner": {SUBMIT, CANCEL, EXPLAIN, TAKE_TASKS, INFO, READ_STATUS, DRAIN, STOP},
 }
 ALLOWED_HELLOS = {
@@ -162,7 +162,7 @@ ALLOWED_HELLOS = {
     "worker": {"worker"},
     "monitor": {"monitor"},
     "admin": {"client", "monitor"},
-    "provisioner": set(),
+    "provisioner": {"client", "monitor"},
     "owner": {"client", "worker", "monitor"},
 }
 

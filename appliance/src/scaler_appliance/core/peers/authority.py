@@ -11,16 +11,37 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Mapping, Optional
 
 from scaler_appliance.core.effects import PeerError
 from scaler_protocol import messages as m
-from scaler_protocol.keys.allow_list import ANY_TENANT, DEFAULT_TENANT, DRAIN, STOP, SUBMIT, Grant
+from scaler_protocol.keys.allow_list import (
+    ANY_TENANT,
+    CANCEL,
+    DEFAULT_TENANT,
+    DRAIN,
+    EXPLAIN,
+    INFO,
+    STOP,
+    SUBMIT,
+    Grant,
+)
 
 OWNER = "owner"
 OWNER_GRANT = Grant(OWNER, DEFAULT_TENANT, "")
 
-_WORK = frozenset((m.Task, m.GraphTask, m.TaskCancel, m.ObjectInstruction, m.ObjectRequest, m.ObjectResponse))
+_REQUESTS: Mapping[type, str] = {
+    m.Task: SUBMIT,
+    m.GraphTask: SUBMIT,
+    m.ObjectInstruction: SUBMIT,
+    m.ObjectRequest: SUBMIT,
+    m.ObjectResponse: SUBMIT,
+    m.TaskCancel: CANCEL,
+    m.ExplanationRequest: EXPLAIN,
+    m.InfoRequest: INFO,
+}
+"""What a client asks for with a message; WorkerShutdown and ClientShutdown have answers of their own."""
+_USES = {INFO: "to ask for figures", EXPLAIN: "to ask why tasks wait"}
 _HELLO_ROLES = {m.Role.CLIENT: "client", m.Role.WORKER: "worker"}
 
 
@@ -41,8 +62,11 @@ def check_role(grant: Optional[Grant], hello: m.Hello) -> Grant:
 
 def check_message(grant: Grant, message: object) -> None:
     """Raise PeerError unless a client may send a message."""
-    if type(message) in _WORK and not grant.may(SUBMIT):
-        text = f"a key with the role {grant.role} cannot be used for tasks and objects: use one with the role client"
+    # SCL-SEC-016
+    request = _REQUESTS.get(type(message))
+    if request is not None and not grant.may(request):
+        use = _USES.get(request, "for tasks and objects")
+        text = f"a key with the role {grant.role} cannot be used {use}: use one with the role client"
         raise PeerError(m.RefusalReason.NOT_ALLOWED, text)
 
 
@@ -65,9 +89,13 @@ def may_stop(grant: Grant, is_protected: bool) -> bool:
     return grant.may(STOP) and sees_all(grant) and not (grant.role == OWNER and is_protected)
 
 
-def may_drain(grant: Grant, is_protected: bool) -> bool:
-    """Whether a peer may ask workers to leave: those of its tenant, or all if it `sees_all`."""
-    return grant.may(DRAIN) and not (grant.role == OWNER and is_protected)
+def may_drain(grant: Grant, is_protected: bool, is_draining: bool) -> bool:
+    """Whether a peer may ask workers to leave: those of its tenant, or all if it `sees_all`.
+
+    Parameters:
+        is_draining: the worker is to finish its tasks before.
+    """
+    return grant.may(DRAIN if is_draining else STOP) and not (grant.role == OWNER and is_protected)
 
 
 def why_not_stopped(grant: Grant, is_worker: bool) -> str:
@@ -84,6 +112,8 @@ def why_not_stopped(grant: Grant, is_worker: bool) -> str:
     if grant.may(STOP):
         what = "the worker" if is_worker else "it"
         return f"the scheduler is protected: stop {what} where it was started, or start it with --no-protected"
+    if is_worker and grant.may(DRAIN):
+        return f"a key with the role {grant.role} can drain workers, and not stop them: use one with the role admin"
     what = "workers" if is_worker else "the scheduler"
     return f"a key with the role {grant.role} cannot stop {what}: use one with the role admin"
 

@@ -32,7 +32,7 @@ class WorkerShutdownReactions:
         found = self._find(client, message)
         text = ""
         # SCL-SCH-037
-        if not may_drain(client.grant, self._state.settings.protected):
+        if not may_drain(client.grant, self._state.settings.protected, message.is_draining):
             text = why_not_stopped(client.grant, is_worker=True)
         elif not found:
             wanted = f"session {message.session}" if message.session else f"the name {message.name!r}"

@@ -66,9 +66,10 @@ PERMISSIONS: Mapping[str, Permission] = {
     "client": Permission(frozenset({"client"}), frozenset({SUBMIT, CANCEL, EXPLAIN, INFO})),
     "worker": Permission(frozenset({"worker"}), frozenset({TAKE_TASKS})),
     "monitor": Permission(frozenset({"monitor"}), frozenset({INFO, READ_STATUS})),
-    # Drain and stop are messages of a client's session.
+    # Asking for figures, draining and stopping are messages of a client's session.
     "admin": Permission(frozenset({"client", "monitor"}), frozenset({INFO, READ_STATUS, DRAIN, STOP})),
-    "provisioner": Permission(frozenset(), frozenset()),  # reserved
+    # A program that starts workers when there is work, and drains them when there is none.
+    "provisioner": Permission(frozenset({"client", "monitor"}), frozenset({INFO, READ_STATUS, DRAIN})),
     "owner": Permission(frozenset({"client", "worker", "monitor"}), frozenset(_REQUESTS)),
 }
 """By the role of a key; what is missing here is forbidden."""

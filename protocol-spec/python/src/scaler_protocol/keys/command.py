@@ -37,7 +37,7 @@ _USES = {
     "worker": "Use it with: scaler_cluster --key-file FILE tcp://HOST:PORT",
     "monitor": "Use it with: scaler_top --key-file FILE tcp://HOST:MONITOR_PORT",
     "admin": 'Use it with: Client("tcp://HOST:PORT", key_file="FILE")',
-    "provisioner": "This role is reserved: no program uses it yet, and a scheduler allows it nothing.",
+    "provisioner": 'Use it with: Client("tcp://HOST:PORT", key_file="FILE")',
 }
 _STANDARD_OUTPUT = 1
 

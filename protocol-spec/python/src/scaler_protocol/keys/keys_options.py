@@ -84,8 +84,8 @@ NEW = _program(
             "--role",
             Choice(NEW_ROLES),
             "what a program with this key may do: client, submit tasks, and cancel and explain its own; worker, run"
-            " tasks; monitor, read the status; admin, read the status, drain workers and stop the cluster; provisioner"
-            " is reserved and allows nothing yet",
+            " tasks; monitor, read the status; admin, read the status, drain workers and stop the cluster; provisioner,"
+            " read the status and drain workers, for programs that start workers as they are needed",
             is_required=True,
             is_command_line_only=True,
         ),
