@@ -181,7 +181,7 @@ def test_a_core_that_decides_otherwise_is_found(monkeypatch: pytest.MonkeyPatch,
     recorded.work()
     recorded.recorder.close()
 
-    monkeypatch.setattr(Acceptance, "_text_of_full", lambda self, has_memory: "full")
+    monkeypatch.setattr(Acceptance, "_text_of_full", lambda self, *about: "full")
     monkeypatch.setattr(Acceptance, "_room", lambda self, wanted: 0)
     with pytest.raises(DivergedError, match="effects instead of"):
         SchedulerReplay(read(path)).run()

@@ -22,7 +22,7 @@ class Monitor:
         tenant: of which another monitor sees what happens; empty: there is no such monitor.
     """
 
-    def __init__(self, seed: int, tenant: str) -> None:
+    def __init__(self, seed: int, tenant: str = "") -> None:
         self._tenant, self.view = tenant, StatusModel()
         self.random = Random(f"monitor {seed}")
         self.is_keen = self.random.random() < 0.5

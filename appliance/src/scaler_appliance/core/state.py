@@ -90,6 +90,7 @@ class SchedulerState:
         )
         self.ready = ReadyQueues()
         self.shares = TenantShares(limits_of(settings.tenants))
+        self.has_quotas = self.shares.has_quotas
         self.advancing: Dict[int, ClientSession] = {}  # clients with graphs of which nodes have ended
         self.departing: Dict[int, Session] = {}  # that are gone, and still hold something
         self.nodes_waiting = 0  # nodes of graphs, and other tasks, that wait for others
@@ -171,7 +172,7 @@ class SchedulerState:
         counters = batch.counters
         self.running += count
         counters.running += count
-        if self.shares.has_quotas:
+        if self.has_quotas:
             self.shares.count_running(batch.tenant, count)
         if not worker.is_dirty:
             self.changes.workers.touch(worker.number, worker)

@@ -8,7 +8,7 @@ Rule: figures that only monitors need are totals, kept with their object (sessio
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Dict, List, Tuple
+from typing import Dict, List, Tuple, Union
 
 from scaler_appliance.core.monitoring.changes import Changes
 from scaler_appliance.core.monitoring.counters import FunctionCounters, GraphCounters
@@ -35,7 +35,8 @@ class StatusChanges:
         self.objects = ObjectChanges(large_bytes)
         self.is_watched = False
         self.reasons: List[Tuple[str, str]] = []  # why tasks cannot run: tenants and texts
-        self._function_counters: Dict[Tuple[int, str, str], FunctionCounters] = {}
+        # By session and name; those of functions that are addressed by name, by tenant and name.
+        self._function_counters: Dict[Tuple[Union[int, str], str], FunctionCounters] = {}
         self._listed: OrderedDict[int, FunctionCounters] = OrderedDict()  # that were idle, longest ago first
         self._last_function = self._last_graph = 0
 
@@ -52,13 +53,15 @@ class StatusChanges:
             name: of the function's object.
         """
         if batch.function:
-            key = batch.client, name or batch.function_name or f"{batch.function:016x}", batch.tenant
+            key: Tuple[Union[int, str], str] = batch.client, name or batch.function_name or f"{batch.function:016x}"
         else:
-            key = 0, batch.function_name, batch.tenant
+            key = batch.requirement.needs.tenant, batch.function_name
         counters = self._function_counters.get(key)
         if counters is None:
             self._last_function += 1
-            counters = self._function_counters[key] = FunctionCounters(self._last_function, key[1], key[0], key[2])
+            client = batch.client if batch.function else 0
+            counters = FunctionCounters(self._last_function, key[1], client, batch.tenant)
+            self._function_counters[key] = counters
             self.functions.add(counters.number, counters)
         elif not counters.is_dirty:
             self.functions.touch(counters.number, counters)
@@ -77,7 +80,7 @@ class StatusChanges:
             if oldest.was_used:
                 self._list(oldest)
                 continue
-            del self._function_counters[oldest.client, oldest.name, oldest.tenant]
+            del self._function_counters[oldest.client or oldest.tenant, oldest.name]
             self.functions.remove(number, oldest)
 
     def _list(self, counters: FunctionCounters) -> None:
@@ -106,7 +109,7 @@ class StatusChanges:
     def check_invariants(self) -> None:
         """Check that each counter is in its place; State checks the counts."""
         for key, counters in self._function_counters.items():
-            assert key == (counters.client, counters.name, counters.tenant)
+            assert key == (counters.client or counters.tenant, counters.name)
             assert counters.is_listed == (counters.number in self._listed)
             assert counters.is_listed or counters.unfinished, f"{counters.name} is idle and not listed"
             assert 0 <= counters.running <= counters.unfinished, (

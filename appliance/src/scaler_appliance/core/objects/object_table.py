@@ -66,13 +66,6 @@ class ObjectTable:
     def __len__(self) -> int:
         return len(self._records)
 
-    def get(self, object_id: int, tenant: str) -> Optional[ObjectRecord]:
-        """The object if a tenant's new task may need it: its owner holds it, and its bytes are here or arriving."""
-        record = self._records.get(object_id)
-        if record is None or record.tenant != tenant:
-            return None
-        return record if record.held and not record.is_broken else None
-
     def find(self, object_id: int) -> Optional[ObjectRecord]:
         """The object, also while only unfinished tasks keep it alive."""
         return self._records.get(object_id)
@@ -83,7 +76,10 @@ class ObjectTable:
         return record if record is not None and record.tenant == tenant else None
 
     def refer(self, object_id: int, tenant: str) -> bool:
-        """Count a reference to the object if it exists; returns whether a tenant's new task may need it (`get`)."""
+        """Count a reference to the object if it exists; returns whether a tenant's new task may need it.
+
+        That is so if it is the tenant's, its owner holds it, and its bytes are here or arriving.
+        """
         record = self._records.get(object_id)
         if record is None:
             return False

@@ -266,6 +266,7 @@ class WorkerSession(Session):
     ) -> None:
         super().__init__(number, peer, hello, now, touched)
         self._queue_size = min(max(1, hello.queue_size), queue_limit)
+        self.is_shared = False  # it serves all tenants
         self.slots = hello.slots  # tasks that run at once
         self.capacity = self.slots * self._queue_size  # tasks it may hold
         self.capabilities = {capability.name: capability.amount for capability in hello.capabilities}
@@ -294,6 +295,11 @@ class WorkerSession(Session):
         suspended = sum(processor.suspended for processor in heartbeat.processors)
         self.slots = self.hello.slots + suspended
         self.capacity = self.slots * self._queue_size
+
+    def admit(self, grant: Grant) -> None:
+        """It is what its key says."""
+        super().admit(grant)
+        self.is_shared = self.tenant == ANY_TENANT
 
     def serves(self, tenant: str) -> bool:
         """Whether it runs the tasks of a tenant."""

@@ -268,9 +268,14 @@ class _ClientQueues:
 
 
 class ReadyQueues:
-    """All requirement classes, served by priority."""
+    """All requirement classes, served by priority.
+
+    Attributes:
+        has_tenants: whether there are, or were, tasks of more than one tenant.
+    """
 
     def __init__(self) -> None:
+        self.has_tenants = False
         self._classes: Dict[Requirement, ReadyClass] = {}
         self._active: Dict[Requirement, ReadyClass] = {}  # those that are not parked
         self._clients: Dict[int, _ClientQueues] = {}
@@ -299,7 +304,8 @@ class ReadyQueues:
     def _join_class(self, queues: _ClientQueues, requirement: Requirement) -> ReadyClass:
         ready_class = self._classes.get(requirement)
         if ready_class is None:
-            ready_class = ReadyClass(requirement, self._totals_of(requirement))
+            totals = self._totals.get(requirement.needs.tenant) or self._totals_of(requirement)
+            ready_class = ReadyClass(requirement, totals)
             self._classes[requirement] = self._active[requirement] = ready_class
             ready_class.last_served = self._servings
         queues.classes[requirement] = ready_class
@@ -310,6 +316,7 @@ class ReadyQueues:
         totals = self._totals.get(tenant)
         if totals is None:
             totals = self._totals[tenant] = _Totals()
+            self.has_tenants = len(self._totals) > 1
         return totals
 
     def add(self, span: TaskSpan, *, in_front: bool = False) -> None:
@@ -481,11 +488,6 @@ class ReadyQueues:
     def tenants_with_placeable(self) -> List[str]:
         """The tenants of which tasks wait only for a worker."""
         return [tenant for tenant, totals in self._totals.items() if totals.placeable]
-
-    @property
-    def has_tenants(self) -> bool:
-        """Whether there are, or were, tasks of more than one tenant."""
-        return len(self._totals) > 1
 
     def waiting_of(self, tenant: str) -> int:
         """How many tasks of a tenant wait for a worker, throttled or not."""

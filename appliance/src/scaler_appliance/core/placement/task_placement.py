@@ -67,7 +67,8 @@ class Placement:
         self._burst_bytes = 0  # dispatched since the tick began
         self._target_microseconds = state.settings.prefetch_seconds * 1e6
         self._unmeasured_microseconds = self._target_microseconds / TASKS_AHEAD_OF_UNMEASURED  # taken for each task
-        self._pass: List[List[ReadyClass]] = []  # by tenant, the classes not looked at in this one, the next one last
+        self._pass: List[ReadyClass] = []  # the classes that have not been looked at in this one, the next one last
+        self._others: List[List[ReadyClass]] = []  # the same of other tenants than that of these
         self._most = UNLIMITED  # how many more tasks of the current class may be placed in its turn
         self._turn_slots = 1  # so many free slots may be filled in a tenant's turn
         self._is_outdated = False  # the pass: something has changed since it began
@@ -136,7 +137,7 @@ class Placement:
             is_changed: whether tasks or workers may have changed since the last call.
         """
         if not (self._idle or self._below_prefetch_target or self._blocked):
-            self._pass, self._is_outdated = [], False
+            self._end_pass()
             return
         self._left, self._looks_left = amount, min(amount, self._state.part)
         self._burst_bytes = 0
@@ -145,67 +146,67 @@ class Placement:
         if self._pass:
             self._is_outdated |= is_changed
         else:
-            self._begin_pass()
+            self._pass = ready.waiting()[::-1]
+            if ready.has_tenants:
+                self._divide_pass()
         blocked = dict(self._blocked)
         # SCL-SCH-012
         while self._pass and self._left > 0 and self._looks_left > 0:
             if not (self._idle or self._below_prefetch_target or blocked):
-                self._pass, self._is_outdated = [], False
+                self._end_pass()
                 return
-            is_turn = len(self._pass) > 1  # others have one after it
-            classes = self._next_tenant() if is_turn else self._pass[0]
-            ready_class = classes[-1]
+            if self._others:
+                self._next_tenant()
+            ready_class = self._pass[-1]
             waiting = ready_class.count
             self._looks_left -= 1
-            if is_turn or self._state.shares.has_quotas:
-                self._limit_turn(ready_class, is_turn)
+            if self._others or self._state.has_quotas:
+                self._limit_turn(ready_class)
             if self._most > 0:
                 self._place_class(ready_class, blocked)
             if ready_class.count < waiting:
                 ready.count_served(ready_class)
             elif waiting and not (ready_class.is_parked or self._is_offered(ready_class)):
                 ready.park(ready_class)
-            if self._left > 0 and not (
-                is_turn and self._most <= 0 and ready_class.count < waiting and ready_class.count
-            ):
-                classes.pop()
-                if not classes:
-                    self._pass.remove(classes)
+            is_limited = self._most <= 0 and 0 < ready_class.count < waiting  # by its turn: it may have another
+            if self._left > 0 and not is_limited:
+                self._pass.pop()
+                if self._others and not self._pass:
+                    self._pass = self._others.pop()
         if ready.has_later and not self._pass:
             ready.remove_empty()
             if ready.admit_some(ADMITTED_AT_ONCE):
                 self._is_outdated = True
         if self._is_outdated and not self._pass:
-            self._is_outdated = False
-            self._begin_pass()
+            self._pass, self._is_outdated = ready.waiting()[::-1], False
+            if ready.has_tenants:
+                self._divide_pass()
 
-    def _begin_pass(self) -> None:
-        """Look at all classes with waiting tasks."""
-        ready = self._state.ready
-        classes = ready.waiting()[::-1]
-        if not ready.has_tenants:
-            self._pass = [classes] if classes else []
-            return
+    def _divide_pass(self) -> None:
+        """Divide the classes of a new pass by tenant."""
         by_tenant: Dict[str, List[ReadyClass]] = {}
-        for each in classes:
+        for each in self._pass:
             by_tenant.setdefault(each.requirement.needs.tenant, []).append(each)
-        self._pass = list(by_tenant.values())
         self._state.shares.begin(list(by_tenant))
+        self._others = list(by_tenant.values())
+        self._pass = self._others.pop() if self._others else []
         self._turn_slots = 1 + self.free_slots() // TURNS_OF_FREE_SLOTS
 
-    def _next_tenant(self) -> List[ReadyClass]:
-        """The classes of the tenant whose turn it is."""
+    def _end_pass(self) -> None:
+        """No worker can take a task."""
+        self._pass, self._others, self._is_outdated = [], [], False
+
+    def _next_tenant(self) -> None:
+        """Go on with the classes of the tenant whose turn it is."""
         work_of = self._state.shares.work_of
-        return min(self._pass, key=lambda each: (work_of(each[-1].requirement.needs.tenant), each[-1].last_served))
+        self._others.append(self._pass)
+        turns = [(work_of(each[-1].requirement.needs.tenant), each[-1].last_served) for each in self._others]
+        self._pass = self._others.pop(turns.index(min(turns)))
 
-    def _limit_turn(self, ready_class: ReadyClass, is_turn: bool) -> None:
-        """Set how many tasks of a class may be placed now.
-
-        Parameters:
-            is_turn: whether other tenants have a turn then.
-        """
+    def _limit_turn(self, ready_class: ReadyClass) -> None:
+        """Set how many tasks of a class may be placed now."""
         self._most = self._state.shares.room_of(ready_class.requirement.needs.tenant)
-        if is_turn:
+        if self._others:
             batch = ready_class.next_batch()
             duration = None if batch is None else self._state.durations.get(batch.function_key)
             in_time = int(self._unmeasured_microseconds / (duration or self._unmeasured_microseconds))
@@ -321,15 +322,11 @@ class Placement:
                 ready_class.count_turn(count * estimate, self._unmeasured_microseconds)
                 placed += count
                 self._most -= count
-                if worker.tenant == ANY_TENANT:
-                    self._charge(span.batch.tenant, count * estimate)
+                if worker.is_shared and self._state.ready.has_tenants:
+                    self._state.shares.charge(span.batch.tenant, count * estimate)
             if count == credit or not count:
                 break
         return placed
-
-    def _charge(self, tenant: str, microseconds: float) -> None:
-        if self._state.ready.has_tenants:
-            self._state.shares.charge(tenant, microseconds)
 
     def _credit(
         self, worker: WorkerSession, span: TaskSpan, duration_microseconds: Optional[float], urgent: int

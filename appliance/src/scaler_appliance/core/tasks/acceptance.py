@@ -14,7 +14,7 @@ from typing import Dict, List, Optional, Set, Tuple
 
 from scaler_appliance.core.effects import Buffer, PeerError
 from scaler_appliance.core.graphs.dependant_reactions import DependantReactions, split_batch
-from scaler_appliance.core.objects.object_records import failure_of_missing
+from scaler_appliance.core.objects.object_records import ObjectRecord, failure_of_missing
 from scaler_appliance.core.peers.sessions import ClientSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.placement.waiting_quotas import WaitingQuota
@@ -152,8 +152,8 @@ class Acceptance:
         allowed = client.flow.allowed(count, len(payload) - message.payload_sizes[-1])
         client.flow.submit(count, len(payload))
         batch.is_charged = True
-        missing = self._reference_objects(batch)
-        reason = self._reason_to_reject(batch)
+        missing = self._reference_objects(batch, function)
+        reason = self._reason_to_reject(batch, function)
         if reason is not None:
             self._reject(client, TaskSpan(batch, 0, count), m.Failure(kind=reason[0], message=reason[1], attempts=1))
             return
@@ -168,28 +168,31 @@ class Acceptance:
         self._state.count_useless(client, UNITS_OF_A_REJECTION + (span.stop - span.start) // COLUMN_ENTRIES_PER_UNIT)
         self._outcomes.lose_with(span, why)
 
-    def _reference_objects(self, batch: TaskBatch) -> Dict[int, int]:
+    def _reference_objects(self, batch: TaskBatch, function: Optional[ObjectRecord]) -> Dict[int, int]:
         """Count the batch's needs of objects; returns, by position, tasks of which one is missing.
 
         All existing objects are referenced, because `TaskOutcomes.finish` releases all existing objects.
         """
-        objects, tenant = self._state.objects, batch.tenant
-        objects.refer(batch.function, tenant)
+        objects = self._state.objects
         missing: Dict[int, int] = {}
+        if function is not None:
+            function.references += 1
+        elif batch.function:
+            objects.refer(batch.function, batch.tenant)
         if batch.dependency_counts:
+            tenant = batch.tenant
             for index in range(len(batch)):
                 for object_id in batch.dependencies_of(index, index + 1):
                     if not objects.refer(object_id, tenant):
                         missing[index] = object_id
         return missing
 
-    def _reason_to_reject(self, batch: TaskBatch) -> Optional[Reason]:
+    def _reason_to_reject(self, batch: TaskBatch, function: Optional[ObjectRecord]) -> Optional[Reason]:
         if not batch.function and not batch.function_name:
             return m.FailureKind.REJECTED, "a task must name its function or the object that holds it"
-        record = self._state.objects.find_of(batch.function, batch.tenant) if self._state.shares.has_quotas else None
-        if record is not None and record.is_over_quota:
-            return m.FailureKind.OBJECT_MISSING, failure_of_missing(batch.function, record).message
-        if batch.function and self._state.objects.get(batch.function, batch.tenant) is None:
+        if batch.function and (function is None or not function.held or function.is_broken):
+            if function is not None and function.is_over_quota:
+                return m.FailureKind.OBJECT_MISSING, failure_of_missing(batch.function, function).message
             text = f"function object {batch.function:016x} does not exist (any more)"
             return m.FailureKind.OBJECT_MISSING, text
         return None
@@ -199,7 +202,7 @@ class Acceptance:
         count = len(batch)
         queued = runs(batch.states, 0, count, TaskState.QUEUED)
         waiting_room = self._room(count) if has_memory else 0
-        quota = WaitingQuota(self._state, self._placement, batch.tenant) if self._state.shares.has_quotas else None
+        quota = WaitingQuota(self._state, self._placement, batch.tenant) if self._state.has_quotas else None
         if quota is not None:
             waiting_room = min(waiting_room, quota.room(sum(stop - start for start, stop in queued)))
         room = waiting_room if waiting_room < allowed else allowed
