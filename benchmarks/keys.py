@@ -2,13 +2,14 @@
 
     python benchmarks/keys.py --rounds 9
 
-    two clusters at 127.0.0.2, beside which there is no local socket: one with keys, one with --insecure
-    round: map, submit, round trip, a large object to a worker and back, at one cluster and then at the other
+    three clusters at 127.0.0.2, beside which there is no local socket: one with keys, two with --insecure
+    round: map, submit, round trip, a large object to a worker and back, at one cluster after the other
 
 Rules:
-- The clusters differ in their keys only. Both run all the time, and rounds take turns with who is first, so that what
-  else the machine does meets both.
+- The clusters differ in their keys only. All run all the time, and rounds take turns with who is first, so that what
+  else the machine does meets all.
 - A figure is the median of the rounds' ratios: how fast it is with keys, of how fast it is without.
+- The control is the same of the two clusters without keys: as far as it is from 1, the figures say nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from scaler import Client
 TASKS, CALLS = 20_000, 300
 LARGE_BYTES = 64 << 20
 LARGE_CALLS = 2
-KINDS = ("with keys", "insecure")
+KINDS = ("with keys", "insecure", "control")
 
 
 @contextlib.contextmanager
@@ -108,14 +109,14 @@ def main() -> None:
         clients: Dict[str, Client] = {}
         for kind in KINDS:
             folder = Path(closing.enter_context(tempfile.TemporaryDirectory()))
-            is_insecure = kind == "insecure"
+            is_insecure = kind != "with keys"
             environment = {"SCALER_KEY_DIRECTORY": str(folder / "keys"), "SCALER_INSECURE": "1" if is_insecure else ""}
             environment["SCALER_RUN_DIRECTORY"] = str(folder)
             flags = ["--insecure"] if is_insecure else []
             clients[kind] = closing.enter_context(cluster(options.python, folder, flags, environment))
         for number in range(options.rounds + 1):
             for name, work in WORK.items():
-                for kind in KINDS if number % 2 else reversed(KINDS):
+                for kind in (*KINDS[number % 3 :], *KINDS[: number % 3]):
                     begin = time.perf_counter()
                     work(clients[kind])
                     if number:  # the first round warms up
@@ -127,6 +128,7 @@ def main() -> None:
             "ratio": statistics.median(ratios),
             "least": min(ratios),
             "greatest": max(ratios),
+            "control": statistics.median(b / a for a, b in zip(measured["control"], measured["insecure"])),
             "seconds_with_keys": statistics.median(measured["with keys"]),
             "seconds_insecure": statistics.median(measured["insecure"]),
         }
@@ -136,7 +138,8 @@ def main() -> None:
     for name, figure in figures.items():
         print(
             f"{name:14} {figure['ratio']:5.2f} of the speed without keys ({figure['least']:.2f} to"
-            f" {figure['greatest']:.2f}); {figure['seconds_insecure']:.3f} -> {figure['seconds_with_keys']:.3f} s"
+            f" {figure['greatest']:.2f}; control {figure['control']:.2f});"
+            f" {figure['seconds_insecure']:.3f} -> {figure['seconds_with_keys']:.3f} s"
         )
 
 
