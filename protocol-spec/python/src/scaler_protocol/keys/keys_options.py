@@ -39,7 +39,7 @@ def _version() -> str:
 
 def tenant_of(options: argparse.Namespace) -> str:
     """The tenant of a new key."""
-    return options.tenant or usual_tenant(options.role)
+    return usual_tenant(options.role) if options.tenant is None else str(options.tenant)
 
 
 def _faults_of_new(options: argparse.Namespace) -> List[str]:
