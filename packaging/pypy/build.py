@@ -1,4 +1,4 @@
-"""Builds dist/pypy/scaler_scheduler: PyPy, its library, pyzmq and the scheduler in one file that unpacks itself.
+"""Builds dist/pypy/scaler_scheduler: PyPy, the C library, pyzmq and the scheduler in one file that unpacks itself.
 
     python packaging/pypy/build.py --pypy /usr/bin/pypy3 [--work build/pypy] [--output dist/pypy/scaler_scheduler]
 
@@ -27,9 +27,9 @@ import sys
 import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Set
+from typing import Any, Dict, List, Set
 
-from stored_xz import stored
+from packed_relocations import NotPackedError, packed
 
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parents[1]
@@ -72,17 +72,27 @@ KEPT_SOURCE = [*(f"{package.name}/" for package in PACKAGES), "site.py", "os.py"
 LEFT_OUT_EXTENSIONS = ("_pypy_openssl", "_sqlite3_cffi", "_curses_cffi", "_gdbm_cffi", "_lzma_cffi", "_audioop_cffi")
 LEFT_OUT_OF_PYZMQ = ("zmq/tests/", "zmq/green/", "zmq/ssh/", "zmq/eventloop/", "zmq/log/", "zmq/backend/cython/")
 KEPT_SUFFIXES = {".py", ".so"}
-C_LIBRARY = re.compile(r"(linux-vdso|ld-linux[^/]*|lib(c|m|dl|pthread|rt|util))\.so\.\d+")
+# Parts of the C library: as they are, since their maker knows best what they need of each other.
+C_LIBRARY = re.compile(r"(ld-linux[^/]*|lib(c|m|dl|pthread|rt|util|resolv|anl))\.so\.\d+")
+# Which libraries of the host, such as those of its name services, may ask for.
+WHOLE_C_LIBRARY = [f"lib{name}.so.{number}" for name, number in {"pthread": 0, "dl": 2, "rt": 1, "resolv": 2}.items()]
+
+SOURCE_OFFER = """\
+PyPy and these libraries are those of Debian, unchanged but for where they look for each other and for how PyPy's
+library stores its relocations. Some of them, the GNU C library among them, are under the GNU Lesser General Public
+License: you may replace them in the folder `bin` by versions of your own. The sources are at the addresses below. For
+three years after a release, the maintainers of Scaler send them to anyone who asks.
+
+"""
 
 EXIT_CODE_MISSING_TOOL = 3
 
 TRAILER_BYTES = 512
 TAR_BLOCK_BYTES = 512
-# The branch filter is for machine code. Two blocks of PyPy's some 60 MB, for two threads; the memory to unpack is 9 MB.
-XZ_FILTERS = {"x86_64": ["--x86"], "aarch64": ["--arm64"]}
-XZ = ["xz", "--threads=2", "--block-size=32MiB", "--check=crc64"]
-XZ_PRESET = 6
-QUICK_XZ_PRESET = 0  # and PyPy itself is stored as it is
+ZSTD = ["zstd", "--quiet", "--check", "--no-progress"]
+ZSTD_HEADER = Path("/usr/include/zstd.h")
+ZSTD_LEVEL = ["--ultra", "-22", "--long=27"]
+QUICK_ZSTD_LEVEL = ["-1"]
 
 
 class BuildError(Exception):
@@ -98,7 +108,7 @@ def run(*command: str, **options: Any) -> str:
     try:
         finished = subprocess.run(command, capture_output=True, text=True, **options)
     except FileNotFoundError:
-        package = {"xz": "xz-utils", "strip": "binutils", "objdump": "binutils"}.get(command[0], command[0])
+        package = {"strip": "binutils", "ldd": "libc-bin"}.get(command[0], command[0])
         raise MissingToolError(f"there is no {command[0]}; on Debian: apt-get install {package}") from None
     if finished.returncode:
         raise BuildError(f"{' '.join(command)} failed:\n{finished.stdout}{finished.stderr}")
@@ -160,9 +170,8 @@ def programs() -> Dict[str, str]:
 
 
 def libraries_of(program: Path) -> List[Path]:
-    """The shared libraries that an ELF file is linked with, beside those of the C library."""
-    found = re.findall(r"(\S+) => (\S+) \(0x", run("ldd", str(program)))
-    return [Path(path) for name, path in found if not C_LIBRARY.fullmatch(name)]
+    """The shared libraries that an ELF file is linked with, those that they need included."""
+    return [Path(path) for path in re.findall(r"\S+ => (\S+) \(0x", run("ldd", str(program)))]
 
 
 def is_elf(path: Path) -> bool:
@@ -237,19 +246,28 @@ def write(path: Path, content: bytes) -> None:
 
 
 def copy_binaries(pypy: PyPy, root: Path) -> None:
-    """PyPy and all libraries that anything in the folder is linked with; each finds the others from where it is."""
+    """PyPy, all libraries that anything in the folder is linked with, the C library's among them, and its loader.
+
+    Each finds the others from where it is.
+    """
     binaries = root / "bin"
     binaries.mkdir()
     shutil.copyfile(pypy.executable, binaries / "pypy3")
+    loader = Path(run("patchelf", "--print-interpreter", str(pypy.executable)).strip())
     wanted: Set[Path] = set(libraries_of(pypy.executable))
     own = {path.name for path in root.rglob("*.so*")}
     for extension in root.rglob("*.so*"):
         wanted.update(path for path in libraries_of(extension) if path.name not in own)
-    for library in sorted(wanted):
+    c_library = next(library.parent for library in wanted if library.name == "libc.so.6")
+    for library in sorted({*wanted, loader, *(c_library / name for name in WHOLE_C_LIBRARY)}):
         shutil.copyfile(library, binaries / library.name)
+    for name in programs():
+        (binaries / name).symlink_to(loader.name)
     for path in sorted(root.rglob("*")):
-        if path.is_file() and is_elf(path):
+        if path.is_file() and not path.is_symlink() and is_elf(path):
             path.chmod(0o755)
+            if C_LIBRARY.fullmatch(path.name):
+                continue
             # Not of wheels: the sections that the wheels' own tools added do not survive it.
             if "pyzmq.libs" not in path.parts:
                 run("strip", "--strip-unneeded", str(path))
@@ -258,6 +276,15 @@ def copy_binaries(pypy: PyPy, root: Path) -> None:
             places.append(f"$ORIGIN/{os.path.relpath(binaries, path.parent)}")
             # RPATH, not RUNPATH: it goes before LD_LIBRARY_PATH, so that the user's does not get in.
             run("patchelf", "--force-rpath", "--set-rpath", ":".join(places), str(path))
+            if path.name.startswith("libpypy"):
+                pack_relocations(path)
+
+
+def pack_relocations(library: Path) -> None:
+    try:
+        library.write_bytes(packed(library.read_bytes()))
+    except NotPackedError as reason:
+        print(f"{library.name} stays as it is, some MB larger than it could be: {reason}")
 
 
 def write_programs(root: Path) -> None:
@@ -267,7 +294,6 @@ def write_programs(root: Path) -> None:
         stand_ins = ", with_stand_ins=True" if name in WITH_STAND_INS else ""
         text = f"from scaler_start import start\n\nstart({module!r}, {function!r}{stand_ins})\n"
         (root / "programs" / name).write_text(text)
-        (root / "bin" / name).symlink_to("pypy3")
 
 
 def copy_licenses(pypy: PyPy, licenses: Path) -> None:
@@ -275,14 +301,20 @@ def copy_licenses(pypy: PyPy, licenses: Path) -> None:
     for path in [pypy.prefix / "LICENSE", *pypy.prefix.glob("lib/*/LICENSE*")]:
         if path.is_file():
             write(licenses / "pypy", path.read_bytes())
+    sources = set()
     for library in [pypy.executable, *libraries_of(pypy.executable)]:
         try:
             package = run("dpkg", "-S", f"*/{library.name}").split(":")[0]
+            found = run("dpkg-query", "-W", "-f", "${source:Package} ${source:Version}\n", package)
+            source, version = found.split()[:2]
         except BuildError:
             continue  # no Debian; a portable PyPy's licence speaks of the libraries that come with it
+        sources.add(f"{source} {version}: https://snapshot.debian.org/package/{source}/{version}/\n")
         terms = Path("/usr/share/doc") / package / "copyright"
         if terms.exists():
             write(licenses / package, terms.read_bytes())
+    if sources:
+        write(licenses / "sources", (SOURCE_OFFER + "".join(sorted(sources))).encode())
 
 
 # Not by py_compile: marshal's newer formats refer back to what is the same object, which PyPy's compiler leaves to
@@ -355,49 +387,48 @@ def tar(root: Path, paths: List[Path], is_last: bool) -> bytes:
     return b"".join(parts)
 
 
-def compressed(content: bytes, work: Path, preset: int) -> bytes:
+def compressed(content: bytes, work: Path, level: List[str]) -> bytes:
     """Compress, or find it compressed from last time."""
-    command = [*XZ, *XZ_FILTERS.get(platform.machine(), []), f"--lzma2=preset={preset}"]
+    command = [*ZSTD, *level]
     key = hashlib.sha256(" ".join(command).encode() + content).hexdigest()
-    kept = work / "compressed" / f"{key}.xz"
+    kept = work / "compressed" / f"{key}.zst"
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
         raw = kept.with_suffix(f".{os.getpid()}")
         raw.write_bytes(content)
-        with raw.open("rb") as source, raw.with_suffix(".half").open("wb") as target:
-            if subprocess.run([*command, "--stdout"], stdin=source, stdout=target).returncode:
-                raise BuildError("xz failed (see above)")
+        run(*command, str(raw), "-o", str(raw.with_suffix(".half")))
         raw.unlink()
         raw.with_suffix(".half").rename(kept)
     return kept.read_bytes()
 
 
 def compile_launcher(work: Path) -> bytes:
+    """Compile it with musl, whose programs are a quarter of the size of the GNU C library's when linked statically."""
     from scaler_appliance.__main__ import NURSERY_SIZE
 
+    headers = work / "include"  # of zstd alone: the others are musl's
+    headers.mkdir(exist_ok=True)
     launcher = work / "launcher"
-    flags = ["-std=gnu11", "-Os", "-Wall", "-Wextra", "-static", "-s", "-Wl,--build-id=none"]
+    flags = ["-std=gnu11", "-Os", "-Wall", "-Wextra", "-static", "-s", "-Wl,--build-id=none,--gc-sections"]
     try:
-        run(
-            *("gcc", *flags, f'-DNURSERY="{NURSERY_SIZE}"', "launcher.c", "-llzma", "-o", str(launcher)),
-            cwd=HERE,
-        )
-    except BuildError as error:
-        raise BuildError(
-            f"{error}\nIt needs gcc and liblzma.a; on Debian: apt-get install gcc libc6-dev liblzma-dev"
-        ) from None
+        shutil.copyfile(ZSTD_HEADER, headers / ZSTD_HEADER.name)
+        library = run("gcc", "-print-file-name=libzstd.a").strip()
+        names = ["-isystem", str(headers), "launcher.c", library, "-o", str(launcher)]
+        run("musl-gcc", *flags, f'-DNURSERY="{NURSERY_SIZE}"', *names, cwd=HERE)
+    except (BuildError, OSError) as error:
+        message = "It needs gcc, musl and libzstd.a; on Debian: apt-get install gcc musl-tools libzstd-dev"
+        raise MissingToolError(f"{error}\n{message}") from None
     return launcher.read_bytes()
 
 
-def assemble(root: Path, work: Path, preset: int) -> bytes:
+def assemble(root: Path, work: Path, level: List[str]) -> bytes:
     launcher = compile_launcher(work)
     everything = sorted(root.rglob("*"), key=lambda path: path.relative_to(root).as_posix())
-    # Two streams: PyPy changes seldom, and takes nearly all the time.
+    # Two frames: PyPy changes seldom, and takes nearly all the time.
     binary = [path for path in everything if path.relative_to(root).parts[0] == "bin"]
     pypy = tar(root, binary, False)
     others = tar(root, [path for path in everything if path not in set(binary)], True)
-    archive = stored(pypy) if preset == QUICK_XZ_PRESET else compressed(pypy, work, preset)
-    archive += compressed(others, work, preset)
+    archive = compressed(pypy, work, level) + compressed(others, work, level)
     files = [path for path in everything if path.is_file() and not path.is_symlink()]
     largest = max(files, key=lambda path: path.stat().st_size)
     unpacked = sum(-(-path.stat().st_size // 4096) * 4096 for path in files)
@@ -407,20 +438,6 @@ def assemble(root: Path, work: Path, preset: int) -> bytes:
         f"largest {largest.stat().st_size} {largest.relative_to(root).as_posix()}\n"
     )
     return launcher + archive + trailer.encode().ljust(TRAILER_BYTES, b"\n")
-
-
-def oldest_c_library(root: Path) -> str:
-    """The newest version of the GNU C library that anything in the folder asks for."""
-    versions = {
-        tuple(map(int, version.split(".")))
-        for path in elf_files(root)
-        for version in re.findall(r"GLIBC_([0-9.]+)", run("objdump", "-T", str(path)))
-    }
-    return ".".join(map(str, max(versions)))
-
-
-def elf_files(root: Path) -> Iterator[Path]:
-    return (path for path in root.rglob("*") if path.is_file() and not path.is_symlink() and is_elf(path))
 
 
 def link_programs(output: Path) -> None:
@@ -440,14 +457,14 @@ def main() -> int:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="compress little, for tests that build and unpack it: a second instead of 40",
+        help="compress little, for tests that build and unpack it: a second instead of a minute",
     )
     options = parser.parse_args()
-    preset = QUICK_XZ_PRESET if options.quick else XZ_PRESET
+    level = QUICK_ZSTD_LEVEL if options.quick else ZSTD_LEVEL
     work, output = options.work.resolve(), options.output.resolve()
     try:
         pypy = PyPy(options.pypy)
-        built_from = f"{fingerprint(pypy)} {preset} {output}"
+        built_from = f"{fingerprint(pypy)} {level} {output}"
         stamp = work / "built-from"
         if output.exists() and stamp.exists() and stamp.read_text() == built_from:
             return 0
@@ -456,7 +473,7 @@ def main() -> int:
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
         stage(pypy, root, work)
-        content = assemble(root, work, preset)
+        content = assemble(root, work, level)
         output.parent.mkdir(parents=True, exist_ok=True)
         half = output.with_name(f".{output.name}.{os.getpid()}")
         half.write_bytes(content)
@@ -464,7 +481,7 @@ def main() -> int:
         half.rename(output)
         link_programs(output)
         stamp.write_text(built_from)
-        print(f"{len(content) / 1e6:.1f} MB; it needs the GNU C library {oldest_c_library(root)} or later")
+        print(f"{len(content) / 1e6:.1f} MB")
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_CODE_MISSING_TOOL if isinstance(error, MissingToolError) else 1

@@ -1,7 +1,7 @@
 /* The front of the single file: unpacks the archive behind it, once, and becomes the program.
  *
- * Behind this executable are a tar archive, compressed by xz, and a trailer of TRAILER_BYTES that says where it begins
- * and what its hash is. A copy of it is a folder named after the hash, in the first of these places that will do:
+ * Behind this executable are a tar archive, compressed by zstd, and a trailer of TRAILER_BYTES that says where it
+ * begins and what its hash is. A copy of it is a folder named after the hash, in the first of these places that will do:
  *
  *     $SCALER_CACHE_HOME    $XDG_CACHE_HOME/scaler    $HOME/.cache/scaler    $TMPDIR/scaler-UID    /tmp/scaler-UID
  *
@@ -11,6 +11,7 @@
  * - Nothing runs from a folder that is another user's, or that others may write to.
  * - Only the cache's folder of this hash, and what was left half-written of it, is ever deleted.
  * - The program gets the arguments and the environment of the caller; only PYPY_GC_NURSERY is added where it is unset.
+ * - Nothing of the host's C library is needed: the copy has its own, and the loader for it, which is what is executed.
  */
 
 #define _GNU_SOURCE
@@ -18,7 +19,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <lzma.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -30,6 +30,7 @@
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
+#include <zstd.h>
 
 #ifndef NURSERY
 #error "compile with -DNURSERY='\"16M\"': see build.py"
@@ -54,7 +55,6 @@ static struct {
     unsigned long long largest_size;
 } archive;
 
-static bool without_proc; /* this system has no /proc */
 static char complaints[4096]; /* why no place would do, a line each */
 
 static void fail(const char *format, ...) {
@@ -91,7 +91,6 @@ static void find_archive(void) {
     const char *self = "/proc/self/exe";
     archive.file = open(self, O_RDONLY | O_CLOEXEC);
     if (archive.file < 0) {
-        without_proc = true;
         self = (const char *)getauxval(AT_EXECFN);
         archive.file = open(self, O_RDONLY | O_CLOEXEC);
     }
@@ -106,29 +105,38 @@ static void find_archive(void) {
         fail("the file of this program is incomplete; download or copy it again");
 }
 
-static lzma_stream decoder = LZMA_STREAM_INIT;
-static unsigned long long archive_read; /* compressed bytes taken so far */
+static ZSTD_DStream *decoder;
+static ZSTD_inBuffer compressed; /* that the decoder has not taken */
+static bool frame_is_whole; /* what was decoded last ended a frame, and its checksum was right */
+static unsigned long long archive_read; /* compressed bytes read so far */
+
+/* Read more of the archive if there is nothing to decode; false at its end. */
+static bool refill(void) {
+    static char buffer[1 << 17];
+    if (compressed.pos < compressed.size)
+        return true;
+    size_t wanted = sizeof buffer;
+    if (wanted > archive.size - archive_read)
+        wanted = archive.size - archive_read;
+    ssize_t got = wanted ? pread(archive.file, buffer, wanted, archive.offset + archive_read) : 0;
+    if (got <= 0)
+        return false;
+    archive_read += got;
+    compressed = (ZSTD_inBuffer){buffer, got, 0};
+    return true;
+}
 
 /* Fill `target` with the next bytes of the tar archive; false when there are none or they are damaged. */
 static bool take(void *target, size_t length) {
-    static uint8_t compressed[1 << 16];
-    decoder.next_out = target;
-    decoder.avail_out = length;
-    while (decoder.avail_out > 0) {
-        if (decoder.avail_in == 0 && archive_read < archive.size) {
-            size_t wanted = sizeof compressed;
-            if (wanted > archive.size - archive_read)
-                wanted = archive.size - archive_read;
-            ssize_t got = pread(archive.file, compressed, wanted, archive.offset + archive_read);
-            if (got <= 0)
-                return false;
-            archive_read += got;
-            decoder.next_in = compressed;
-            decoder.avail_in = got;
-        }
-        lzma_ret result = lzma_code(&decoder, archive_read < archive.size ? LZMA_RUN : LZMA_FINISH);
-        if (result != LZMA_OK && !(result == LZMA_STREAM_END && decoder.avail_out == 0))
+    ZSTD_outBuffer wanted = {target, length, 0};
+    while (wanted.pos < wanted.size) {
+        /* The decoder may hold decoded bytes when all compressed ones are read. */
+        bool has_more = refill();
+        size_t before = wanted.pos;
+        size_t result = ZSTD_decompressStream(decoder, &wanted, &compressed);
+        if (ZSTD_isError(result) || (!has_more && wanted.pos == before))
             return false;
+        frame_is_whole = result == 0;
     }
     return true;
 }
@@ -138,7 +146,7 @@ static bool ends_well(void) {
     char rest[TAR_BLOCK_BYTES];
     while (take(rest, sizeof rest))
         ;
-    return archive_read == archive.size && decoder.avail_in == 0 && lzma_code(&decoder, LZMA_FINISH) == LZMA_STREAM_END;
+    return frame_is_whole && archive_read == archive.size && compressed.pos == compressed.size;
 }
 
 /* --- Unpacking --------------------------------------------------------------------------------------------------- */
@@ -177,8 +185,9 @@ static bool write_file(int folder, const char *name, mode_t mode, unsigned long 
 static bool unpack_into(int folder) {
     static char header[TAR_BLOCK_BYTES]; /* of "ustar": name, mode and size in octal, kind, target of a link */
     archive_read = 0;
-    decoder = (lzma_stream)LZMA_STREAM_INIT;
-    if (lzma_stream_decoder(&decoder, UINT64_MAX, LZMA_CONCATENATED) != LZMA_OK) {
+    compressed = (ZSTD_inBuffer){NULL, 0, 0};
+    frame_is_whole = false;
+    if (!(decoder = ZSTD_createDStream())) {
         errno = ENOMEM;
         return false;
     }
@@ -190,7 +199,7 @@ static bool unpack_into(int folder) {
         }
         if (header[0] == '\0') { /* the end */
             bool well = ends_well();
-            lzma_end(&decoder);
+            ZSTD_freeDStream(decoder);
             errno = EILSEQ;
             return well;
         }
@@ -202,7 +211,7 @@ static bool unpack_into(int folder) {
                                          : write_file(folder, name, mode, strtoull(header + 124, NULL, 8));
         if (!done) {
             int reason = errno;
-            lzma_end(&decoder);
+            ZSTD_freeDStream(decoder);
             errno = reason;
             return false;
         }
@@ -242,7 +251,8 @@ static bool lock(int folder) {
 
 static bool is_whole(const char *copy) {
     struct stat status;
-    return access(text("%s/complete", copy), F_OK) == 0 && stat(text("%s/%s", copy, archive.largest), &status) == 0 &&
+    return access(text("%s/complete", copy), F_OK) == 0 && access(text("%s/bin/pypy3", copy), F_OK) == 0 &&
+           stat(text("%s/%s", copy, archive.largest), &status) == 0 &&
            (unsigned long long)status.st_size == archive.largest_size;
 }
 
@@ -315,25 +325,32 @@ static void become_program(const char *copy, char **arguments) {
     const char *name = program;
     if (access(text("%s/programs/%s", copy, name), F_OK) < 0)
         name = DEFAULT_PROGRAM;
+    char *binaries = text("%s/bin", copy);
+    char *interpreter = text("%s/pypy3", binaries);
+    /* A link to the loader, so that the system shows the program's name. */
+    char *loader = text("%s/%s", binaries, name);
+    char *first[] = {
+        loader,
+        /* The loader's: libraries are the copy's, whatever the host and LD_LIBRARY_PATH have. */
+        "--inhibit-cache", "--library-path", binaries, "--argv0", interpreter, interpreter,
+        /* PyPy's: neither the user's PYTHON... variables nor packages of the system; the copy stays as it is. */
+        "-IBS", text("%s/programs/%s", copy, name),
+    };
+    const size_t first_count = sizeof first / sizeof *first;
     size_t count = 0;
     while (arguments[count])
         count++;
-    char **all = calloc(count + 4, sizeof *all);
+    char **all = calloc(first_count + count + 1, sizeof *all);
     if (!all)
         fail("out of memory");
-    /* -I and -S: neither the user's PYTHON... variables nor packages of the system; -B: the copy stays as it is. */
-    all[0] = text("%s/bin/%s", copy, name);
-    all[1] = "-IBS";
-    all[2] = text("%s/programs/%s", copy, name);
+    memcpy(all, first, sizeof first);
     for (size_t index = 1; index < count; index++)
-        all[index + 2] = arguments[index];
+        all[first_count + index - 1] = arguments[index];
     setenv("PYPY_GC_NURSERY", NURSERY, 0);
-    if (without_proc) /* the loader of shared libraries finds out by /proc where a program is, or by this */
-        setenv("LD_ORIGIN_PATH", text("%s/bin", copy), 1);
-    execv(all[0], all);
+    execv(loader, all);
     int reason = errno;
-    if (access(all[0], F_OK) < 0)
-        unlink(text("%s/complete", copy)); /* the copy has lost its interpreter */
+    if (access(loader, F_OK) < 0)
+        unlink(text("%s/complete", copy)); /* the copy has lost it */
     errno = reason;
 }
 
@@ -368,8 +385,7 @@ static void try_place(char *place, bool as_is, char **arguments) {
         umask(usual);
         if (done) {
             become_program(copy, arguments);
-            /* The file is there: what is not is the loader that it names. */
-            complain(place, errno == ENOENT ? "this system lacks the GNU C library" : strerror(errno));
+            complain(place, strerror(errno));
         }
     }
     if (folder >= 0)

@@ -13,11 +13,20 @@ from packaged import WHEELS, built
 
 @pytest.fixture
 def empty_root(tmp_path: Path) -> EmptyRoot:
-    """A root folder with only the C library and /bin/sh in it."""
+    """A root folder with nothing in it."""
     reason = why_not()
     if reason:
         pytest.skip(reason)
     return EmptyRoot(tmp_path / "root")
+
+
+@pytest.fixture
+def c_library_root(tmp_path: Path) -> EmptyRoot:
+    """A root folder with only the C library and /bin/sh in it."""
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    return EmptyRoot(tmp_path / "root", with_c_library=True)
 
 
 def install(folder: Path, *requirements: str) -> Path:

@@ -1,4 +1,4 @@
-"""A root folder with nothing in it but the C library and /bin/sh, to run a program in as on a machine without Python.
+"""A root folder with nothing in it but a few devices, to run a program in as on a machine without anything.
 
     root = EmptyRoot(tmp_path / "root")
     root.add(Path("dist/pypy/scaler_scheduler"), "/scaler_scheduler")
@@ -9,6 +9,7 @@ Rules:
   its exit code and its process id are the program's.
 - The network is the host's, so that peers outside reach the program. There is no /proc, no /etc, no other user.
 - The environment is empty but for HOME and PATH, unless a test says otherwise.
+- With the C library, it has /bin/sh too.
 - Nothing is mounted, so that removing the folder is all there is to clean up.
 """
 
@@ -41,7 +42,9 @@ def why_not() -> str:
             return f"no empty root: there is no {tool} here"
     with tempfile.TemporaryDirectory() as folder:
         try:
-            trial = EmptyRoot(Path(folder) / "root").run(SHELL, "-c", "exit 7", timeout=TRIAL_SECONDS)
+            trial = EmptyRoot(Path(folder) / "root", with_c_library=True).run(
+                SHELL, "-c", "exit 7", timeout=TRIAL_SECONDS
+            )
         except (OSError, subprocess.SubprocessError) as error:
             return f"no empty root: {error}"
     if trial.returncode != 7:
@@ -52,7 +55,7 @@ def why_not() -> str:
 class EmptyRoot:
     """An empty root, made in `folder`, which must not be there yet."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, with_c_library: bool = False) -> None:
         self.folder = folder
         folder.mkdir(parents=True)
         for name, mode in FOLDERS.items():
@@ -60,6 +63,10 @@ class EmptyRoot:
             (folder / name).chmod(mode)
         for name, (major, minor) in DEVICES.items():
             self._add_device(folder / "dev" / name, major, minor)
+        if with_c_library:
+            self._add_c_library()
+
+    def _add_c_library(self) -> None:
         self.add(Path(SHELL), SHELL)
         for library in _libraries_of(SHELL):
             self.add(library, str(library))

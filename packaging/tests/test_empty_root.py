@@ -13,22 +13,22 @@ from empty_root import SHELL, EmptyRoot
 C_LIBRARY_AND_SHELL = ("ld-linux", "lib", "sh", "null", "zero", "urandom")
 
 
-def test_it_holds_the_c_library_and_a_shell(empty_root: EmptyRoot) -> None:
-    files = [path.name for path in empty_root.folder.rglob("*") if not path.is_dir()]
+def test_it_holds_the_c_library_and_a_shell(c_library_root: EmptyRoot) -> None:
+    files = [path.name for path in c_library_root.folder.rglob("*") if not path.is_dir()]
     assert "sh" in files
     assert [name for name in files if not name.startswith(C_LIBRARY_AND_SHELL)] == []
-    assert empty_root.run(SHELL, "-c", "python3 || pypy3 || tar || xz").returncode == 127
+    assert c_library_root.run(SHELL, "-c", "python3 || pypy3 || tar || xz").returncode == 127
 
 
-def test_programs_see_nothing_else_and_their_exit_code_comes_back(empty_root: EmptyRoot, tmp_path: Path) -> None:
-    finished = empty_root.run(SHELL, "-c", f"echo /* $HOME; test -e {tmp_path} || exit 5")
+def test_programs_see_nothing_else_and_their_exit_code_comes_back(c_library_root: EmptyRoot, tmp_path: Path) -> None:
+    finished = c_library_root.run(SHELL, "-c", f"echo /* $HOME; test -e {tmp_path} || exit 5")
     assert finished.returncode == 5
     assert set(finished.stdout.split()) <= {"/bin", "/dev", "/lib", "/lib64", "/root", "/tmp", "/usr"}
 
 
-def test_signals_reach_the_program(empty_root: EmptyRoot) -> None:
+def test_signals_reach_the_program(c_library_root: EmptyRoot) -> None:
     script = "trap 'exit 9' TERM; echo ready; while :; do read line; done"
-    with empty_root.start(SHELL, "-c", script, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with c_library_root.start(SHELL, "-c", script, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdin is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGTERM)

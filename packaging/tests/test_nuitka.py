@@ -33,14 +33,14 @@ TIME_LIMIT_SECONDS = 60
 
 
 @pytest.fixture
-def command(empty_root: EmptyRoot) -> List[str]:
+def command(c_library_root: EmptyRoot) -> List[str]:
     """The command that runs the binary in an empty root.
 
     There is /proc, as on any machine but not in an empty root: nuitka's start asks it for the program's path. It is
     mounted for that one process.
     """
-    empty_root.add(built(NUITKA, "dist-nuitka"), PROGRAM)
-    proc = empty_root.outside("/proc")
+    c_library_root.add(built(NUITKA, "dist-nuitka"), PROGRAM)
+    proc = c_library_root.outside("/proc")
     proc.mkdir(exist_ok=True)
     unshare = shutil.which("unshare")
     if unshare is None:
@@ -50,7 +50,7 @@ def command(empty_root: EmptyRoot) -> List[str]:
     if subprocess.run([*mounted, "true"], capture_output=True).returncode != 0:
         pytest.skip("no empty root with /proc: nothing can be mounted here")
     chroot = shutil.which("chroot", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") or "chroot"
-    return [*mounted, chroot, str(empty_root.folder), PROGRAM]
+    return [*mounted, chroot, str(c_library_root.folder), PROGRAM]
 
 
 def run(command: List[str], *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -64,9 +64,11 @@ def test_it_serves(command: List[str], sdk_python: Path, tmp_path: Path) -> None
     assert_serves(command, HOME, sdk_python, tmp_path)
 
 
-def test_its_connections_have_keys(command: List[str], empty_root: EmptyRoot, sdk_python: Path, tmp_path: Path) -> None:
+def test_its_connections_have_keys(
+    command: List[str], c_library_root: EmptyRoot, sdk_python: Path, tmp_path: Path
+) -> None:
     keys = "/root/keys"
-    assert_serves_with_keys(command, HOME, sdk_python, tmp_path, keys, empty_root.outside(keys))
+    assert_serves_with_keys(command, HOME, sdk_python, tmp_path, keys, c_library_root.outside(keys))
 
 
 def test_it_says_its_version(command: List[str]) -> None:
@@ -95,20 +97,20 @@ def test_the_exit_code_is_the_programs(command: List[str]) -> None:
     assert "is not a scheduler address" in finished.stderr
 
 
-def test_it_reads_a_file_of_options(command: List[str], empty_root: EmptyRoot) -> None:
-    assert_reads_files(command, HOME, empty_root.outside("/scaler.toml"), "/scaler.toml")
+def test_it_reads_a_file_of_options(command: List[str], c_library_root: EmptyRoot) -> None:
+    assert_reads_files(command, HOME, c_library_root.outside("/scaler.toml"), "/scaler.toml")
 
 
-def test_the_licences_of_its_parts_are_in_it(command: List[str], empty_root: EmptyRoot) -> None:
+def test_the_licences_of_its_parts_are_in_it(command: List[str], c_library_root: EmptyRoot) -> None:
     run(command, "--version")
 
-    names = {path.name for path in empty_root.outside("/root/.cache").rglob("licenses/*/*")}
+    names = {path.name for path in c_library_root.outside("/root/.cache").rglob("licenses/*/*")}
     assert {"LICENSE.libsodium.txt", "LICENSE.zeromq.txt"} <= names
 
 
-def test_later_starts_use_what_the_first_one_unpacked(command: List[str], empty_root: EmptyRoot) -> None:
+def test_later_starts_use_what_the_first_one_unpacked(command: List[str], c_library_root: EmptyRoot) -> None:
     def files() -> dict[str, int]:
-        cache = empty_root.outside("/root/.cache")
+        cache = c_library_root.outside("/root/.cache")
         return {str(path): path.stat().st_mtime_ns for path in cache.rglob("*") if path.is_file()}
 
     run(command, "--version")

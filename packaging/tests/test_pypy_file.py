@@ -1,13 +1,11 @@
 """The single file with PyPy in it: `make dist-pypy` makes it, and it runs where there is nothing.
 
-Rules: what `make dist-pypy` has built is tested, built again if what it is made of has changed. Where it has built
-nothing, the file is one in which PyPy is stored uncompressed, and which is otherwise the same. Without PyPy or a tool
-for that, all of this is skipped. Tests that are not about unpacking share one unpacked copy.
+Rules: without PyPy or a tool to build it, all of this is skipped. Tests that are not about unpacking share one unpacked
+copy.
 """
 
 from __future__ import annotations
 
-import lzma
 import os
 import shutil
 import signal
@@ -21,20 +19,28 @@ from typing import Any, Callable, Dict, Iterator, List
 import pytest
 from empty_root import SHELL, EmptyRoot
 from packaged import EARLIER_NAMES, assert_reads_files, assert_serves_with_keys, assert_watches
+from pypy_file import (
+    BUILD,
+    DEADLINE_SECONDS,
+    EXIT_CODE_MISSING_TOOL,
+    FILE,
+    NOBODY,
+    SYSTEMS,
+    TREE,
+    WORK,
+    another_user,
+    build,
+    check_ran_from,
+    command_in,
+    copies,
+    run,
+    run_with_mount,
+    user_id,
+    wait_for_address,
+)
 
 from scaler import Client, SchedulerClusterCombo
 
-TREE = Path(__file__).resolve().parents[2]
-BUILD = TREE / "packaging/pypy/build.py"
-RELEASED = TREE / "dist/pypy/scaler_scheduler"
-IS_QUICK = not RELEASED.exists()
-WORK = TREE / ("build/pypy-quick" if IS_QUICK else "build/pypy")
-FILE = WORK / RELEASED.name if IS_QUICK else RELEASED
-OPTIONS = ["--quick"] if IS_QUICK else []
-EXIT_CODE_MISSING_TOOL = 3
-
-NOBODY = 65534
-DEADLINE_SECONDS = 120.0
 MOST_SYSTEM_CALLS = 40
 PROGRAMS = sorted(
     entry.name for entry in distribution("scaler-appliance").entry_points if entry.group == "console_scripts"
@@ -47,14 +53,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 def one_file() -> Path:
     build(BUILD, WORK, FILE)
     return FILE
-
-
-def build(script: Path, work: Path, output: Path) -> None:
-    command = [sys.executable, str(script), *OPTIONS, "--work", str(work), "--output", str(output)]
-    finished = subprocess.run(command, capture_output=True, text=True)
-    if finished.returncode == EXIT_CODE_MISSING_TOOL:
-        pytest.skip("the single file with PyPy: " + finished.stderr.strip().replace("\n", "; "))
-    assert finished.returncode == 0, finished.stdout + finished.stderr
 
 
 @pytest.fixture(scope="session")
@@ -78,72 +76,55 @@ def home(one_file: Path) -> Iterator[Path]:
         home.chmod(0o755)
 
 
-def run(file: Path, *arguments: str, as_user: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the file to its end with this environment and no other."""
-    return subprocess.run(
-        [str(file), *arguments],
-        env={"PATH": "/usr/bin:/bin", **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_SECONDS,
-        **another_user() if as_user else {},
-    )
-
-
-def another_user() -> Dict[str, Any]:
-    """Options of subprocess for a user to whom the modes of files apply."""
-    return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
-
-
-def user_id() -> int:
-    return NOBODY if os.geteuid() == 0 else os.geteuid()
-
-
-def copies(cache: Path) -> List[Path]:
-    return sorted(cache.iterdir())
-
-
-def check_ran_from(finished: subprocess.CompletedProcess[str], cache: Path) -> None:
-    """The program ran, was unpacked to the cache, which was said in one line, and nothing else is there."""
-    assert finished.returncode == 0, finished.stderr
-    assert finished.stdout.startswith("scaler_scheduler ")
-    [line] = finished.stderr.splitlines()
-    [copy] = copies(cache)
-    assert line.startswith(f"scaler_scheduler: unpacking, this once, to {copy}: ") and line.endswith(" MB")
-
-
 # As users have it -----------------------------------------------------------------------------------------------------
 
 
-def test_alone_in_an_empty_root_it_serves_a_client_and_workers(one_file: Path, empty_root: EmptyRoot) -> None:
-    empty_root.add(one_file, "/scaler_scheduler")
-    with empty_root.start(
-        "/scaler_scheduler", "tcp://127.0.0.1:0", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+@pytest.mark.parametrize("system", [pytest.param(each, id=name) for name, each in SYSTEMS.items()])
+def test_on_any_linux_it_serves_a_client_and_workers_outside(
+    system: Dict[str, Any], one_file: Path, empty_root: EmptyRoot
+) -> None:
+    command = command_in(empty_root, one_file, **system)
+    with subprocess.Popen(
+        [*command, "tcp://127.0.0.1:0", "--insecure"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as scheduler:
         address = wait_for_address(scheduler)
-        workers = subprocess.Popen([sys.executable, "-m", "scaler.worker", "-n", "2", "-ll", "ERROR", address])
-        with Client(address=address) as client:
+        workers = subprocess.Popen(
+            [sys.executable, "-m", "scaler.worker", "-n", "2", "-ll", "ERROR", "--insecure", address]
+        )
+        with Client(address=address, insecure=True) as client:
             assert client.map(abs, range(-1000, 0)) == list(range(1000, 0, -1))
             # An object in memory, which cannot be shared with one who sees no /dev/shm in common.
             assert client.submit(len, bytes(5_000_000)).result() == 5_000_000
         scheduler.send_signal(signal.SIGTERM)
         output, errors = scheduler.communicate(timeout=DEADLINE_SECONDS)
-        assert scheduler.returncode == 0
+        assert scheduler.returncode == 0, errors
         assert workers.wait(DEADLINE_SECONDS) == 0
     assert "stopped: all peers have left" in output
     [line] = errors.splitlines()
-    assert "unpacking, this once, to /root/.cache/scaler/" in line
+    assert "unpacking, this once, to /" in line
+
+
+def test_a_later_start_in_an_empty_root_unpacks_nothing(one_file: Path, empty_root: EmptyRoot) -> None:
+    empty_root.add(one_file, "/scaler_scheduler")
+    assert "unpacking, this once, to /root/.cache/scaler/" in empty_root.run("/scaler_scheduler", "--version").stderr
     again = empty_root.run("/scaler_scheduler", "--version")
     assert (again.returncode, again.stderr) == (0, "")
 
 
-def wait_for_address(scheduler: subprocess.Popen[str]) -> str:
-    assert scheduler.stdout is not None
-    for line in scheduler.stdout:
-        if "listening at " in line:
-            return line.split("listening at ")[1].strip()
-    raise AssertionError(scheduler.stderr and scheduler.stderr.read())
+def test_without_name_services_an_unknown_name_is_an_error_that_says_so(one_file: Path, empty_root: EmptyRoot) -> None:
+    empty_root.add(one_file, "/scaler_scheduler")
+    finished = empty_root.run("/scaler_scheduler", "tcp://no-such-host.example:1")
+    assert finished.returncode == 1
+    assert "cannot listen at tcp://no-such-host.example:1: Temporary failure in name resolution" in finished.stderr
+
+
+def test_names_of_the_hosts_file_are_found(one_file: Path, empty_root: EmptyRoot) -> None:
+    empty_root.add(one_file, "/scaler_scheduler")
+    empty_root.outside("/etc").mkdir()
+    empty_root.outside("/etc/hosts").write_text("127.0.0.1 here.example\n")
+    with empty_root.start("/scaler_scheduler", "tcp://here.example:0", stdout=subprocess.PIPE) as scheduler:
+        assert wait_for_address(scheduler)
+        scheduler.terminate()
 
 
 def test_the_version_names_all_parts(one_file: Path, unpacked: Path) -> None:
@@ -387,18 +368,6 @@ def test_nothing_runs_from_a_folder_that_others_can_write_to(
     assert "Set SCALER_CACHE_HOME to a folder of yours with " in finished.stderr
 
 
-# A file system for a test, in a mount namespace of its own: it ends with the program.
-MOUNTED = 'mount -t tmpfs -o "$1" none "$2" && shift 2 && exec "$@"'
-
-
-def run_with_mount(options: str, folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    namespace = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
-    mounting = [*namespace, "sh", "-c", MOUNTED, "mount", options, str(folder)]
-    if shutil.which("unshare") is None or subprocess.run([*mounting, "true"], capture_output=True).returncode:
-        pytest.skip("no mount namespace here")
-    return subprocess.run([*mounting, *command], env={**os.environ, **environment}, capture_output=True, text=True)
-
-
 def test_a_home_that_no_program_runs_from(one_file: Path, tmp_path: Path) -> None:
     for name in ("home", "tmp"):
         (tmp_path / name).mkdir()
@@ -412,10 +381,10 @@ def test_a_home_that_no_program_runs_from(one_file: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("limit", ["size=20m", "nr_inodes=50"])
-def test_a_full_disk(limit: str, one_file: Path, empty_root: EmptyRoot) -> None:
-    empty_root.add(one_file, "/scaler_scheduler")
+def test_a_full_disk(limit: str, one_file: Path, c_library_root: EmptyRoot) -> None:
+    c_library_root.add(one_file, "/scaler_scheduler")
     finished = run_with_mount(
-        *(f"{limit},mode=1777", empty_root.outside("/tmp"), "chroot", str(empty_root.folder)),
+        *(f"{limit},mode=1777", c_library_root.outside("/tmp"), "chroot", str(c_library_root.folder)),
         *(SHELL, "-c", "/scaler_scheduler --version; code=$?; echo /tmp/scaler-0/*; exit $code"),
         HOME="/nonexistent",
     )
@@ -521,7 +490,8 @@ def test_no_path_of_the_builder_is_in_it(one_file: Path) -> None:
     trailer = dict(line.split(" ", 1) for line in content[-512:].decode().split("\n") if " " in line)
     offset = int(trailer["offset"])
     assert str(TREE).encode() not in content[:offset]
-    assert str(TREE).encode() not in lzma.decompress(content[offset:-512])
+    archive = subprocess.run(["zstd", "-dc"], input=content[offset:-512], capture_output=True, check=True).stdout
+    assert str(TREE).encode() not in archive
 
 
 def test_without_pypy_the_build_says_what_to_do(tmp_path: Path) -> None:
