@@ -190,7 +190,8 @@ class Placement:
         self._state.shares.begin(list(by_tenant))
         self._others = list(by_tenant.values())
         self._pass = self._others.pop() if self._others else []
-        self._turn_slots = 1 + self.free_slots() // TURNS_OF_FREE_SLOTS
+        if self._others:
+            self._turn_slots = 1 + self.free_slots() // TURNS_OF_FREE_SLOTS
 
     def _end_pass(self) -> None:
         """No worker can take a task."""
