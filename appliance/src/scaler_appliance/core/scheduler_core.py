@@ -449,7 +449,7 @@ class SchedulerCore:
             session.leaving = True
             state.touch_session(session)
             self._placement.remove_worker(session)
-            state.shares.set_blocked(session.number, ())
+            state.shares.set_blocked(session, ())
             state.over_committed.pop(session.number, None)
             state.add_slots(session, -session.hello.slots)
             state.effects.append(Forget(session.peer, session.number))
@@ -490,7 +490,7 @@ class SchedulerCore:
         if isinstance(session, WorkerSession):
             session.on_heartbeat(self._now, message, reported_tasks(session, message, self.state.dispatches))
             if self.state.shares.has_quotas:
-                self.state.shares.set_blocked(session.number, tenants_of_blocked(session, self.state.clients))
+                self.state.shares.set_blocked(session, tenants_of_blocked(session, self.state.clients))
             self._placement.on_load_changed(session)
             self.state.touch_session(session)
         # SCL-SES-014

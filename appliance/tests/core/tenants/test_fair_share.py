@@ -84,6 +84,15 @@ def test_free_slots_are_divided_at_once() -> None:
     assert given["a"] / given["b"] == pytest.approx(3.0, rel=0.35)
 
 
+def test_slots_that_one_tenant_leaves_free_are_another_s_at_once() -> None:
+    harness = Harness(prefetch_seconds=0.001)
+    clients = {name: harness.client(name) for name in ("a", "b", "c")}
+    for client, count in zip(clients.values(), (100, 2, 1)):
+        client.submit(range(count), [b"x"] * count)
+    workers = [harness.worker(slots=8, queue_size=1, tenant="*") for _ in range(4)]
+    assert sum(len(worker.take_all_tasks()) for worker in workers) == 32
+
+
 def test_clients_of_a_tenant_take_turns_as_before() -> None:
     harness = Harness()
     worker = harness.worker(slots=2, tenant="*")

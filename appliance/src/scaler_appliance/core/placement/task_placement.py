@@ -141,7 +141,6 @@ class Placement:
             return
         self._left, self._looks_left = amount, min(amount, self._state.part)
         self._burst_bytes = 0
-        self._most = UNLIMITED
         ready = self._state.ready
         if self._pass:
             self._is_outdated |= is_changed
@@ -162,6 +161,8 @@ class Placement:
             self._looks_left -= 1
             if self._others or self._state.has_quotas:
                 self._limit_turn(ready_class)
+            else:
+                self._most = UNLIMITED
             if self._most > 0:
                 self._place_class(ready_class, blocked)
             if ready_class.count < waiting:

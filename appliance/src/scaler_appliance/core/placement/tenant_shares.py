@@ -14,7 +14,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Protocol, Sequence, Tuple
 
 from scaler_protocol.keys.allow_list import ANY_TENANT
 
@@ -49,6 +49,12 @@ def limits_of(settings: Iterable[Sequence[object]]) -> Dict[str, TenantLimits]:
     return found
 
 
+class WorkerWithTasks(Protocol):
+    """What matters here of a worker's session."""
+
+    def tasks_of(self, tenant: str) -> int: ...
+
+
 class TenantShares:
     """Whose turn it is, and how many more tasks each tenant may have at workers.
 
@@ -60,7 +66,7 @@ class TenantShares:
         self.limits = limits
         self.has_quotas = any(each._replace(weight=1.0) != DEFAULT_LIMITS for each in limits.values())
         self.running: Dict[str, int] = {}  # tasks at workers, of tenants with limits
-        self._blocked: Dict[int, Dict[str, int]] = {}  # of these, by worker: those that wait for nested tasks
+        self._blocked: Dict[WorkerWithTasks, Dict[str, int]] = {}  # of these, those that wait for nested tasks
         self._work: Dict[str, float] = {}  # microseconds, divided by the weight
         self._waiting: Tuple[str, ...] = ()  # tenants that had waiting tasks when last looked at
 
@@ -91,7 +97,7 @@ class TenantShares:
         """How many tasks of a tenant with limits are at workers."""
         return self.running.get(tenant, 0)
 
-    def set_blocked(self, worker: int, tenants: Iterable[str]) -> None:
+    def set_blocked(self, worker: WorkerWithTasks, tenants: Iterable[str]) -> None:
         """So many tasks of a worker wait for nested ones.
 
         Parameters:
@@ -105,12 +111,13 @@ class TenantShares:
             self._blocked[worker] = counts
 
     def _blocked_of(self, tenant: str) -> int:
-        return sum([each.get(tenant, 0) + each.get(ANY_TENANT, 0) for each in self._blocked.values()])
+        """How many tasks of a tenant wait for nested ones, as far as they are at workers still."""
+        counts = [(worker, each.get(tenant, 0) + each.get(ANY_TENANT, 0)) for worker, each in self._blocked.items()]
+        return sum([min(count, worker.tasks_of(tenant)) for worker, count in counts if count])
 
     def room_of(self, tenant: str) -> int:
         """How many more tasks of a tenant may be at workers."""
         most = self.limits.get(tenant, DEFAULT_LIMITS).maximum_running
         if most < 0:
             return UNLIMITED
-        running = self.running.get(tenant, 0)
-        return max(0, most - running + min(running, self._blocked_of(tenant)))
+        return max(0, most - self.running.get(tenant, 0) + self._blocked_of(tenant))
