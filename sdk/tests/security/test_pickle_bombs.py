@@ -21,6 +21,7 @@ from typing import Any, Dict, List, Set
 
 import pytest
 import zmq
+import zmq.utils.z85 as z85
 from sdk_tasks import wait_for
 from security.bombing_scheduler import BombingScheduler
 from security.keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler, StartWorker
@@ -29,6 +30,7 @@ from security.rogue_peer import RoguePeer
 
 from scaler_protocol import encode
 from scaler_protocol import messages as m
+from scaler_protocol.keys.key_file import KeyFile, read_key_file
 
 ECHO = "scaler.conformance/echo"
 NAMED = ("--only-named", "--functions", "scaler.conformance/*=scaler.conformance")
@@ -191,6 +193,35 @@ def test_only_processors_load_what_a_lying_scheduler_sends_to_a_worker(
     assert bombs.loaded().isdisjoint(others), "the agent and its fork server load nothing"
     if options:
         assert bombs.loaded() == set()
+
+
+def monitor_socket(scheduler: KeyedScheduler, key: KeyFile) -> zmq.Socket[bytes]:
+    """A connection to the address for monitors that has not subscribed to anything."""
+    made: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.XSUB)
+    made.curve_publickey, made.curve_secretkey = z85.encode(key.keys.public), z85.encode(key.keys.secret)
+    made.curve_serverkey = z85.encode(key.server_keys[0])
+    made.connect(scheduler.monitor_address)
+    return made
+
+
+def test_a_scheduler_loads_nothing_of_what_a_monitor_sends(tmp_path: Path, bombs: Bombs) -> None:
+    scheduler = KeyedScheduler(tmp_path, "-ma", "tcp://127.0.0.2:*")
+    key = read_key_file(str(scheduler.admitted_key("monitor")))
+    with monitor_socket(scheduler, key) as rogue, monitor_socket(scheduler, key) as honest:
+        for prefix in (b"\1", b"\0", b""):
+            for bomb in (bombs.data, bombs.text.encode()):
+                rogue.send(prefix + bomb)
+        for message in bombs.messages():
+            rogue.send_multipart([encode(message), bombs.data])
+        rogue.send(b"\1status")
+        honest.send(b"\1status")
+        for each in (rogue, honest):
+            if each.poll(int(TIMEOUT_SECONDS * 1000)):
+                assert each.recv_multipart()[0] == b"status"
+            else:
+                assert each is rogue, "the honest monitor is served"
+    scheduler.stop()
+    assert bombs.loaded() == set()
 
 
 class _Publisher:
