@@ -24,7 +24,7 @@ ONCE_FAILED = {
     20016: "a peer that said Hello again was sent what its former session had asked for",
     21369: "a worker whose blocked tasks resumed counted as idle, with a negative number of free slots",
     315: "slots stayed free when only one of several tenants had tasks left",
-    380: "a tenant exceeded its quota of running tasks by those of which a worker had said before that they were blocked",
+    380: "a tenant exceeded its quota of running tasks by tasks that had left the worker where they were blocked",
     9522: "a client was let in by a scheduler that had stopped",
 }
 

@@ -20,6 +20,7 @@ from scaler_protocol.keys.allow_list import (
     AllowList,
     Grant,
     check_grant,
+    usual_tenant,
 )
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.key_text import encode_key, fingerprint
@@ -177,3 +178,25 @@ def test_each_role_may_do_what_the_table_says_and_no_more(role: str) -> None:
     )
     assert not grant.may("something new")
     assert PERMISSIONS.keys() == set(ROLES)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_all_tenants_are_for_roles_that_own_nothing(role: str) -> None:
+    line = f"{encode_key(ALICE)} role={role} tenant=* name=shared"
+    if role in ("worker", "monitor", "admin", "provisioner"):
+        assert AllowList.parse(line, "list").grant(ALICE, now=0) == Grant(role, "*", "shared")
+    else:
+        with pytest.raises(KeyFileError, match=r"line 1: the tenant '\*', which is all of them, is only for the roles"):
+            AllowList.parse(line, "list")
+
+
+@pytest.mark.parametrize("tenant", ["**", "*a", "a*", "", "a b", "a" * 65])
+def test_other_tenants_have_names(tenant: str) -> None:
+    with pytest.raises(KeyFileError, match="the tenant must have"):
+        check_grant(Grant("worker", tenant, "alice"))
+
+
+def test_who_watches_does_so_for_all_tenants_unless_one_is_named() -> None:
+    usual = {role: usual_tenant(role) for role in ROLES}
+    assert {role for role, tenant in usual.items() if tenant == "*"} == {"monitor", "admin", "provisioner"}
+    assert set(usual.values()) == {"*", "default"}

@@ -120,7 +120,9 @@ def test_what_is_said_of_a_new_key_is_on_standard_error_and_has_no_secret(keys: 
 
     assert code == 0 and key_file.role == role and key_file.name == f"{role}-1"
     tenant = "default" if role in ("client", "worker") else "*"
-    assert f"Authorized {role}-1 (role {role}, tenant {tenant}), which does not expire, in {keys.directory.path}" in told
+    assert (
+        f"Authorized {role}-1 (role {role}, tenant {tenant}), which does not expire, in {keys.directory.path}" in told
+    )
     assert "Use it with: " in told
     for secret in texts_of_secrets(key_file.keys.secret, keys.directory.server_key_pairs()[0].secret):
         assert secret not in told
@@ -214,6 +216,7 @@ def test_the_file_of_a_key_that_could_not_be_authorized_is_removed(
         ([], "the following arguments are required: --role"),
         (["--role", "owner"], "invalid choice: 'owner'"),
         (["--role", "client", "--name", "a b"], "the name must have 1 to 64 letters"),
+        (["--role", "client", "--tenant", "*"], "the tenant '*', which is all of them, is only for the roles"),
         (["--role", "client", "--tenant", ""], "the tenant must have 1 to 64 letters"),
         (["--role", "client", "--expires", "soon"], "--expires: a time must be like 2027"),
         (["--role", "client", "--expires", "2020-01-01"], "--expires: the key must expire in the future"),
