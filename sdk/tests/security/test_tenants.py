@@ -255,12 +255,12 @@ def status_for(watched: KeyedScheduler, tenant: str) -> Dict[str, Any]:
 
 
 def test_quotas_are_told_to_whom_they_stop(tmp_path: Path) -> None:
-    limits = "heidi:weight=2,maximum-waiting=3,maximum-objects=10kB"
+    limits = "heidi:weight=2,maximum-waiting=3,maximum-objects=100kB"
     limited = KeyedScheduler(tmp_path, "--tenant", limits)
     try:
         keys = {name: limited.admitted_key("client", name, tenant=name) for name in ("heidi", "ivan")}
         with limited.client(keys["heidi"]) as heidi, limited.client(keys["ivan"]) as ivan:
-            large = heidi.send_object(bytes(100_000))
+            large = heidi.send_object(bytes(1_000_000))
             with pytest.raises(Exception, match="exceeds what the objects of the tenant heidi may take"):
                 heidi.submit(len, large).result(TIMEOUT_SECONDS)
             futures = [heidi.submit(abs, number) for number in range(5)]
