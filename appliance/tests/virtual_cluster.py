@@ -23,7 +23,7 @@ PATIENCE_SECONDS = 1000.0
 class Machine:
     """A worker in virtual time: first come, first served; asked for tasks, it gives back those that came last."""
 
-    def __init__(self, cluster: VirtualCluster, slots: int, queue_size: int, **capabilities: float) -> None:
+    def __init__(self, cluster: VirtualCluster, slots: int, queue_size: int, **capabilities: Any) -> None:
         self._cluster = cluster
         self.slots = slots
         self.peer: Worker = cluster.harness.worker(slots, queue_size, **capabilities)

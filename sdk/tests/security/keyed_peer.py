@@ -44,8 +44,8 @@ class KeyedPeer:
         if role == "worker":
             fields.setdefault("slots", 1)
             fields.setdefault("queue_size", 10)
-        versions = {"major": PROTOCOL_MAJOR, "minor_min": PROTOCOL_MINOR_MIN, "minor_max": PROTOCOL_MINOR_MAX}
-        self.send(m.Hello(role=hello_role, host="here", **versions, **fields))
+        fields.update(major=PROTOCOL_MAJOR, minor_min=PROTOCOL_MINOR_MIN, minor_max=PROTOCOL_MINOR_MAX)
+        self.send(m.Hello(role=hello_role, host="here", **fields))
         self.session = self.take(m.Welcome)[0].session
 
     def __enter__(self) -> KeyedPeer:

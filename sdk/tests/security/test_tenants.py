@@ -48,8 +48,10 @@ def bob(scheduler: KeyedScheduler) -> Iterator[KeyedPeer]:
 def made_object(peer: KeyedPeer, content: bytes = SECRET, number: int = 1) -> int:
     """An object that the scheduler has when this returns."""
     object_id = peer.session << 40 | number
-    columns = {"ids": array("Q", [object_id]), "sizes": array("Q", [len(content)])}
-    peer.send(m.ObjectInstruction(storages=bytes(1), **columns), content)
+    instruction = m.ObjectInstruction(
+        ids=array("Q", [object_id]), sizes=array("Q", [len(content)]), storages=bytes([m.ObjectStorage.INLINE])
+    )
+    peer.send(instruction, content)
     peer.send(m.ObjectRequest(id=object_id, offset=0, length=100))
     assert peer.take(m.ObjectResponse)[1] == content
     return object_id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import Any, Dict, List
 
 import pytest
 from scheduler_harness import SMALL_WORK as WORK
@@ -70,7 +70,8 @@ def test_requirements_that_no_worker_meets_are_looked_at_some_at_a_time_and_once
     client.submit([COUNT])
     assert not comparisons, "they are not looked at again"
     assert sum(len(worker.take_all_tasks()) for worker in workers) == 1
-    last = harness.worker(1, 1000, **{"capability 7": 1.0})
+    offered: Dict[str, Any] = {"capability 7": 1.0}
+    last = harness.worker(1, 1000, **offered)
     assert last.take_tasks() and last.payloads == [b"7"], "they are, when a worker comes"
 
 

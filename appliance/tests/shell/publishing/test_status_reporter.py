@@ -151,20 +151,22 @@ def test_peers_are_served_between_the_parts_of_a_publication(monkeypatch: pytest
     assert [each for each in served if each[1] == 0], "before it was published"
 
 
+def report_whole(reporter: StatusReporter, now: float) -> None:
+    reporter.report(now)
+    while reporter.is_unfinished:
+        reporter.go_on(now)
+
+
 def test_monitors_of_tenants_get_their_views_and_only_views_that_someone_has_are_made(core: SchedulerCore) -> None:
     reporter, monitor = reporter_of(core)
     monitor.views_now = ["*", "default", "other"]
     reporter._sent["Task"] = 3
-    reporter.report(1.0)
-    while reporter.is_unfinished:
-        reporter.go_on(1.0)
+    report_whole(reporter, 1.0)
     counts = {view: [len(each.clients.sessions) for each in published] for view, published in monitor.by_view.items()}
     assert counts == {"*": [CLIENTS], "default": [CLIENTS], "other": [0]}
     assert {each.sequence for published in monitor.by_view.values() for each in published} == {1}
     assert monitor.by_view["*"][0].sent and not monitor.by_view["default"][0].sent
     monitor.views_now = ["other"]
-    reporter.report(2.0)
-    while reporter.is_unfinished:
-        reporter.go_on(2.0)
+    report_whole(reporter, 2.0)
     assert [len(published) for published in monitor.by_view.values()] == [1, 1, 2]
     assert not monitor.by_view["other"][1].is_snapshot

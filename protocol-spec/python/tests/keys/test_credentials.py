@@ -8,7 +8,7 @@ from typing import List
 
 import pytest
 
-from scaler_protocol.host.discovery import Announcement
+from scaler_protocol.host.discovery import Announcement, Entry, entries
 from scaler_protocol.host.sodium import load_sodium
 from scaler_protocol.keys import credentials, lookup
 from scaler_protocol.keys.credentials import Credentials, MissingKeyError
@@ -52,8 +52,12 @@ def test_announcements_are_read_once_for_a_scheduler_without_keys(
     monkeypatch.setenv("SCALER_KEY_DIRECTORY", str(tmp_path / "keys"))
     monkeypatch.delenv("SCALER_KEY_FILE", raising=False)
     reads: List[str] = []
-    read = lookup.entries
-    monkeypatch.setattr(lookup, "entries", lambda kind: reads.append(kind) or read(kind))
+
+    def counted(kind: str) -> List[Entry]:
+        reads.append(kind)
+        return entries(kind)
+
+    monkeypatch.setattr(lookup, "entries", counted)
     with Announcement("scheduler", ADDRESS, security="none"):
         assert Credentials(ADDRESS).security() is None
     assert reads == ["scheduler"]
