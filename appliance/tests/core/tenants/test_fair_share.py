@@ -116,6 +116,22 @@ def test_time_without_tasks_gives_no_credit() -> None:
     assert done["a"] / done["b"] == pytest.approx(1.0, rel=0.2)
 
 
+def test_work_done_while_no_other_waited_is_not_held_against_a_tenant() -> None:
+    """Also if its own tasks have ended now and then in between."""
+    harness = Harness()
+    worker = harness.worker(slots=2, tenant="*")
+    clients = {name: harness.client(name) for name in ("a", "b")}
+    clients["b"].submit([0])
+    for number in range(30):
+        clients["a"].submit(range(number * 20, number * 20 + 20), [b"x"] * 20)
+        assert sum(keep_busy(harness, [worker], clients, 20).values()) >= 20, "all are done"
+    assert not len(harness.state.ready)
+    for name in ("b", "a"):
+        clients[name].submit(range(1000, 4000), [b"x"] * 3000)
+    done = keep_busy(harness, [worker], clients, 40)
+    assert done["a"] / done["b"] == pytest.approx(1.0, rel=0.2)
+
+
 def test_what_a_tenant_gets_at_workers_of_its_own_is_not_counted() -> None:
     harness = Harness()
     shared, own = harness.worker(slots=2, tenant="*"), harness.worker(slots=2, tenant="a")
@@ -149,3 +165,7 @@ def test_a_tenant_that_comes_back_begins_where_the_others_are() -> None:
     shares.begin(["b"])
     shares.begin(["b", "a"])
     assert shares.work_of("a") == 80.0
+    shares.charge("b", 20.0)
+    shares.begin([])
+    shares.begin(["a", "c"])
+    assert [shares.work_of(each) for each in ("a", "c")] == [100.0, 100.0]

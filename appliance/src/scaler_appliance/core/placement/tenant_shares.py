@@ -73,7 +73,9 @@ class TenantShares:
     def begin(self, tenants: List[str]) -> None:
         """These tenants have tasks that may be placed."""
         work = self._work
-        least = min([work.get(each, 0.0) for each in tenants if each in self._waiting], default=0.0)
+        others = [work.get(each, 0.0) for each in tenants if each in self._waiting]
+        # If none of them had to wait until now, none has a claim to more than the others.
+        least = min(others) if others else max(work.values(), default=0.0)
         for each in tenants:
             if work.get(each, 0.0) < least:
                 work[each] = least
