@@ -117,7 +117,7 @@ def test_time_without_tasks_gives_no_credit() -> None:
 
 
 def test_work_done_while_no_other_waited_is_not_held_against_a_tenant() -> None:
-    """Also if its own tasks have ended now and then in between."""
+    """Also if its own tasks have ended sometimes in between."""
     harness = Harness()
     worker = harness.worker(slots=2, tenant="*")
     clients = {name: harness.client(name) for name in ("a", "b")}
