@@ -30,14 +30,15 @@ class KeyedScheduler:
     Parameters:
         folder: for its files.
         options: of the command line.
+        address: where it listens.
     """
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, address: str = ADDRESS) -> None:
         self.folder, self._options = folder, options
         self.keys = KeyDirectory(str(folder / "keys"))
         self.log_file = folder / "scheduler.log"
         self.process: Optional[subprocess.Popen[bytes]] = None
-        self.address, self.monitor_address = ADDRESS, ""
+        self.address, self.monitor_address = address, ""
         self.start()
 
     def start(self) -> None:

@@ -17,7 +17,8 @@ import pytest
 from security.keyed_peer import KeyedPeer
 from security.keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler, StartWorker
 
-from scaler.exceptions import AuthenticationError
+from scaler import Client
+from scaler.exceptions import AuthenticationError, SchedulerRefusedError
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
 
@@ -205,6 +206,27 @@ def test_tasks_run_on_workers_of_their_tenant_and_on_shared_ones(
             for name, client in (("alice", alice), ("bob", bob))
         }
         assert found["alice"] <= {"alice", "shared"} and found["bob"] <= {"bob", "shared"}
+
+
+def test_on_the_scheduler_s_host_too_a_program_is_what_its_key_says(tmp_path: Path) -> None:
+    with_local_socket = KeyedScheduler(tmp_path, address="tcp://127.0.0.1:0")
+    worker = None
+    try:
+        keys = {role: with_local_socket.new_key(role, f"alice-{role}", tenant="alice") for role in ("client", "worker")}
+        with_local_socket.reload()
+        with with_local_socket.client(keys["client"]) as alice, Client(address=with_local_socket.address) as owner:
+            worker = with_local_socket.worker(key_file=keys["worker"])
+            assert alice.submit(abs, -1).result(TIMEOUT_SECONDS) == 1
+            assert "no worker of the tenant default" in owner.explain(owner.submit(abs, -1))
+        with pytest.raises(SchedulerRefusedError, match="a key with the role worker cannot be used by a client"):
+            with_local_socket.client(keys["worker"])
+        owner_key = with_local_socket.keys.path + "/owner.key"
+        with with_local_socket.client(Path(owner_key)):
+            assert "with the key 'owner'" not in with_local_socket.log
+    finally:
+        with_local_socket.stop()
+        if worker is not None:
+            worker.wait(TIMEOUT_SECONDS)
 
 
 def test_a_client_s_key_for_all_tenants_is_refused(scheduler: KeyedScheduler, tmp_path: Path) -> None:

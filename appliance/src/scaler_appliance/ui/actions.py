@@ -25,8 +25,7 @@ from scaler_protocol import (
     encode,
 )
 from scaler_protocol import messages as m
-from scaler_protocol.host.addresses import Address, AddressError, parse_address, resolve, why_not_connected
-from scaler_protocol.host.connection import connect_to_local_socket
+from scaler_protocol.host.addresses import AddressError, parse_address, resolve, why_not_connected
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.keys.errors import KeyFileError
@@ -93,7 +92,7 @@ def reachable(address: str, monitor_address: str) -> str:
 
 async def _ask(credentials: Credentials, question: m.WorkerShutdown) -> m.WorkerShutdownResponse:
     address = credentials.address
-    with await _connected(parse_address(address)) as stream:
+    with await _connected(credentials) as stream:
         conversation = _Conversation(stream, credentials.protocol(stream, "DEALER", MAXIMUM_ANSWER_BYTES))
         await conversation.send(_hello())
         while True:
@@ -110,8 +109,9 @@ async def _ask(credentials: Credentials, question: m.WorkerShutdown) -> m.Worker
                     raise ActionError(f"the scheduler at {address} refused: {answer.message or answer.reason!r}")
 
 
-async def _connected(address: Address) -> socket.socket:
-    stream = connect_to_local_socket(address)
+async def _connected(credentials: Credentials) -> socket.socket:
+    address = parse_address(credentials.address)
+    stream = credentials.local_socket(address)
     if stream is None:
         family, target = resolve(address)
         stream = socket.socket(family, socket.SOCK_STREAM)

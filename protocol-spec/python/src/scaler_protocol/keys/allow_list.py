@@ -23,7 +23,8 @@ from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.expiry import parse_time, time_text
 from scaler_protocol.keys.key_text import KEY_CHARACTERS, decode_key, encode_key, fingerprint
 
-ROLES = ("client", "worker", "monitor", "admin", "provisioner", "owner")
+OWNER_ROLE = "owner"
+ROLES = ("client", "worker", "monitor", "admin", "provisioner", OWNER_ROLE)
 DEFAULT_TENANT = "default"
 ANY_TENANT = "*"
 """Of keys that are for all tenants: a worker's serves them all, a monitor's or an admin's sees them all."""

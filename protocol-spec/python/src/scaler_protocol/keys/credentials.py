@@ -1,6 +1,6 @@
 """How a program connects to a scheduler: with a key, or without one where it is certain who answers.
 
-    Unix socket of this user ──────────▶ plain: the kernel says whose it is
+    Unix socket of this user ──────────▶ plain: the kernel says whose it is, and that makes us its owner
     Unix socket of root ───────────────▶ CURVE if there is a key, which root may require; else plain
     insecure, on request ──────────────▶ plain
     a key ─────────────────────────────▶ CURVE: the scheduler proves its key before anything is sent, and we prove ours
@@ -9,6 +9,8 @@
 Rules:
 - The key is looked for at each connection, because a scheduler that was started again may have other keys.
 - There is no way down: with a key, a scheduler that cannot prove its own gets nothing.
+- A program that was given a key is what the key says, on the scheduler's host too: it takes no local socket, at which
+  it would be an owner.
 """
 
 from __future__ import annotations
@@ -17,8 +19,11 @@ import os
 import socket
 from typing import Optional
 
+from scaler_protocol.host.addresses import Address
+from scaler_protocol.host.connection import connect_to_local_socket
 from scaler_protocol.host.peer_credentials import is_of_root_alone, is_of_this_user
 from scaler_protocol.host.sodium import load_sodium
+from scaler_protocol.keys.allow_list import OWNER_ROLE
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.lookup import FILE_VARIABLE, FoundKey, find_key
 from scaler_protocol.wire.secure_zmtp import ClientSecurity, SecureZmtp
@@ -47,8 +52,20 @@ class Credentials:
     ) -> None:
         self.address, self.key_file = address, key_file
         self._role = role
-        is_named = bool(key_file or os.environ.get(FILE_VARIABLE))
-        self._is_insecure = not is_named and (is_insecure_by_default() if insecure is None else insecure)
+        self._is_named = bool(key_file or os.environ.get(FILE_VARIABLE))
+        self._is_insecure = not self._is_named and (is_insecure_by_default() if insecure is None else insecure)
+
+    def local_socket(self, address: Address) -> Optional[socket.socket]:
+        """A stream to the scheduler's local socket; None: use TCP.
+
+        Raises KeyFileError.
+        """
+        if self._is_named:
+            key_file = self._find_key().key_file
+            assert key_file is not None
+            if key_file.role != OWNER_ROLE:
+                return None
+        return connect_to_local_socket(address)
 
     def protocol(self, stream: socket.socket, socket_type: str, maximum_message_bytes: int) -> Zmtp:
         """What to speak over a connected stream.

@@ -33,7 +33,7 @@ from scaler.exceptions import (
 from scaler.values.payload import Buffer
 from scaler.version import __version__
 from scaler_protocol.host.addresses import parse_address, resolve, why_foreign, why_not_connected, why_not_greeted
-from scaler_protocol.host.connection import Connection, connect_to_local_socket, first_words
+from scaler_protocol.host.connection import Connection, first_words
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.keys.errors import KeyFileError
@@ -92,7 +92,10 @@ class Transport:
 
         Raises OSError, of which AuthenticationError is one, or MemoryError; `drop` follows.
         """
-        stream = connect_to_local_socket(self._parsed)
+        try:
+            stream = self._credentials.local_socket(self._parsed)
+        except KeyFileError as error:
+            raise AuthenticationError(str(error)) from error
         self._is_scheduler = stream is not None
         self._has_spoken = False
         if stream is None:

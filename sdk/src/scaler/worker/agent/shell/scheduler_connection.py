@@ -23,7 +23,7 @@ from scaler.worker.agent.shell.rounds import Rounds
 from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
 from scaler_protocol.host.addresses import parse_address, resolve, why_not_connected
-from scaler_protocol.host.connection import Connection, connect_to_local_socket
+from scaler_protocol.host.connection import Connection
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.keys.errors import KeyFileError
@@ -81,7 +81,7 @@ class SchedulerConnection:
         stream: Optional[socket.socket] = None
         error_number = 0
         try:
-            stream = connect_to_local_socket(self._address)
+            stream = self._credentials.local_socket(self._address)
             if stream is None:
                 family, target = resolve(self._address)
                 stream = socket.socket(family, socket.SOCK_STREAM)
