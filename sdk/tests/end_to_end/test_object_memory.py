@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -37,13 +38,14 @@ def wait_for(is_so: Callable[[], Any], client: Client) -> None:
 def memory_bytes(folder: Path) -> int:
     """What all files in a folder occupy, each counted once, whatever names it has."""
     sizes = {}
-    for path in folder.rglob("*"):
-        try:
-            status = path.lstat()
-        except FileNotFoundError:
-            continue
-        if path.is_file() and not path.is_symlink():
-            sizes[status.st_ino] = status.st_size
+    for parent, _, names in os.walk(folder):  # which passes over folders that are removed meanwhile; rglob does not
+        for name in names:
+            try:
+                status = os.lstat(os.path.join(parent, name))
+            except FileNotFoundError:
+                continue
+            if stat.S_ISREG(status.st_mode):
+                sizes[status.st_ino] = status.st_size
     return sum(sizes.values())
 
 
@@ -57,7 +59,7 @@ class Places:
         self.options = {"object_directory": str(self.memory), "object_spill_directory": str(self.disk)}
 
     def spilled(self) -> List[Path]:
-        return [path for path in self.disk.glob("*/*") if path.name != "token"]
+        return [Path(parent, name) for parent, _, names in os.walk(self.disk) for name in names if name != "token"]
 
 
 @pytest.fixture
@@ -200,8 +202,8 @@ def write_half_a_result(path: str) -> None:
     with open(processor.next_object_path(), "wb") as file:
         file.write(bytes(SIZE))
     fork_server = os.getppid()
-    with open(f"/proc/{fork_server}/stat") as stat:
-        agent = int(stat.read().rpartition(")")[2].split()[1])
+    with open(f"/proc/{fork_server}/stat") as status:
+        agent = int(status.read().rpartition(")")[2].split()[1])
     Path(path).write_text(f"{agent} {fork_server} {os.getpid()}\n")
     signal.pause()
 
