@@ -23,7 +23,7 @@ from scaler_protocol.keys.key_directory import KeyDirectory
 from scaler_protocol.wire.curve import KeyPair
 from scaler_protocol.wire.zmtp import greeting
 
-LARGE_BYTES = 4 << 20  # more than sockets and libzmq hold
+LARGE_BYTES = 8 << 20  # more than twice what sockets and libzmq hold
 
 sodium = load_sodium()
 CLIENT, MONITOR, ANOTHER = (sodium.new_keys() for _ in range(3))
@@ -123,7 +123,7 @@ def test_copies_that_are_sealed_for_monitors_that_do_not_read_are_bounded_in_sum
     sockets: List[zmq.Socket[bytes]] = []
     try:
         for _ in range(6):
-            sockets.append(bench.keyed_socket(MONITOR, RCVHWM=1))
+            sockets.append(bench.keyed_socket(MONITOR, RCVHWM=1, RCVBUF=1 << 14))
         bench.serve_until(lambda: count_of(bench) == 6, "all")
         most = most_copied = 0
         for _ in range(12):
