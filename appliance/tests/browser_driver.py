@@ -101,6 +101,13 @@ class Browser:
     def drag(self, selector: str, start: float, end: float, y: float) -> None:
         self._do("drag", selector=selector, **{"from": start, "to": end, "y": y})
 
+    def hold(self, selector: str) -> None:
+        """Press the mouse's button on it, until `let_go`."""
+        self._do("hold", selector=selector)
+
+    def let_go(self) -> None:
+        self._do("letGo")
+
     def hide(self, is_hidden: bool) -> None:
         """As if the reader went to another tab, or came back."""
         self._do("hide", isHidden=is_hidden)

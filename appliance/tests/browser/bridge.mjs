@@ -85,6 +85,11 @@ const commands = {
     await page.mouse.move(box.x + to, box.y + y, { steps: 4 });
     await page.mouse.up();
   },
+  async hold({ selector }) {
+    await page.hover(selector);
+    await page.mouse.down();
+  },
+  letGo: () => page.mouse.up(),
   back: () => page.goBack().then(() => null),
   evaluate: ({ script }) => page.evaluate(script),
   // The driver's own waiting evaluates text within the page, which the page's Content-Security-Policy forbids.

@@ -170,6 +170,22 @@ def test_a_worker_opens_to_its_processors_and_stays_open(shown: Browser) -> None
     shown.wait("document.querySelectorAll('tr.detail').length === 0")
 
 
+def test_a_row_that_is_pressed_stays_until_it_is_let_go(shown: Browser) -> None:
+    """A browser makes no click of a press whose element moves before the release."""
+    shown.visit("#/workers")
+    shown.wait(has_rows(4))
+    watch = """
+        new MutationObserver(() => { document.body.dataset.moved = 'yes' })
+            .observe(document.querySelector('table.data tbody'), {childList: true})
+    """
+    shown.hold("button[aria-label*='worker-1001']")
+    shown.evaluate(watch)
+    shown.wait_for_events(6)
+    assert shown.evaluate("document.body.dataset.moved || ''") == ""
+    shown.let_go()
+    shown.wait("document.querySelectorAll('tr.detail table tbody tr').length === 2")
+
+
 def test_stopping_a_worker_asks_first(shown: Browser) -> None:
     shown.visit("#/workers")
     shown.wait(has_rows(4))

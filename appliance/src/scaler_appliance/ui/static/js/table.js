@@ -3,11 +3,12 @@
  *
  * Rules: it is a real `<table>` with `scope` and `aria-sort`; sorting is by buttons in its head. A row keeps its elements
  * as long as its key is in view, and only cells whose text changed are touched: focus, selection and an opened row stay
- * where they are while figures move. Elements of rows that leave are used for those that come. What a row opens to stands
- * in a row of its own under it.
+ * where they are while figures move, and nothing moves while a row is pressed. Elements of rows that leave are used for
+ * those that come. What a row opens to stands in a row of its own under it.
  */
 
 import { element, fill, setAttribute, setText, setVariable } from "./dom.js";
+import { unlessPressed } from "./pressed.js";
 import { functionStyle } from "./theme.js";
 
 /**
@@ -83,6 +84,11 @@ export class DataTable {
 
   /** @param {any[]} rows */
   show(rows) {
+    unlessPressed(this.body, () => this.#show(rows));
+  }
+
+  /** @param {any[]} rows */
+  #show(rows) {
     const focused = this.body.contains(document.activeElement) ? document.activeElement : null;
     const keys = rows.map((row) => String(this.settings.key(row)));
     const wanted = new Set(keys);

@@ -6,6 +6,7 @@
 
 import { element, fill } from "../dom.js";
 import { clock, count, duration } from "../format.js";
+import { unlessPressed } from "../pressed.js";
 import { address } from "../route.js";
 import { functionStyle } from "../theme.js";
 import { isFailure, statusWord } from "./runs.js";
@@ -39,10 +40,12 @@ export function drawLegend(place, byName, { highlighted, failures, highlight }) 
   });
   if (all.length > top.length) items.push(element("li", { class: "muted", text: `and ${all.length - top.length} more` }));
   if (failures > 0) items.push(element("li", {}, element("a", { href: address("tasks", [], { state: "failures" }) }, element("i", { class: "swatch hatched" }), "failed")));
-  // The focused button is created again: restore the focus.
-  const focused = [...place.children].findIndex((item) => item.contains(document.activeElement));
-  fill(place, ...items);
-  if (focused >= 0) /** @type {HTMLElement | null} */ (place.children[focused]?.firstElementChild)?.focus();
+  unlessPressed(place, () => {
+    // The focused button is created again: restore the focus.
+    const focused = [...place.children].findIndex((item) => item.contains(document.activeElement));
+    fill(place, ...items);
+    if (focused >= 0) /** @type {HTMLElement | null} */ (place.children[focused]?.firstElementChild)?.focus();
+  });
 }
 
 /**
