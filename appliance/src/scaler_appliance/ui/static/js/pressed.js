@@ -46,5 +46,5 @@ document.addEventListener("pointerdown", (event) => event.button === 0 && presse
 document.addEventListener("keydown", (event) => event.code === "Space" && pressed.set(event.code, /** @type {Node} */ (event.target)), options);
 for (const name of /** @type {const} */ (["pointerup", "pointercancel"])) document.addEventListener(name, (event) => release(event.pointerId), options);
 document.addEventListener("keyup", (event) => release(event.code), options);
-// Nothing tells of a release elsewhere.
+// No event comes of a release elsewhere.
 window.addEventListener("blur", () => [...pressed.keys()].forEach(forget));
