@@ -25,6 +25,7 @@ import struct
 import subprocess
 import sys
 import zipfile
+import zlib
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, Dict, List, Set
@@ -197,6 +198,14 @@ def stage(pypy: PyPy, root: Path, work: Path) -> None:
     compile_python(pypy, library)
     # It is there as long as nothing is known to be missing, and names what there is to import.
     (root / "complete").write_text("".join(f"{name}\n" for name in sorted(path.stem for path in library.iterdir())))
+    write_checksums(root)
+
+
+def write_checksums(root: Path) -> None:
+    """What the self-test compares the copy's files with: see start.py."""
+    files = sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
+    lines = [f"{zlib.crc32(path.read_bytes()):08x} {path.relative_to(root).as_posix()}\n" for path in files]
+    (root / "checksums").write_text("".join(lines))
 
 
 def copy_package(source: Path, target: Path) -> None:

@@ -212,6 +212,21 @@ def assert_serves_with_keys(
     assert sorted(path.name for path in outside.iterdir()) == ["authorized_keys", "owner.key", "scheduler.key"]
 
 
+def assert_finds_itself_sound(command: List[str], env: Optional[Mapping[str, str]] = None) -> str:
+    """The self-test of a scheduler that any command starts runs its tasks; its output."""
+    finished = subprocess.run(
+        [*command, "--self-test"],
+        env=None if env is None else dict(env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert ", encrypted by CURVE: a task took " in finished.stdout and finished.stdout.endswith("\nok\n")
+    return finished.stdout
+
+
 def assert_watches(file: Path, folder: Path, env: Mapping[str, str]) -> None:
     """By links of their names, the file's scaler_top and scaler_ui watch its scheduler."""
     for name in ("scaler_top", "scaler_ui"):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Dict, Optional
 
 import pytest
-from packaged import PEX, PYPY_FILE, TREE, assert_serves, built, clean_environment
+from packaged import PEX, PYPY_FILE, TREE, assert_finds_itself_sound, assert_serves, built, clean_environment
 
 pytestmark = pytest.mark.slow
 
@@ -48,6 +48,10 @@ def test_the_quick_start_runs(local_python: Path, tmp_path: Path) -> None:
 
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout == found[2]
+
+
+def test_the_scheduler_finds_itself_sound(local_python: Path, tmp_path: Path) -> None:
+    assert_finds_itself_sound([str(local_python.parent / "scaler_scheduler")], clean_environment(tmp_path))
 
 
 def test_the_sdk_alone_works_with_a_binary_scheduler(sdk_python: Path, binary: Path, tmp_path: Path) -> None:

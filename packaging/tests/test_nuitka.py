@@ -17,6 +17,7 @@ from empty_root import EmptyRoot
 from packaged import (
     NUITKA,
     RunningScheduler,
+    assert_finds_itself_sound,
     assert_reads_files,
     assert_serves,
     assert_serves_with_keys,
@@ -69,6 +70,10 @@ def test_its_connections_have_keys(
 ) -> None:
     keys = "/root/keys"
     assert_serves_with_keys(command, HOME, sdk_python, tmp_path, keys, c_library_root.outside(keys))
+
+
+def test_it_finds_itself_sound(command: List[str]) -> None:
+    assert_finds_itself_sound(command, HOME)
 
 
 def test_it_says_its_version(command: List[str]) -> None:

@@ -19,6 +19,7 @@ from packaged import (
     TREE,
     WHEELS,
     RunningScheduler,
+    assert_finds_itself_sound,
     assert_reads_files,
     assert_serves,
     assert_serves_with_keys,
@@ -87,6 +88,7 @@ def test_it_serves_on(name: str, implementation: str, pex: Path, sdk_python: Pat
 
     assert f" {implementation} " in version(pex, machine)
     assert_serves([str(pex)], machine, sdk_python, tmp_path)
+    assert_finds_itself_sound([str(pex)], machine)
 
 
 @pytest.mark.parametrize("name", ["python3", "pypy3"])

@@ -18,7 +18,13 @@ from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 from empty_root import SHELL, EmptyRoot
-from packaged import EARLIER_NAMES, assert_reads_files, assert_serves_with_keys, assert_watches
+from packaged import (
+    EARLIER_NAMES,
+    assert_finds_itself_sound,
+    assert_reads_files,
+    assert_serves_with_keys,
+    assert_watches,
+)
 from pypy_file import (
     BUILD,
     DEADLINE_SECONDS,
@@ -102,6 +108,8 @@ def test_on_any_linux_it_serves_a_client_and_workers_outside(
     assert "stopped: all peers have left" in output
     [line] = errors.splitlines()
     assert "unpacking, this once, to /" in line
+    said = assert_finds_itself_sound(command)
+    assert said.startswith("unpacked: ") and "pyzmq.libs/libsodium" in said
 
 
 def test_a_later_start_in_an_empty_root_unpacks_nothing(one_file: Path, empty_root: EmptyRoot) -> None:
@@ -427,6 +435,22 @@ def test_a_copy_that_lost_a_module_says_so_and_is_given_up(home: Path) -> None:
     assert finished.returncode == 1
     assert "is damaged; start scaler_scheduler again to unpack it again" in finished.stderr
     assert not (copies(cache)[0] / "complete").exists()
+
+
+def test_the_self_test_finds_what_a_copy_has_lost_and_the_next_start_has_a_new_one(home: Path) -> None:
+    file, cache = home / "scaler_scheduler", home / ".cache/scaler"
+    check_ran_from(run(file, "--version", as_user=True, HOME=str(home)), cache)
+    [library] = copies(cache)[0].glob("lib/*/pyzmq.libs/libsodium*")
+    library.unlink()
+    [module] = copies(cache)[0].glob("lib/*/scaler_protocol/wire/curve.py")
+    module.write_bytes(module.read_bytes().replace(b"CURVE", b"CVRVE"))
+    finished = run(file, "--self-test", as_user=True, HOME=str(home))
+    assert finished.returncode == 1
+    assert f"/pyzmq.libs/{library.name} is missing or was changed, and 1 more: what was unpacked to" in finished.stderr
+    assert finished.stderr.endswith(" is damaged; start scaler_scheduler again to unpack it again\n")
+    finished = run(file, "--self-test", as_user=True, HOME=str(home))
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.startswith("unpacked: ") and finished.stdout.endswith("\nok\n")
 
 
 def test_what_a_killed_start_has_left_half_unpacked_is_not_run_and_goes(home: Path) -> None:

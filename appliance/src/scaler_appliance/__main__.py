@@ -1,5 +1,6 @@
 """`python -m scaler_appliance ADDRESS` is `scaler_scheduler ADDRESS`; with the argument `replay` it repeats a
-recording, and with `keys` it is `scaler keys`.
+recording, with `keys` it is `scaler keys`, with `ping` it asks a scheduler for an answer, and with `--self-test` it
+tests itself.
 
 Rule: nothing else is imported before PyPy runs with the right size of the young generation of its garbage collector,
 which can only be set when the interpreter starts (see ADR 0009).
@@ -34,6 +35,14 @@ def _load() -> Callable[[], int]:
         from scaler_protocol.keys.command import main as keys
 
         return lambda: keys(sys.argv[2:], "scaler_scheduler keys")
+    if sys.argv[1:2] == ["ping"]:
+        from scaler_appliance.checks.ping import main as ping
+
+        return lambda: ping(sys.argv[2:])
+    if sys.argv[1:] == ["--self-test"]:
+        from scaler_appliance.checks.self_test import main as test
+
+        return test
     from scaler_appliance.shell.scheduler_program import main as run
 
     return run

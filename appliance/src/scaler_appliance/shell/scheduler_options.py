@@ -102,7 +102,9 @@ def _limits_in(text: str) -> List[Any]:
 
 
 def _faults(options: argparse.Namespace) -> List[str]:
-    """Names that are there twice."""
+    """Names that are there twice, and what stands beside --self-test, which is read before the options are."""
+    if options.self_test:
+        return ["--self-test is given alone, without an address and other options"]
     names = [_limits_in(text)[0] for text in options.tenant]
     return [f"--tenant: {name} is given twice" for name in dict.fromkeys(names) if names.count(name) > 1]
 
@@ -329,7 +331,8 @@ SCHEDULER = Program(
     section="scheduler",
     description="Start a Scaler scheduler: clients submit tasks to it, workers connect to it and run them.",
     epilog="Then, on each machine that should run tasks:  scaler_cluster -n 4 ADDRESS. `scaler_scheduler keys`"
-    " makes and revokes the keys of other users' programs.",
+    " makes and revokes the keys of other users' programs, and `scaler_scheduler ping ADDRESS` asks a scheduler whether"
+    " it serves.",
     version=version,
     faults=_faults,
     commands=[KEYS],
@@ -354,6 +357,15 @@ SCHEDULER = Program(
             group="running under another program",
         ),
         *service_options(),
+        Option(
+            "--self-test",
+            Switch(has_negation=False),
+            "start a scheduler for a moment, run tasks through it, encrypted as well, print versions and exit with 0 if"
+            " everything works; it is given alone, needs no network but loopback, and leaves nothing behind",
+            default=False,
+            group="checks",
+            is_command_line_only=True,
+        ),
     ],
     earlier=_EARLIER,
 )

@@ -59,7 +59,7 @@ def test_a_public_key_follows_from_the_secret_one(arithmetic: Sodium) -> None:
 
 def test_all_libraries_seal_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     results: List[bytes] = []
-    for ffi, library in sodium._candidates():
+    for ffi, library, _ in sodium._candidates():
         keys = bytes(range(32))
         results.append(
             bytes(Sodium(ffi, library).box(Sodium(ffi, library).public_key(keys), keys).seal(bytes(24), b"", b"x"))
@@ -84,7 +84,7 @@ def test_the_functions_are_described_as_cffi_describes_them(tmp_path: Path) -> N
 def test_no_declaration_is_parsed_at_a_start() -> None:
     program = (
         "import sys; sys.modules['nacl._sodium'] = None; from scaler_protocol.host import sodium;"
-        " ffi, library = next(sodium._candidates()); print(library.sodium_init(), 'cffi' in sys.modules)"
+        " ffi, library, _ = next(sodium._candidates()); print(library.sodium_init(), 'cffi' in sys.modules)"
     )
     if not list(sodium._paths()):
         pytest.skip("neither pyzmq nor the system has libsodium here")

@@ -92,10 +92,12 @@ class Sodium:
 
     Parameters:
         ffi, library: of cffi.
+        source: where the library comes from, for people.
     """
 
-    def __init__(self, ffi: Any, library: Any) -> None:
+    def __init__(self, ffi: Any, library: Any, source: str = "") -> None:
         self._ffi, self._library = ffi, library
+        self.source = source
         self.from_buffer, self.buffer = ffi.from_buffer, ffi.buffer
         self.allocate = ffi.new_allocator(should_clear_after_alloc=False)
         self._kept = threading.local()
@@ -143,18 +145,18 @@ def load_sodium() -> Sodium:
 
     Raises MissingLibraryError.
     """
-    for ffi, library in _candidates():
-        return Sodium(ffi, library)
+    for ffi, library, source in _candidates():
+        return Sodium(ffi, library, source)
     raise MissingLibraryError(
         "connections with keys need libsodium, which was not found; install it: pip install pynacl"
     )
 
 
-def _candidates() -> Iterator[Tuple[Any, Any]]:
+def _candidates() -> Iterator[Tuple[Any, Any, str]]:
     try:
         from nacl._sodium import ffi, lib
 
-        yield ffi, lib
+        yield ffi, lib, "PyNaCl"
     except ImportError:
         pass
     try:
@@ -163,7 +165,7 @@ def _candidates() -> Iterator[Tuple[Any, Any]]:
         return
     for path in _paths():
         try:
-            yield ffi, ffi.dlopen(path)
+            yield ffi, ffi.dlopen(path), path
         except OSError:
             continue
 

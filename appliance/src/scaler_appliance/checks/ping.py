@@ -1,0 +1,119 @@
+"""`scaler_scheduler ping`: whether the scheduler at an address serves, for health checks and scripts.
+
+Rules:
+- The scheduler's loop answers, and with keys, both ends prove theirs. No session begins, and nothing is logged.
+- It connects as every peer does: by the local socket, or by TCP with the key that is found.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
+
+from scaler_appliance.checks.waiting_peer import MAXIMUM_MESSAGE_BYTES, SOCKET_TYPE, WaitingPeer, connect_stream
+from scaler_appliance.shell.scheduler_options import version
+from scaler_protocol.host.addresses import parse_address, why_not_connected
+from scaler_protocol.host.discovery import ADDRESS_VARIABLE, DiscoveryError, address_given_or_found, connectable
+from scaler_protocol.host.sodium import MissingLibraryError
+from scaler_protocol.keys.credentials import Credentials
+from scaler_protocol.keys.errors import KeyFileError
+from scaler_protocol.programs.options import (
+    ConfigurationError,
+    ExistingFile,
+    NetworkAddress,
+    Option,
+    Program,
+    Seconds,
+    Switch,
+)
+from scaler_protocol.wire.errors import ProtocolError
+from scaler_protocol.wire.secure_zmtp import SecureZmtp
+
+NAME = "scaler_scheduler ping"
+
+
+def _find(sections: Mapping[str, Sequence[Mapping[str, Any]]]) -> Optional[Tuple[Any, str]]:
+    try:
+        return address_given_or_found(), "found on this host"
+    except (DiscoveryError, OSError) as error:
+        raise ConfigurationError(str(error)) from None
+
+
+PING = Program(
+    name=NAME,
+    section="ping",
+    description="Ask whether a scheduler serves at an address: exit code 0 if it answers, else 1, with the reason.",
+    version=version,
+    is_configured=False,
+    options=[
+        Option(
+            "address",
+            NetworkAddress(),
+            "of the scheduler: tcp://127.0.0.1:2345 or ipc:///path",
+            default_text=f"that in {ADDRESS_VARIABLE}, else of the newest scheduler of this user on this host",
+            is_required=True,
+            is_command_line_only=True,
+            find=_find,
+        ),
+        Option(
+            "--timeout-seconds",
+            Seconds(0, is_minimum_excluded=True),
+            "how long the answer may take",
+            default=3.0,
+            is_command_line_only=True,
+        ),
+        Option(
+            "--key-file",
+            ExistingFile(),
+            "the key to connect with, of any role",
+            default_text="SCALER_KEY_FILE, else the key of the scheduler's user",
+            is_command_line_only=True,
+        ),
+        Option(
+            "--insecure",
+            Switch(has_negation=False),
+            "connect without a key",
+            default=False,
+            is_command_line_only=True,
+        ),
+    ],
+)
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Run the program; returns its exit code."""
+    options = PING.read(arguments)
+    address = connectable(options.address)
+    begin = time.monotonic()
+    try:
+        how = _greet(address, options.key_file, options.insecure or None, begin + options.timeout_seconds)
+    except TimeoutError:
+        reason = f"the program at {address} did not answer within {options.timeout_seconds:g} s"
+    except OSError as error:
+        reason = why_not_connected(parse_address(address), error)
+    except (ProtocolError, KeyFileError, MissingLibraryError) as error:
+        reason = f"the scheduler at {address} does not serve this program: {error}"
+    else:
+        print(f"the scheduler at {address} answered after {(time.monotonic() - begin) * 1000:.1f} ms, {how}")
+        return 0
+    print(f"{NAME}: {reason}", file=sys.stderr)
+    return 1
+
+
+def _greet(text: str, key_file: Optional[str], insecure: Optional[bool], deadline: float) -> str:
+    """Shake hands with a scheduler and leave; returns how that was protected, in words."""
+    address = parse_address(text)
+    credentials = Credentials(text, key_file, insecure)
+    stream = credentials.local_socket(address) or connect_stream(address, deadline)
+    try:
+        protocol = credentials.protocol(stream, SOCKET_TYPE, MAXIMUM_MESSAGE_BYTES)
+    except BaseException:
+        stream.close()
+        raise
+    with WaitingPeer(stream, protocol, deadline) as peer:
+        peer.shake_hands()
+        if isinstance(protocol, SecureZmtp):
+            return "encrypted"
+        return "by a local socket" if stream.family == socket.AF_UNIX else "without keys"
