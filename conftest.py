@@ -29,7 +29,15 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("scaler")
 
-LONG_FILES = {"test_pypy.py", "test_whole_system.py", "test_implementations.py", "test_soak.py", "test_mutants.py"}
+LONG_FILES = {
+    "test_pypy.py",
+    "test_whole_system.py",
+    "test_more_whole_systems.py",
+    "test_implementations.py",
+    "test_soak.py",
+    "test_mutants.py",
+    "test_ui_program.py",
+}
 """They are handed out first: what is left to the end keeps only one processor busy."""
 
 

@@ -174,7 +174,7 @@ def test_on_pypy_it_has_the_larger_young_generation(
     assert [path.name for path in (tmp_path / "home").iterdir()] == [".config"], "all else is where PEX_ROOT says"
 
 
-@pytest.mark.exhaustive  # `make test` builds the PyPy file again, which has more parts
+@pytest.mark.exhaustive
 def test_built_again_it_has_the_same_bytes(pex: Path, tmp_path: Path) -> None:
     again = tmp_path / "elsewhere" / pex.name
     subprocess.run(

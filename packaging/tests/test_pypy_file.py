@@ -491,6 +491,7 @@ def test_a_damaged_download_says_so(damage: str, home: Path) -> None:
 # How it is made -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive  # half a minute of two processors
 def test_a_second_build_in_another_folder_gives_the_same_bytes(one_file: Path, tmp_path: Path) -> None:
     # PyPy itself, when it is the same, is found compressed, which is most of the time; all else is made again.
     shutil.copytree(WORK / "compressed", tmp_path / "work/compressed")

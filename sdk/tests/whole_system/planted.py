@@ -17,7 +17,7 @@ from typing import Tuple
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[3] / "appliance/tests"))
 
-from whole_system.planted_bugs import BUGS_OF_THE_TRIAL, NEW_BUGS, PLANTED_BUGS, planted
+from whole_system.bugs.planted_bugs import BUGS_OF_THE_TRIAL, NEW_BUGS, PLANTED_BUGS, planted
 from whole_system.seed_runs import run_plans
 from whole_system.simulated_world import Plan
 

@@ -1,7 +1,7 @@
 """Every seed is a history of a whole system, with the real cores of client, scheduler and agent.
 
-`make check` runs the first seeds, `make test` all that are here, and `make simulate` any number. A seed that fails is
-cut to its shortest form, and reported as a command that repeats it.
+`make check` runs the first seeds, `make test` all that are here and in `test_more_whole_systems.py`, and `make simulate`
+any number. A seed that fails is cut to its shortest form, and reported as a command that repeats it.
 """
 
 from __future__ import annotations
@@ -9,15 +9,13 @@ from __future__ import annotations
 from typing import List
 
 import pytest
-from whole_system.planted_bugs import PLANTED_BUGS, planted
-from whole_system.seed_runs import check_seeds, run_plans
+from whole_system.bugs.planted_bugs import PLANTED_BUGS, planted
+from whole_system.seed_runs import SEEDS_OF_A_FILE, SEEDS_OF_A_TEST, check_seeds, run_plans
 from whole_system.shrink import shrink
 from whole_system.simulated_world import FAULTS, FEATURES, Plan, World
 from whole_system.system import simulate
 
-SEEDS = 10_000
 SEEDS_OF_A_CHECK = 300
-SEEDS_OF_A_TEST = 100
 
 SOON_CAUGHT = {
     "a large result that was fetched is never deleted": 10,
@@ -31,14 +29,13 @@ SOON_CAUGHT = {
 def _parts() -> List[object]:
     return [
         pytest.param(first, marks=[] if first < SEEDS_OF_A_CHECK else [pytest.mark.slow])
-        for first in range(0, SEEDS, SEEDS_OF_A_TEST)
+        for first in range(0, SEEDS_OF_A_FILE, SEEDS_OF_A_TEST)
     ]
 
 
 @pytest.mark.parametrize("first", _parts())
 def test_every_future_ends_once_and_as_it_may(first: int) -> None:
-    outcomes = check_seeds(first, SEEDS_OF_A_TEST)
-    assert outcomes > 10 * SEEDS_OF_A_TEST, "a simulation in which little happens proves little"
+    check_seeds(first, SEEDS_OF_A_TEST)
 
 
 def test_a_seed_repeats_its_history() -> None:
