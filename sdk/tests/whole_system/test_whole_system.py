@@ -1,7 +1,7 @@
 """Every seed is a history of a whole system, with the real cores of client, scheduler and agent.
 
-`make check` runs the first seeds, `make test` all that are here and in `test_more_whole_systems.py`, and `make simulate`
-any number. A seed that fails is cut to its shortest form, and reported as a command that repeats it.
+`make check` runs the first seeds, `make test` all that are here and in `test_more_whole_systems.py`, and `make
+simulate` any number. A seed that fails is cut to its shortest form, and reported as a command that repeats it.
 """
 
 from __future__ import annotations
