@@ -8,8 +8,15 @@ what it points. In RELR, what it points to is in its place already, and where it
 
 The library becomes smaller by 17 of its 59 MB, and so does the memory of its process, which reads them at each start.
 
+Linkers lay out the first segment in one of two ways. Either the relocations are its end, and it is cut there, or code
+follows them, and the segment is split around the gap:
+
+    names, relocations | code | data         names, packed relocations | code | data
+    names, relocations, code | data          names, packed relocations | code | data
+
 Rules:
 - Addresses stay. Only what comes behind the relocations in the file moves, by whole pages.
+- A split needs an entry among the segments: that of the note by which debuggers know a build is used for it.
 - What is not as expected is a NotPackedError, and nothing is changed then.
 - The loader has to know RELR, as GNU's does since 2.36; it asks that a library which has it says so by a version.
 - Sections are for linkers and debuggers, and are left out.
@@ -28,14 +35,17 @@ _RELOCATION = struct.Struct("<QQq")
 _DYNAMIC_ENTRY = struct.Struct("<QQ")
 _VERSIONS_OF_LIBRARY = struct.Struct("<HHIII")
 _VERSION = struct.Struct("<IHHII")
+_NOTE_HEADER = struct.Struct("<III4s")
 _WORD = struct.Struct("<Q")
 
 _LITTLE_ENDIAN_64 = b"\x7fELF\x02\x01"
-_LOADED, _DYNAMIC = 1, 2  # kinds of segments
+_LOADED, _DYNAMIC, _NOTE = 1, 2, 4  # kinds of segments
+_WRITABLE, _READABLE = 2, 4
 _STRINGS, _RELOCATIONS, _RELOCATIONS_SIZE, _STRINGS_SIZE, _OF_CALLS_SIZE, _OF_CALLS = 5, 7, 8, 10, 2, 23
 _PACKED_SIZE, _PACKED, _PACKED_ENTRY_SIZE, _RELATIVE_COUNT, _VERSIONS = 35, 36, 37, 0x6FFFFFF9, 0x6FFFFFFE
 
 _RELATIVE_KINDS = {62: 8, 183: 1027}  # by the number of the processor: x86-64 and aarch64
+_BUILD_ID = b"GNU\0", 3
 _C_LIBRARY = b"libc.so.6"
 _NEEDED_VERSION = b"GLIBC_ABI_DT_RELR"
 _WORDS_OF_BITMAP = 63
@@ -58,6 +68,11 @@ class _Segment(NamedTuple):
     @property
     def end(self) -> int:
         return self.offset + self.file_size
+
+
+def is_known_to(c_library: bytes) -> bool:
+    """Whether the loader that comes with a C library, libc.so.6, knows RELR."""
+    return _NEEDED_VERSION in c_library
 
 
 def packed(library: bytes) -> bytes:
@@ -123,10 +138,13 @@ class _Library:
             calls, calls_size = self.values[_OF_CALLS], self.values[_OF_CALLS_SIZE]
         except KeyError:
             raise NotPackedError("it has not both kinds of relocations") from None
-        if first.offset != first.address or not (table + size <= calls and calls + calls_size == first.end):
-            raise NotPackedError("its relocations are not the end of its first segment")
+        tables_end = calls + calls_size
+        if first.offset or first.address or not table + size <= calls <= tables_end <= first.end:
+            raise NotPackedError("its relocations are not one behind the other in its first segment")
         kept, places = self._take_out(table, size)
-        parts = kept, bytes(self.content[calls : calls + calls_size]), relr(places)
+        parts = kept, bytes(self.content[calls:tables_end]), relr(places)
+        if tables_end < first.end:
+            self._split(tables_end)
         kept_size, packed_size = len(kept), len(parts[2])
         version_address = table + sum(map(len, parts))
         new_end = version_address + _VERSION.size
@@ -142,6 +160,32 @@ class _Library:
             }
         )
         return self._rewritten(table, b"".join(parts) + version, new_end)
+
+    def _split(self, tables_end: int) -> None:
+        """Make two segments of the first one, of which the second begins with the page where the relocations end."""
+        first = self.loaded[0]
+        page = max(segment.alignment for segment in self.loaded)
+        start = tables_end // page * page
+        spare = [segment for segment in self.segments if self._is_build_id(segment)]
+        if not spare:
+            raise NotPackedError("code follows its relocations, and it has no segment to spare")
+        if first.flags & _WRITABLE or first.file_size != first.memory_size:
+            raise NotPackedError("its first segment is not only code and constants")
+        cut = first._replace(flags=_READABLE, file_size=start, memory_size=start)
+        size = first.end - start
+        code = first._replace(offset=start, address=start, physical_address=start, file_size=size, memory_size=size)
+        self.content[start:tables_end] = bytes(tables_end - start)
+        self.segments.remove(spare[0])
+        index = self.segments.index(first)
+        self.segments[index : index + 1] = [cut, code]
+        self.loaded[:1] = [cut, code]
+
+    def _is_build_id(self, segment: _Segment) -> bool:
+        """Whether a segment is a note that names a build, and no other note."""
+        if segment.kind != _NOTE:
+            return False
+        name_size, size, kind, name = _NOTE_HEADER.unpack_from(self.content, segment.offset)
+        return (name, kind) == _BUILD_ID and segment.file_size == _NOTE_HEADER.size + size and name_size == len(name)
 
     def _take_out(self, table: int, size: int) -> Tuple[bytes, List[int]]:
         """Put targets in their places; the relocations that stay, and the places."""
@@ -223,6 +267,8 @@ class _Library:
         page = max(segment.alignment for segment in self.loaded)
         following = min(segment.offset for segment in self.segments if segment.offset >= first.end)
         shift = (following - new_end) // page * page
+        if shift < 0:
+            raise NotPackedError("its relocations are too few")
         segments = []
         for segment in self.segments:
             if segment == first:

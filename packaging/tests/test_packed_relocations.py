@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "pypy"))
 
-from packed_relocations import NotPackedError, packed, relr
+from packed_relocations import NotPackedError, is_known_to, packed, relr
 
 POINTERS = 20_000
 ODD_PLACE = 17
@@ -35,8 +35,12 @@ size_t length(const char *text) {{ return strlen(text) + call(text); }}
 GNU_LOADER_WITH_RELR = (2, 36)
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+# The two layouts: code in a segment of its own, as Debian links for x86-64, and behind the relocations, as for aarch64.
+LAYOUTS = ["separate-code", "noseparate-code"]
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As the builder of the single file leaves PyPy's."""
     name, version = platform.libc_ver()
     if name != "glibc" or tuple(map(int, version.split("."))) < GNU_LOADER_WITH_RELR:
@@ -45,11 +49,15 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no gcc or no patchelf here")
     folder = tmp_path_factory.mktemp("library")
     (folder / "library.c").write_text(SOURCE, encoding="ascii")
-    command = ["gcc", "-shared", "-fPIC", "-O1", "-o", "library.so", "library.c"]
-    subprocess.run(command, cwd=folder, check=True)
+    build(folder, "-Wl,--build-id", f"-Wl,-z,{request.param}")
     patch = ["patchelf", "--force-rpath", "--set-rpath", "$ORIGIN/" + "x" * 64, "library.so"]
     subprocess.run(patch, cwd=folder, check=True)
     return folder / "library.so"
+
+
+def build(folder: Path, *options: str) -> None:
+    command = ["gcc", "-shared", "-fPIC", "-O1", *options, "-o", "library.so", "library.c"]
+    subprocess.run(command, cwd=folder, check=True)
 
 
 def test_pointers_and_calls_are_as_before(library: Path) -> None:
@@ -61,6 +69,13 @@ def test_pointers_and_calls_are_as_before(library: Path) -> None:
     assert loaded.odd_distance() == ODD_PLACE  # at an odd address, which cannot be packed
     assert loaded.length(b"three") == 10
     assert os.path.getsize(library) - os.path.getsize(smaller) > POINTERS * 23
+
+
+def test_a_c_library_whose_loader_knows_them_is_told_from_an_older_one(library: Path) -> None:
+    [path] = [line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libc.so.6" in line][:1]
+    c_library = Path(path).read_bytes()
+    assert is_known_to(c_library)
+    assert not is_known_to(c_library.replace(b"GLIBC_ABI_DT_RELR", b"GLIBC_2.35\0\0\0\0\0\0\0"))
 
 
 def test_it_is_the_same_each_time(library: Path) -> None:
@@ -84,6 +99,13 @@ def test_what_is_packed_already_stays(library: Path) -> None:
 def test_another_file_is_named(content: bytes, reason: str) -> None:
     with pytest.raises(NotPackedError, match=reason):
         packed(content)
+
+
+def test_where_there_is_no_segment_to_spare_the_reason_is_named(library: Path, tmp_path: Path) -> None:
+    shutil.copy(library.with_name("library.c"), tmp_path)
+    build(tmp_path, "-Wl,--build-id=none", "-Wl,-z,noseparate-code")
+    with pytest.raises(NotPackedError, match="code follows its relocations, and it has no segment to spare"):
+        packed((tmp_path / "library.so").read_bytes())
 
 
 def test_no_cut_off_library_is_taken_for_a_whole_one(library: Path) -> None:
