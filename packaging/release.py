@@ -3,6 +3,7 @@
 Rules:
 - `collect` takes what `make dist` has built, whatever forms there are, under names that say version, form and machine,
   and adds a bill of materials. Wheels and source archives keep their names.
+- The machine is the one that a program is for; of a script, which runs it by another program, the one here.
 - `checksums` covers all files in the folder, including those of other machines, and is always rewritten.
 """
 
@@ -15,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import List
 
+from machines import machine_of
 from sbom import bill_of, sha256_of
 
 TREE = Path(__file__).resolve().parents[1]
@@ -37,16 +39,24 @@ def collect(dist: Path) -> List[Path]:
             # A link is another name of a file: which program it then is.
             if not path.is_file() or path.is_symlink() or path.name.startswith("."):
                 continue
-            name = path.name
-            if path.suffix != ".whl" and not name.endswith(".tar.gz"):
-                form = "" if folder.name == DEFAULT_FORM else f"-{folder.name}"
-                name = f"{path.stem}-{version}{form}-{machine}{path.suffix}"
-            shutil.copy2(path, release / name)
+            shutil.copy2(path, release / released_name(path, version))
     files = sorted(release.iterdir())
     if not files:
         raise SystemExit(f"error: there is nothing in {dist} to release. Build it: make dist")
     (release / f"scaler-{version}-{machine}.cdx.json").write_text(bill_of(files), encoding="utf-8")
     return sorted(release.iterdir())
+
+
+def released_name(path: Path, version: str) -> str:
+    """What a file in a folder of `dist` is called in a release; a folder is named after a form, and maybe a machine."""
+    if path.suffix == ".whl" or path.name.endswith(".tar.gz"):
+        return path.name
+    machine = machine_of(path) or platform.machine()
+    form = path.parent.name
+    if form.endswith(f"-{machine}"):
+        form = form[: -len(machine) - 1]
+    form = "" if form == DEFAULT_FORM else f"-{form}"
+    return f"{path.stem}-{version}{form}-{machine}-{platform.system().lower()}{path.suffix}"
 
 
 def checksums(dist: Path) -> None:

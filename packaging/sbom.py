@@ -4,6 +4,7 @@ Rules:
 - Wheels, source archives and zip files (a pex is one) are read: each `METADATA` or `PKG-INFO` in them is a component.
 - A program is asked with `--version`, and names its interpreter and libzmq. What it unpacks for that is read too: the
   metadata of packages, and each shared library by its hash.
+- A program for another machine is asked by qemu.
 - The same files make the same bill, byte for byte.
 """
 
@@ -21,6 +22,8 @@ import uuid
 import zipfile
 from pathlib import Path, PurePosixPath
 from typing import Any, Dict, Iterator, List
+
+from machines import command_for, machine_of
 
 Component = Dict[str, Any]
 
@@ -93,7 +96,11 @@ def _parts_of_program(path: Path) -> Iterator[Component]:
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "SCALER_CACHE_HOME": folder, "PEX_ROOT": f"{folder}/pex"}
         said = subprocess.run(
-            [str(path.resolve()), "--version"], env=environment, stdout=subprocess.PIPE, text=True, check=True
+            [*command_for(machine_of(path)), str(path.resolve()), "--version"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
         ).stdout
         match = VERSION_LINE.search(" ".join(said.split()))
         if match is None:

@@ -1,11 +1,13 @@
 """Builds dist/pypy/scaler_scheduler: PyPy, the C library, pyzmq and the scheduler in one file that unpacks itself.
 
     python packaging/pypy/build.py --pypy /usr/bin/pypy3 [--work build/pypy] [--output dist/pypy/scaler_scheduler]
+    python packaging/pypy/build.py --machine aarch64 [...]      for another machine, from Debian's packages
 
 Rules:
 - The same sources, PyPy and tools give the same bytes: entries are sorted and have no owner, no time and a fixed mode;
   bytecode is bound to no time and no place; nothing of the builder's paths, time or environment gets in.
-- Nothing is downloaded but what requirements.txt names by hash.
+- What goes in is described here once; systems.py finds it on this machine or in Debian's packages for another.
+- Nothing is downloaded but what requirements.txt names by hash, and for another machine what apt has verified.
 - What was built from the same input is not built again. What is slow to compress, PyPy itself, is kept compressed under
   its hash in the work folder.
 - A tool that is missing is named, with how to get it.
@@ -17,20 +19,19 @@ import argparse
 import hashlib
 import json
 import os
-import platform
 import re
 import shutil
 import stat
 import struct
-import subprocess
 import sys
 import zipfile
 import zlib
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Any, Dict, List, Set
+from typing import Dict, List, Set
 
-from packed_relocations import NotPackedError, packed
+from packed_relocations import NotPackedError, is_known_to, packed
+from systems import DEBIAN_ARCHITECTURES, BuildError, DebianSystem, HostSystem, MissingToolError, run
 
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parents[1]
@@ -91,29 +92,8 @@ EXIT_CODE_MISSING_TOOL = 3
 TRAILER_BYTES = 512
 TAR_BLOCK_BYTES = 512
 ZSTD = ["zstd", "--quiet", "--check", "--no-progress"]
-ZSTD_HEADER = Path("/usr/include/zstd.h")
 ZSTD_LEVEL = ["--ultra", "-22", "--long=27"]
 QUICK_ZSTD_LEVEL = ["-1"]
-
-
-class BuildError(Exception):
-    """What went wrong."""
-
-
-class MissingToolError(BuildError):
-    """What is missing, and how to get it; the program's exit code says so too."""
-
-
-def run(*command: str, **options: Any) -> str:
-    """Run a command to its end; its output."""
-    try:
-        finished = subprocess.run(command, capture_output=True, text=True, **options)
-    except FileNotFoundError:
-        package = {"strip": "binutils", "ldd": "libc-bin"}.get(command[0], command[0])
-        raise MissingToolError(f"there is no {command[0]}; on Debian: apt-get install {package}") from None
-    if finished.returncode:
-        raise BuildError(f"{' '.join(command)} failed:\n{finished.stdout}{finished.stderr}")
-    return str(finished.stdout)
 
 
 # What it is made of ---------------------------------------------------------------------------------------------------
@@ -129,7 +109,7 @@ class PyPy:
         " text=sys.version, prefix=sys.base_prefix)))"
     )
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, system: HostSystem) -> None:
         try:
             answer = json.loads(run(program, "-I", "-c", self.QUESTION))
         except (BuildError, OSError) as error:
@@ -140,18 +120,21 @@ class PyPy:
         if answer["name"] != "pypy" or answer["version"] < [3, 9]:
             raise MissingToolError(f"{program} is {answer['text']}, but PyPy 3.9 or later is wanted: set PYPY_HOME")
         self.program = program
-        self.executable = Path(answer["executable"])
-        self.library = Path(answer["library"])
-        self.prefix = Path(answer["prefix"])
+        self.text = answer["text"]
+        if isinstance(system, DebianSystem):
+            system.fetch(self.text)
+        self.system = system
+        self.executable = system.located(answer["executable"])
+        self.library = system.located(answer["library"])
+        self.prefix = system.located(answer["prefix"])
         self.version = "{}.{}".format(*answer["version"])
         self.abi = "_".join(answer["soabi"].split("-")[:2])
-        self.text = answer["text"]
 
 
 def fingerprint(pypy: PyPy) -> str:
     """A hash of all that the result depends on."""
-    digest = hashlib.sha256(f"{pypy.text} {pypy.executable} {pypy.library} {platform.machine()}".encode())
-    for library in [pypy.executable, *libraries_of(pypy.executable)]:
+    digest = hashlib.sha256(f"{pypy.text} {pypy.executable} {pypy.library} {pypy.system.machine}".encode())
+    for library in [pypy.executable, *pypy.system.libraries_of(pypy.executable)]:
         status = library.stat()
         digest.update(f"{library} {status.st_size} {status.st_mtime_ns}\n".encode())
     for path in (path for folder in SOURCES for path in sorted(folder.rglob("*")) if "__pycache__" not in path.parts):
@@ -168,11 +151,6 @@ def programs() -> Dict[str, str]:
         for entry in sorted(distribution("scaler-appliance").entry_points)
         if entry.group == "console_scripts"
     }
-
-
-def libraries_of(program: Path) -> List[Path]:
-    """The shared libraries that an ELF file is linked with, those that they need included."""
-    return [Path(path) for path in re.findall(r"\S+ => (\S+) \(0x", run("ldd", str(program)))]
 
 
 def is_elf(path: Path) -> bool:
@@ -192,9 +170,9 @@ def stage(pypy: PyPy, root: Path, work: Path) -> None:
     shutil.copyfile(HERE / "start.py", library / "scaler_start.py")
     copy_package(HERE / "stand_ins", library / "stand_ins")
     unpack_wheels(pypy, library, root / "licenses", work)
-    copy_binaries(pypy, root)
+    libraries = copy_binaries(pypy, root)
     write_programs(root)
-    copy_licenses(pypy, root / "licenses")
+    copy_licenses(pypy, libraries, root / "licenses")
     compile_python(pypy, library)
     # It is there as long as nothing is known to be missing, and names what there is to import.
     (root / "complete").write_text("".join(f"{name}\n" for name in sorted(path.stem for path in library.iterdir())))
@@ -232,7 +210,7 @@ def copy_standard_library(pypy: PyPy, target: Path) -> None:
 def unpack_wheels(pypy: PyPy, target: Path, licenses: Path, work: Path) -> None:
     wheels = work / "wheels" / hashlib.sha256((HERE / "requirements.txt").read_bytes()).hexdigest()[:16] / pypy.abi
     if not list(wheels.glob("*.whl")):
-        platforms = [f"--platform=manylinux_2_{minor}_{platform.machine()}" for minor in (17, 26, 28)]
+        platforms = [f"--platform=manylinux_2_{minor}_{pypy.system.machine}" for minor in (17, 26, 28)]
         run(
             *(sys.executable, "-m", "pip", "download", "-q", "--require-hashes", "--no-deps", "--only-binary=:all:"),
             *("--implementation=pp", f"--python-version={pypy.version}", f"--abi={pypy.abi}", *platforms),
@@ -254,19 +232,20 @@ def write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def copy_binaries(pypy: PyPy, root: Path) -> None:
+def copy_binaries(pypy: PyPy, root: Path) -> List[Path]:
     """PyPy, all libraries that anything in the folder is linked with, the C library's among them, and its loader.
 
-    Each finds the others from where it is.
+    Each finds the others from where it is. Returns the libraries, where the system has them.
     """
+    system = pypy.system
     binaries = root / "bin"
     binaries.mkdir()
     shutil.copyfile(pypy.executable, binaries / "pypy3")
-    loader = Path(run("patchelf", "--print-interpreter", str(pypy.executable)).strip())
-    wanted: Set[Path] = set(libraries_of(pypy.executable))
+    loader = system.loader_of(pypy.executable)
+    wanted: Set[Path] = set(system.libraries_of(pypy.executable))
     own = {path.name for path in root.rglob("*.so*")}
     for extension in root.rglob("*.so*"):
-        wanted.update(path for path in libraries_of(extension) if path.name not in own)
+        wanted.update(path for path in system.libraries_of(extension) if path.name not in own)
     c_library = next(library.parent for library in wanted if library.name == "libc.so.6")
     for library in sorted({*wanted, loader, *(c_library / name for name in WHOLE_C_LIBRARY)}):
         shutil.copyfile(library, binaries / library.name)
@@ -279,18 +258,21 @@ def copy_binaries(pypy: PyPy, root: Path) -> None:
                 continue
             # Not of wheels: the sections that the wheels' own tools added do not survive it.
             if "pyzmq.libs" not in path.parts:
-                run("strip", "--strip-unneeded", str(path))
+                run(system.strip, "--strip-unneeded", str(path))
             places = run("patchelf", "--print-rpath", str(path)).strip().split(":")
             places = [place for place in places if place.startswith("$ORIGIN")]
             places.append(f"$ORIGIN/{os.path.relpath(binaries, path.parent)}")
             # RPATH, not RUNPATH: it goes before LD_LIBRARY_PATH, so that the user's does not get in.
             run("patchelf", "--force-rpath", "--set-rpath", ":".join(places), str(path))
             if path.name.startswith("libpypy"):
-                pack_relocations(path)
+                pack_relocations(path, binaries / "libc.so.6")
+    return sorted(wanted)
 
 
-def pack_relocations(library: Path) -> None:
+def pack_relocations(library: Path, c_library: Path) -> None:
     try:
+        if not is_known_to(c_library.read_bytes()):
+            raise NotPackedError("the C library here is older than 2.36")
         library.write_bytes(packed(library.read_bytes()))
     except NotPackedError as reason:
         print(f"{library.name} stays as it is, some MB larger than it could be: {reason}")
@@ -305,23 +287,20 @@ def write_programs(root: Path) -> None:
         (root / "programs" / name).write_text(text)
 
 
-def copy_licenses(pypy: PyPy, licenses: Path) -> None:
+def copy_licenses(pypy: PyPy, libraries: List[Path], licenses: Path) -> None:
     write(licenses / "scaler", (TREE / "LICENSE").read_bytes())
     for path in [pypy.prefix / "LICENSE", *pypy.prefix.glob("lib/*/LICENSE*")]:
         if path.is_file():
             write(licenses / "pypy", path.read_bytes())
     sources = set()
-    for library in [pypy.executable, *libraries_of(pypy.executable)]:
-        try:
-            package = run("dpkg", "-S", f"*/{library.name}").split(":")[0]
-            found = run("dpkg-query", "-W", "-f", "${source:Package} ${source:Version}\n", package)
-            source, version = found.split()[:2]
-        except BuildError:
+    for file in [pypy.executable, *libraries]:
+        package = pypy.system.package_of(file)
+        if package is None:
             continue  # no Debian; a portable PyPy's licence speaks of the libraries that come with it
+        source, version = package.source, package.source_version
         sources.add(f"{source} {version}: https://snapshot.debian.org/package/{source}/{version}/\n")
-        terms = Path("/usr/share/doc") / package / "copyright"
-        if terms.exists():
-            write(licenses / package, terms.read_bytes())
+        if package.terms.exists():
+            write(licenses / package.name, package.terms.read_bytes())
     if sources:
         write(licenses / "sources", (SOURCE_OFFER + "".join(sorted(sources))).encode())
 
@@ -411,27 +390,18 @@ def compressed(content: bytes, work: Path, level: List[str]) -> bytes:
     return kept.read_bytes()
 
 
-def compile_launcher(work: Path) -> bytes:
+def compile_launcher(system: HostSystem, work: Path) -> bytes:
     """Compile it with musl, whose programs are a quarter of the size of the GNU C library's when linked statically."""
     from scaler_appliance.__main__ import NURSERY_SIZE
 
-    headers = work / "include"  # of zstd alone: the others are musl's
-    headers.mkdir(exist_ok=True)
     launcher = work / "launcher"
-    flags = ["-std=gnu11", "-Os", "-Wall", "-Wextra", "-static", "-s", "-Wl,--build-id=none,--gc-sections"]
-    try:
-        shutil.copyfile(ZSTD_HEADER, headers / ZSTD_HEADER.name)
-        library = run("gcc", "-print-file-name=libzstd.a").strip()
-        names = ["-isystem", str(headers), "launcher.c", library, "-o", str(launcher)]
-        run("musl-gcc", *flags, f'-DNURSERY="{NURSERY_SIZE}"', *names, cwd=HERE)
-    except (BuildError, OSError) as error:
-        message = "It needs gcc, musl and libzstd.a; on Debian: apt-get install gcc musl-tools libzstd-dev"
-        raise MissingToolError(f"{error}\n{message}") from None
+    flags = ["-std=gnu11", "-Os", "-Wall", "-Wextra", "-s", "-Wl,--build-id=none,--gc-sections"]
+    system.compile_static(HERE / "launcher.c", [*flags, f'-DNURSERY="{NURSERY_SIZE}"'], launcher, work)
     return launcher.read_bytes()
 
 
-def assemble(root: Path, work: Path, level: List[str]) -> bytes:
-    launcher = compile_launcher(work)
+def assemble(system: HostSystem, root: Path, work: Path, level: List[str]) -> bytes:
+    launcher = compile_launcher(system, work)
     everything = sorted(root.rglob("*"), key=lambda path: path.relative_to(root).as_posix())
     # Two frames: PyPy changes seldom, and takes nearly all the time.
     binary = [path for path in everything if path.relative_to(root).parts[0] == "bin"]
@@ -460,9 +430,15 @@ def link_programs(output: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build the scheduler with PyPy in one file.")
-    parser.add_argument("--pypy", default="pypy3", help="the PyPy to pack")
-    parser.add_argument("--work", type=Path, default=TREE / "build/pypy", help="where to keep what is in between")
-    parser.add_argument("--output", type=Path, default=TREE / "dist/pypy" / FIRST_PROGRAM)
+    parser.add_argument(
+        "--pypy", default="pypy3", help="the PyPy to pack; for another machine, one of the same version"
+    )
+    parser.add_argument(
+        "--machine", choices=sorted(DEBIAN_ARCHITECTURES), help="the machine it is for, if not this one"
+    )
+    parser.add_argument("--work", type=Path, help="where to keep what is in between")
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--packages", type=Path, help="where to keep Debian's packages for another machine")
     parser.add_argument(
         "--quick",
         action="store_true",
@@ -470,9 +446,14 @@ def main() -> int:
     )
     options = parser.parse_args()
     level = QUICK_ZSTD_LEVEL if options.quick else ZSTD_LEVEL
-    work, output = options.work.resolve(), options.output.resolve()
+    system, suffix = HostSystem(), ""
+    if options.machine not in (None, system.machine):
+        kept = TREE / "build" / f"debian-{DEBIAN_ARCHITECTURES[options.machine]}"
+        system, suffix = DebianSystem(options.machine, (options.packages or kept).resolve()), f"-{options.machine}"
+    work = (options.work or TREE / f"build/pypy{suffix}").resolve()
+    output = (options.output or TREE / f"dist/pypy{suffix}" / FIRST_PROGRAM).resolve()
     try:
-        pypy = PyPy(options.pypy)
+        pypy = PyPy(options.pypy, system)
         built_from = f"{fingerprint(pypy)} {level} {output}"
         stamp = work / "built-from"
         if output.exists() and stamp.exists() and stamp.read_text() == built_from:
@@ -482,7 +463,7 @@ def main() -> int:
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
         stage(pypy, root, work)
-        content = assemble(root, work, level)
+        content = assemble(system, root, work, level)
         output.parent.mkdir(parents=True, exist_ok=True)
         half = output.with_name(f".{output.name}.{os.getpid()}")
         half.write_bytes(content)

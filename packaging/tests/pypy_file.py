@@ -10,6 +10,7 @@ import os
 import platform
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 from empty_root import EmptyRoot
+
+from scaler import Client
 
 TREE = Path(__file__).resolve().parents[2]
 BUILD = TREE / "packaging/pypy/build.py"
@@ -31,8 +34,9 @@ NOBODY = 65534
 DEADLINE_SECONDS = 120.0
 
 
-def build(script: Path, work: Path, output: Path) -> None:
-    command = [sys.executable, str(script), *OPTIONS, "--work", str(work), "--output", str(output)]
+def build(script: Path, work: Path, output: Path, options: Sequence[str] = OPTIONS) -> None:
+    """Build the file, or skip where a tool is missing."""
+    command = [sys.executable, str(script), *options, "--work", str(work), "--output", str(output)]
     finished = subprocess.run(command, capture_output=True, text=True)
     if finished.returncode == EXIT_CODE_MISSING_TOOL:
         pytest.skip("the single file with PyPy: " + finished.stderr.strip().replace("\n", "; "))
@@ -80,6 +84,28 @@ def wait_for_address(scheduler: subprocess.Popen[str]) -> str:
         if "listening at " in line:
             return line.split("listening at ")[1].strip()
     raise AssertionError(scheduler.stderr and scheduler.stderr.read())
+
+
+def assert_serves_outside(command: List[str]) -> None:
+    """A scheduler starts, serves a client and workers of this environment, and stops when it is asked to."""
+    with subprocess.Popen(
+        [*command, "tcp://127.0.0.1:0", "--insecure"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as scheduler:
+        address = wait_for_address(scheduler)
+        workers = subprocess.Popen(
+            [sys.executable, "-m", "scaler.worker", "-n", "2", "-ll", "ERROR", "--insecure", address]
+        )
+        with Client(address=address, insecure=True) as client:
+            assert client.map(abs, range(-1000, 0)) == list(range(1000, 0, -1))
+            # An object in memory, which cannot be shared with one who sees no /dev/shm in common.
+            assert client.submit(len, bytes(5_000_000)).result() == 5_000_000
+        scheduler.send_signal(signal.SIGTERM)
+        output, errors = scheduler.communicate(timeout=DEADLINE_SECONDS)
+        assert scheduler.returncode == 0, errors
+        assert workers.wait(DEADLINE_SECONDS) == 0
+    assert "stopped: all peers have left" in output
+    [line] = errors.splitlines()
+    assert "unpacking, this once, to /" in line
 
 
 def mounted(commands: List[str], command: List[str]) -> List[str]:

@@ -35,6 +35,7 @@ from pypy_file import (
     TREE,
     WORK,
     another_user,
+    assert_serves_outside,
     build,
     check_ran_from,
     command_in,
@@ -90,24 +91,7 @@ def test_on_any_linux_it_serves_a_client_and_workers_outside(
     system: Dict[str, Any], one_file: Path, empty_root: EmptyRoot
 ) -> None:
     command = command_in(empty_root, one_file, **system)
-    with subprocess.Popen(
-        [*command, "tcp://127.0.0.1:0", "--insecure"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as scheduler:
-        address = wait_for_address(scheduler)
-        workers = subprocess.Popen(
-            [sys.executable, "-m", "scaler.worker", "-n", "2", "-ll", "ERROR", "--insecure", address]
-        )
-        with Client(address=address, insecure=True) as client:
-            assert client.map(abs, range(-1000, 0)) == list(range(1000, 0, -1))
-            # An object in memory, which cannot be shared with one who sees no /dev/shm in common.
-            assert client.submit(len, bytes(5_000_000)).result() == 5_000_000
-        scheduler.send_signal(signal.SIGTERM)
-        output, errors = scheduler.communicate(timeout=DEADLINE_SECONDS)
-        assert scheduler.returncode == 0, errors
-        assert workers.wait(DEADLINE_SECONDS) == 0
-    assert "stopped: all peers have left" in output
-    [line] = errors.splitlines()
-    assert "unpacking, this once, to /" in line
+    assert_serves_outside(command)
     said = assert_finds_itself_sound(command)
     assert said.startswith("unpacked: ") and "pyzmq.libs/libsodium" in said
 

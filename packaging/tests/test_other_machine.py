@@ -1,0 +1,162 @@
+"""The single file for the other machine, aarch64 on x86-64, which is built here from Debian's packages and run by qemu.
+
+Rules: what `make dist` has built is tested, built again if what it is made of has changed; else a file that is hardly
+compressed. Where a compiler for that machine, qemu or the right to use it is missing, tests that need it are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+from empty_root import EmptyRoot
+from machines import NotRunnableError, command_for, machine_of
+from packaged import assert_serves_with_keys
+from pypy_file import BUILD, TREE, assert_serves_outside, build, command_in
+from release import collect
+
+MACHINE = "x86_64" if platform.machine() == "aarch64" else "aarch64"
+ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}[MACHINE]
+RELEASED = TREE / f"dist/pypy-{MACHINE}/scaler_scheduler"
+IS_QUICK = not RELEASED.exists()
+WORK = TREE / f"build/pypy-{MACHINE}{'-quick' if IS_QUICK else ''}"
+FILE = WORK / RELEASED.name if IS_QUICK else RELEASED
+OPTIONS = [f"--machine={MACHINE}", f"--packages={TREE}/build/debian-{ARCHITECTURE}", *(["--quick"] if IS_QUICK else [])]
+
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def other_file() -> Path:
+    build(BUILD, WORK, FILE, OPTIONS)
+    return FILE
+
+
+@pytest.fixture(scope="module")
+def qemu() -> List[str]:
+    """What goes in front of a command for that machine."""
+    try:
+        return command_for(MACHINE)
+    except NotRunnableError as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="module")
+def copy(other_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is in the file, with nothing run."""
+    folder = tmp_path_factory.mktemp("copy")
+    content = other_file.read_bytes()
+    trailer = dict(line.split(" ", 1) for line in content[-512:].decode().split("\n") if " " in line)
+    archive = content[int(trailer["offset"]) : -512]
+    with subprocess.Popen(["zstd", "-dc"], stdin=subprocess.PIPE, stdout=(folder / "tar").open("wb")) as decoder:
+        decoder.communicate(archive)
+    with tarfile.open(folder / "tar") as members:
+        members.extractall(folder / "copy")
+    return folder / "copy"
+
+
+def dynamic_section(library: Path) -> str:
+    """What its loader is told, in words."""
+    command = ["readelf", "--wide", "--dynamic", str(library)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+# What is in it --------------------------------------------------------------------------------------------------------
+
+
+def test_all_machine_code_in_it_is_for_that_machine(other_file: Path, copy: Path) -> None:
+    assert machine_of(other_file) == MACHINE
+    machines: Dict[str, str] = {}
+    for path in copy.rglob("*"):
+        if path.is_file() and not path.is_symlink() and path.read_bytes()[:4] == b"\x7fELF":
+            machines[path.name] = machine_of(path) or "unknown"
+    assert {"pypy3", "libc.so.6", "libpypy3.9-c.so", "libstdc++.so.6"} <= set(machines)
+    assert set(machines.values()) == {MACHINE}
+    assert [path for path in copy.rglob(f"*{platform.machine().replace('_', '?')}*") if path.is_file()] == []
+
+
+def test_all_libraries_that_its_code_needs_are_in_it(copy: Path) -> None:
+    programs = [path for path in copy.rglob("*") if path.is_file() and path.read_bytes()[:4] == b"\x7fELF"]
+    names = {path.name for path in programs}
+    for program in programs:
+        assert set(re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic_section(program))) <= names, program
+
+
+def test_the_pointers_of_its_pypy_are_packed(copy: Path) -> None:
+    [library] = copy.glob("bin/libpypy*")
+    dynamic = dynamic_section(library)
+    assert "(RELR)" in dynamic
+    sizes = dict(re.findall(r"\((RELASZ|RELRSZ)\)\s+(\d+) \(bytes\)", dynamic))
+    assert int(sizes["RELASZ"]) + int(sizes["RELRSZ"]) < 1_000_000
+
+
+def test_the_terms_and_sources_of_all_its_parts_are_in_it(copy: Path) -> None:
+    licenses = {path.name for path in (copy / "licenses").iterdir()}
+    assert {"libc6", "pypy3", "libgcc-s1", "libstdc++6", "libffi8", "zlib1g", "pyzmq", "scaler", "sources"} <= licenses
+    sources = (copy / "licenses/sources").read_text()
+    for source in ("glibc", "pypy3", "gcc-12", "libffi"):
+        assert re.search(rf"^{re.escape(source)} \S+: https://", sources, re.MULTILINE), source
+
+
+def test_a_second_build_in_another_folder_gives_the_same_bytes(other_file: Path, tmp_path: Path) -> None:
+    # PyPy itself, when it is the same, is found compressed, which is most of the time; all else is made again, from
+    # packages that are fetched again.
+    shutil.copytree(WORK / "compressed", tmp_path / "work/compressed")
+    for folder in ("packaging/pypy", "protocol-spec/python/src", "appliance/src"):
+        shutil.copytree(TREE / folder, tmp_path / "tree" / folder)
+    shutil.copyfile(TREE / "LICENSE", tmp_path / "tree/LICENSE")
+    kept = {path.name for path in (tmp_path / "work/compressed").iterdir()}
+    options = [*OPTIONS, f"--packages={tmp_path}/packages"]
+    build(tmp_path / "tree/packaging/pypy/build.py", tmp_path / "work", tmp_path / "scaler_scheduler", options)
+    assert (tmp_path / "scaler_scheduler").read_bytes() == other_file.read_bytes()
+    assert {path.name for path in (tmp_path / "work/compressed").iterdir()} == kept
+
+
+def test_nothing_is_built_when_nothing_has_changed(other_file: Path) -> None:
+    before = other_file.stat()
+    build(BUILD, WORK, FILE, OPTIONS)
+    assert other_file.stat() == before
+
+
+def test_no_path_of_the_builder_is_in_it(other_file: Path, copy: Path) -> None:
+    content = other_file.read_bytes()
+    assert str(TREE).encode() not in content
+    assert [path for path in copy.rglob("*") if path.is_file() and str(TREE).encode() in path.read_bytes()] == []
+
+
+# Running it -----------------------------------------------------------------------------------------------------------
+
+
+def test_it_serves_a_client_and_workers_of_this_machine(other_file: Path, qemu: List[str], tmp_path: Path) -> None:
+    assert_serves_outside([*qemu, "env", "-i", f"SCALER_CACHE_HOME={tmp_path}", str(other_file)])
+
+
+def test_in_an_empty_root_it_serves_a_client_and_workers_outside(
+    other_file: Path, qemu: List[str], empty_root: EmptyRoot
+) -> None:
+    assert_serves_outside([*qemu, *command_in(empty_root, other_file)])
+
+
+def test_its_connections_have_keys(other_file: Path, qemu: List[str], tmp_path: Path) -> None:
+    environment = {"SCALER_CACHE_HOME": str(tmp_path / "cache"), "PATH": os.environ["PATH"]}
+    assert_serves_with_keys([*qemu, str(other_file)], environment, Path(sys.executable), tmp_path)
+
+
+def test_a_release_names_its_machine_and_its_parts(other_file: Path, qemu: List[str], tmp_path: Path) -> None:
+    folder = tmp_path / f"pypy-{MACHINE}"
+    folder.mkdir()
+    shutil.copy(other_file, folder)
+    [bill, released] = collect(tmp_path)
+    assert re.fullmatch(rf"scaler_scheduler-[\d.]+-{MACHINE}-linux", released.name)
+    [described] = json.loads(bill.read_text())["components"]
+    names = {component["name"] for component in described["components"]}
+    assert {"PyPy", "libzmq", "pyzmq", "libc.so.6", "scaler_scheduler"} <= names
