@@ -6,6 +6,10 @@
 PYTHON ?= python3
 PYPY ?= pypy3
 ARGS ?=
+# The machine that a single file with PyPy is for; for the other one it is made of Debian's packages.
+HERE := $(shell uname -m)
+OTHER := $(if $(filter x86_64,$(HERE)),aarch64,x86_64)
+MACHINE ?= $(HERE)
 # Tests run at a time: two more than processors, since many wait for programs that they have started.
 JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
 CHOSEN_TESTS ?= not exhaustive
@@ -42,7 +46,7 @@ test:  ## run all tests
 
 .PHONY: test-all
 test-all: CHOSEN_TESTS =
-test-all: test  ## run all tests, and those that repeat others on one more platform or with more seeds
+test-all: other-machine test  ## run all tests, and those that repeat others on one more platform or with more seeds
 
 .PHONY: check
 check: .venv/.tools browser  ## check format, lint, types and import rules, run the fast tests, and report the cores' coverage
@@ -80,6 +84,10 @@ mutants: .venv/.tools  ## run mutants and conformance cases that have changed, a
 .PHONY: cpp-worker
 cpp-worker:  ## build the C++ worker in build/cpp-worker
 	@$(PREPARE) cpp_worker
+
+.PHONY: other-machine
+other-machine: .venv-pypy/.packages
+	@$(PREPARE) other_machine $(OTHER)
 
 .PHONY: browser
 browser:  ## set up the browser for the tests of scaler_ui's pages, in build/browser
@@ -125,13 +133,15 @@ situations: .venv-situations/.packages  ## run everyday situations on comparable
 
 .PHONY: dist
 dist: dist-wheels dist-pypy dist-pex dist-nuitka  ## build all downloadable forms, in dist (nuitka takes minutes)
+	@$(MAKE) dist-pypy MACHINE=$(OTHER)
 
 .PHONY: dist-wheels
 dist-wheels: dist/wheels/.built  ## build wheels and source archives of the four packages in dist/wheels
 
 .PHONY: dist-pypy
-dist-pypy: .venv/.tools .venv-pypy/.packages  ## build the scheduler with PyPy as one file (PYPY_HOME=... selects a PyPy)
-	@$(IN_VENV) packaging/pypy/build.py --pypy '$(if $(PYPY_HOME),$(PYPY_HOME)/bin/pypy3,$(PYPY))'
+dist-pypy: .venv/.tools .venv-pypy/.packages $(if $(filter $(HERE),$(MACHINE)),,other-machine)  ## build the scheduler with PyPy as one file (PYPY_HOME=... selects a PyPy, MACHINE=aarch64 a machine)
+	@$(IN_VENV) packaging/pypy/build.py $(if $(filter $(HERE),$(MACHINE)),,--machine '$(MACHINE)') \
+		--pypy '$(if $(and $(PYPY_HOME),$(filter $(HERE),$(MACHINE))),$(PYPY_HOME)/bin/pypy3,$(PYPY))'
 
 .PHONY: dist-pex
 dist-pex: dist/pex/scaler_scheduler.pex  ## build one file for machines with PyPy or Python

@@ -190,17 +190,18 @@ class DebianSystem(HostSystem):
             return
         print(f"fetching Debian's packages for {self.machine}: {self._folder}")
         shutil.rmtree(self._folder, ignore_errors=True)
-        self._download()
-        self._unpack()
+        self.download()
+        self.unpack()
         found = run("dpkg-query", f"--admindir={self.root / 'var/lib/dpkg'}", "-W", "-f", "${Version}", "pypy3")
-        if found not in version:
+        if f"({found}," not in version:
             raise MissingToolError(
                 f"PyPy here is {version}, and Debian's for {self.machine} is {found}, whose bytecode may be another.\n"
                 "Install the same one: apt-get install pypy3"
             )
         stamp.write_text(wanted)
 
-    def _download(self) -> None:
+    def download(self) -> None:
+        """Put the packages into apt's cache in the folder, with a configuration and lists of its own."""
         for name in ("state/lists/partial", "cache/archives/partial"):
             (self._folder / name).mkdir(parents=True)
         (self._folder / "state/status").touch()
@@ -218,8 +219,8 @@ class DebianSystem(HostSystem):
         except MissingToolError:
             raise MissingToolError(f"a file for {self.machine} takes Debian's packages: build it on Debian") from None
 
-    def _unpack(self) -> None:
-        """Unpack all packages, and record them for dpkg-query."""
+    def unpack(self) -> None:
+        """Unpack the packages in the cache, and record them for dpkg-query."""
         records = self.root / "var/lib/dpkg"
         (records / "info").mkdir(parents=True)
         (records / "info/format").write_text("1\n")
