@@ -20,7 +20,7 @@ from typing import Dict, List
 import pytest
 from empty_root import EmptyRoot
 from machines import NotRunnableError, command_for, machine_of
-from packaged import assert_serves_with_keys
+from packaged import assert_finds_itself_sound, assert_serves_with_keys
 from pypy_file import BUILD, TREE, assert_serves_outside, build, command_in
 from release import collect
 
@@ -149,6 +149,13 @@ def test_in_an_empty_root_it_serves_a_client_and_workers_outside(
 def test_its_connections_have_keys(other_file: Path, qemu: List[str], tmp_path: Path) -> None:
     environment = {"SCALER_CACHE_HOME": str(tmp_path / "cache"), "PATH": os.environ["PATH"]}
     assert_serves_with_keys([*qemu, str(other_file)], environment, Path(sys.executable), tmp_path)
+
+
+def test_in_an_empty_root_its_self_test_finds_it_sound(
+    other_file: Path, qemu: List[str], empty_root: EmptyRoot
+) -> None:
+    said = assert_finds_itself_sound([*qemu, *command_in(empty_root, other_file)])
+    assert said.startswith("unpacked: ") and "pyzmq.libs/libsodium" in said
 
 
 def test_a_release_names_its_machine_and_its_parts(other_file: Path, qemu: List[str], tmp_path: Path) -> None:
