@@ -8,7 +8,8 @@
  * Rules:
  * - With a copy in place, a start is a few system calls: read the trailer, look at the copy, execve.
  * - A copy appears as a whole, by a rename. What is half-written has another name; what is damaged is unpacked again.
- * - Nothing runs from a folder that is another user's, or that others may write to.
+ * - Nothing runs from a folder that others may write to, or that is another user's but root's: a copy of root's serves
+ *   all users.
  * - Only the cache's folder of this hash, and what was left half-written of it, is ever deleted.
  * - The program gets the arguments and the environment of the caller; only PYPY_GC_NURSERY is added where it is unset.
  * - Nothing of the host's C library is needed: the copy has its own, and the loader for it, which is what is executed.
@@ -42,6 +43,7 @@
 #define LOCK_WAIT_SECONDS 60
 #define LOCK_POLL_NANOSECONDS (20 * 1000 * 1000)
 #define OTHERS_MAY_WRITE (S_IWGRP | S_IWOTH)
+#define COPY_MODE 0755 /* it has no secrets, and where root has made it, others use it */
 
 static const char *program = DEFAULT_PROGRAM; /* also the name that messages begin with */
 
@@ -264,7 +266,7 @@ static bool make_copy(const char *copy) {
     fprintf(stderr, "%s: unpacking, this once, to %s: %llu MB\n", program, copy, archive.unpacked / 1000000);
     int folder = open(half, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     /* All is on disk before the copy gets its name, or a power cut could leave it there with holes. */
-    bool done = folder >= 0 && unpack_into(folder) && syncfs(folder) == 0;
+    bool done = folder >= 0 && unpack_into(folder) && fchmod(folder, COPY_MODE) == 0 && syncfs(folder) == 0;
     int reason = errno;
     if (done && access(copy, F_OK) == 0 && !is_whole(copy)) {
         char *damaged = text("%s.damaged.XXXXXX", copy);
@@ -310,12 +312,13 @@ static bool has_home(const char *home) {
     return false;
 }
 
-/* Whether a folder is this user's alone to write to, if it is there. `as_is`: a link in its place will not do. */
+/* Whether a folder is this user's, or root's, alone to write to, if it is there. `as_is`: a link will not do. */
 static bool is_ours(const char *place, bool as_is) {
     struct stat status;
     if ((as_is ? lstat : stat)(place, &status) < 0)
         return true;
-    if (S_ISDIR(status.st_mode) && status.st_uid == geteuid() && !(status.st_mode & OTHERS_MAY_WRITE))
+    if (S_ISDIR(status.st_mode) && (status.st_uid == geteuid() || status.st_uid == 0) &&
+        !(status.st_mode & OTHERS_MAY_WRITE))
         return true;
     complain(place, "is another user's, or others may write to it");
     return false;

@@ -9,6 +9,14 @@ from pathlib import Path
 import pytest
 from empty_root import EmptyRoot, why_not
 from packaged import WHEELS, built
+from pypy_file import BUILD, FILE, WORK, build
+
+
+@pytest.fixture(scope="session")
+def one_file() -> Path:
+    """The single file with PyPy."""
+    build(BUILD, WORK, FILE)
+    return FILE
 
 
 @pytest.fixture

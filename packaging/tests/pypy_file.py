@@ -6,6 +6,7 @@ nothing, the file is one that is hardly compressed, and which is otherwise the s
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
 import shlex
@@ -35,9 +36,12 @@ DEADLINE_SECONDS = 120.0
 
 
 def build(script: Path, work: Path, output: Path, options: Sequence[str] = OPTIONS) -> None:
-    """Build the file, or skip where a tool is missing."""
+    """Build the file, or skip where a tool is missing. Several test runs may ask for the same one at once."""
     command = [sys.executable, str(script), *options, "--work", str(work), "--output", str(output)]
-    finished = subprocess.run(command, capture_output=True, text=True)
+    work.mkdir(parents=True, exist_ok=True)
+    with open(work / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        finished = subprocess.run(command, capture_output=True, text=True)
     if finished.returncode == EXIT_CODE_MISSING_TOOL:
         pytest.skip("the single file with PyPy: " + finished.stderr.strip().replace("\n", "; "))
     assert finished.returncode == 0, finished.stdout + finished.stderr

@@ -57,12 +57,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="session")
-def one_file() -> Path:
-    build(BUILD, WORK, FILE)
-    return FILE
-
-
-@pytest.fixture(scope="session")
 def unpacked(one_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache with a copy in it."""
     cache = tmp_path_factory.mktemp("unpacked")

@@ -356,7 +356,8 @@ def test_running_schedulers_read_their_keys_again_after_each_change(
     keys: Keys, scheduler: subprocess.Popen[str]
 ) -> None:
     assert scheduler.stdout is not None
-    for arguments in (["new", "--role", "client"], ["revoke", "client-1"], ["rotate"], ["rotate", "--forget-old"]):
+    changes = (["new", "--role", "client"], ["revoke", "client-1"], ["rotate"], ["rotate", "--forget-old"], ["reload"])
+    for arguments in changes:
         code, _, told = keys.run_process(*arguments)
         assert code == 0 and "Told the scheduler at tcp://127.0.0.1:4711 to read its keys again." in told
         assert scheduler.stdout.readline() == "reloads\n"
@@ -372,6 +373,12 @@ def test_schedulers_are_left_alone_if_asked_to_and_if_their_keys_are_elsewhere(
     scheduler.stdin.close()
     assert scheduler.stdout is not None
     assert scheduler.stdout.read() == ""
+
+
+def test_a_reload_that_no_scheduler_hears_is_an_error(keys: Keys) -> None:
+    keys.run("new", "--role", "client")
+    code, _, told = keys.run("reload")
+    assert code == 1 and "No scheduler that uses this folder was found on this host." in told
 
 
 def test_a_scheduler_without_keys_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,23 +190,30 @@ def _show(directory: KeyDirectory, options: argparse.Namespace) -> int:
     return 0
 
 
+def _reload_only(directory: KeyDirectory, options: argparse.Namespace) -> int:
+    directory.allow_list()  # an error here would be one of the scheduler
+    return 0 if _reload(directory, True) else EXIT_FAILED
+
+
 _ACTIONS: Dict[str, Callable[[KeyDirectory, argparse.Namespace], int]] = {
     "new": _new,
     "list": _list,
     "revoke": _revoke,
     "rotate": _rotate,
     "show": _show,
+    "reload": _reload_only,
 }
 
 
-def _reload(directory: KeyDirectory, is_wanted: bool) -> None:
-    """Let running schedulers read the folder again, and say which do."""
+def _reload(directory: KeyDirectory, is_wanted: bool) -> bool:
+    """Let running schedulers read the folder again, and say which do; returns whether any does."""
     signalled = reload_schedulers(directory.path) if is_wanted else []
     for address in signalled:
         _tell(f"Told the scheduler at {address} to read its keys again.")
     if not signalled:
         found = "No scheduler that uses this folder was found on this host. " if is_wanted else ""
         _tell(f"{found}A running scheduler reads its keys again when it gets SIGHUP: kill -HUP PROCESS_ID")
+    return bool(signalled)
 
 
 def reload_schedulers(path: str) -> List[str]:

@@ -182,7 +182,16 @@ SHOW = _program(
     [],
 )
 
-COMMANDS: Dict[str, Program] = {program.name.split()[-1]: program for program in (NEW, LIST, REVOKE, ROTATE, SHOW)}
+RELOAD = _program(
+    "reload",
+    "Let the schedulers of this user on this host that use the folder read it again (SIGHUP), after its files were"
+    " changed otherwise than by these commands.",
+    [],
+)
+
+COMMANDS: Dict[str, Program] = {
+    program.name.split()[-1]: program for program in (NEW, LIST, REVOKE, ROTATE, SHOW, RELOAD)
+}
 
 KEYS = Program(
     name="scaler keys",
@@ -195,6 +204,7 @@ KEYS = Program(
     "  revoke   withdraw the authorization of a key\n"
     "  rotate   replace the scheduler's own key, with overlap\n"
     "  show     show where the keys are, and the scheduler's public key\n"
+    "  reload   let running schedulers read the keys again\n"
     "\n"
     "`scaler keys COMMAND -h` shows its options and examples.\n"
     "\n"
