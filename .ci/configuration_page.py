@@ -33,12 +33,14 @@ def page_of(text: str) -> str:
 
 
 def table_of(program: Program) -> str:
-    """A row for each option, in the order of the help."""
-    lines = [
-        "| option | in a file, and in the environment | value | default | meaning |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    lines += [f"| {' | '.join(map(_cell, row_of(program, option)))} |" for option in program.options]
+    """A row for each option, in the order of the help; a program that reloads options has a column for that."""
+    heads = ["option", "in a file, and in the environment", "value", "default", "meaning"]
+    rows = [row_of(program, option) for option in program.options]
+    if any(option.is_reloadable for option in program.options):
+        heads.append("SIGHUP")
+        rows = [[*row, "yes" if option.is_reloadable else ""] for row, option in zip(rows, program.options)]
+    lines = [f"| {' | '.join(heads)} |", f"| {' | '.join('---' for _ in heads)} |"]
+    lines += [f"| {' | '.join(map(_cell, row))} |" for row in rows]
     return "\n".join(lines) + "\n"
 
 

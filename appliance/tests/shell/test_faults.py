@@ -10,8 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from array import array
-from types import SimpleNamespace
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 import pytest
 from scheduler_harness import hello, task
@@ -21,6 +20,7 @@ from subscriber_protocol import SubscriberProtocol
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_appliance.shell import acceptor, connections, server
+from scaler_appliance.shell.object_files import ObjectFiles
 from scaler_appliance.shell.publishing import status_publisher
 from scaler_appliance.shell.publishing.subscriptions import STATUS
 from scaler_protocol import decode, encode
@@ -164,6 +164,20 @@ class SimulatedMonitor:
         del self._unsent[: max(0, room)]
 
 
+class NoFiles(ObjectFiles):
+    """A directory that has no files, and is not on disk."""
+
+    def __init__(self) -> None:
+        self._ended_sessions: Set[int] = set()
+        self._sweeps_left = 0
+
+    def remove_of_sessions(self, sessions: Set[int], is_kept: Callable[[int], bool]) -> Iterator[None]:
+        return iter(())
+
+    def remove_abandoned(self) -> Iterator[None]:
+        return iter(())
+
+
 class Played:
     """The scenario: a worker, a client with tasks, another client that comes later, and a monitor."""
 
@@ -185,10 +199,9 @@ class Played:
         self.connections = connections.Connections(
             "tcp://127.0.0.1:1", 1 << 20, lambda peer: self.server.peer_gone(peer), self.on_congestion
         )
-        no_files: Any = SimpleNamespace(remove_of_sessions=lambda sessions, is_kept: (), remove_abandoned=lambda: ())
         self.publisher = status_publisher.StatusPublisher("tcp://127.0.0.1:2")
         self.published = 0
-        self.server = server.Server(self.core, self.connections, self.publisher, no_files)
+        self.server = server.Server(self.core, self.connections, self.publisher, NoFiles())
         self.worker = SimulatedPeer(system, m.Role.WORKER, {})
         payloads = {number: b"Task %d " % number + b"x" * 600 for number in range(8)}
         self.client = SimulatedPeer(system, m.Role.CLIENT, dict(payloads))

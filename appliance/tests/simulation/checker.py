@@ -49,7 +49,7 @@ class Checker:
         maximum_attempts: how often a task is tried.
         has_waiting_limit: whether tasks may be rejected for being too many.
         tenants: of connections, as the scheduler was told; others are of one tenant together.
-        most_running: how many tasks of a tenant may be at workers, if that is limited.
+        most_running: how many tasks of a tenant may be at workers, if that is limited; may change, like `queue_limit`.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Checker:
         tenants: Dict[bytes, str],
         most_running: Dict[str, int],
     ) -> None:
-        self._tenants, self._most_running = tenants, most_running
+        self._tenants, self.most_running, self.queue_limit = tenants, most_running, 1000  # tasks for a slot
         self._object_tenants: Dict[int, str] = {}  # also of those that are gone
         self._timeout_seconds = timeout_seconds
         self._maximum_attempts = maximum_attempts
@@ -369,9 +369,10 @@ class Checker:
             task.worker, task.instance = worker, instance
             worker.tasks[instance] = task
         assert offset == len(payload)
-        most = self._most_running.get(client.tenant, 1 << 30)
+        most = self.most_running.get(client.tenant, 1 << 30)
         assert self._running_of(client.tenant) - self._blocked_beside(client.tenant) <= most, "a quota is exceeded"
-        assert len(worker.tasks) <= worker.slots * worker.queue_size, "a worker is given more than it can hold"
+        queue_size = min(worker.queue_size, self.queue_limit)
+        assert len(worker.tasks) <= worker.slots * queue_size, "a worker is given more than it can hold"
 
     def _running_of(self, tenant: str) -> int:
         """How many tasks of a tenant are at workers, also of clients that are gone."""
@@ -528,7 +529,7 @@ class Checker:
 
     def _check_no_slot_idles(self) -> None:
         waiting = [task for task in self._waiting if not task.client.is_congested]
-        full = [each for each, most in self._most_running.items() if self._running_of(each) >= most]
+        full = [each for each, most in self.most_running.items() if self._running_of(each) >= most]
         waiting = [task for task in waiting if task.client.tenant not in full]
         needs = {(task.client.tenant, task.need, task.codec, task.name) for task in waiting}
         for worker in self._workers.values():

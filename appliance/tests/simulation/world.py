@@ -49,6 +49,7 @@ TIMEOUT_SECONDS = 5.0
 CHUNK_BYTES = 16
 LARGE_BYTES = 12  # objects of which monitors are told one by one
 MUCH_UNREAD = 5  # messages
+CHANGING_SHARE = 0.4  # of the seeds: their user changes options
 
 
 class Rates(NamedTuple):
@@ -212,6 +213,9 @@ class World:
         self.start_scheduler()
         self.every(1.0, self._tick)
         self.every(0.7, self._look)
+        self.changes_random = Random(f"options change: {seed}")  # histories without that stay what they were
+        if self.changes_random.random() < CHANGING_SHARE:
+            self.every(self.changes_random.choice((1.3, 4.1)), self._change_options)
 
     def _draw_limits(self) -> List[List[Any]]:
         """Weights and quotas of tenants."""
@@ -221,6 +225,7 @@ class World:
 
     def start_scheduler(self) -> None:
         self.stopped = ""
+        self._has_changed_options = False
         self.files.clear()
         self.on_disk.clear()
         self.spills.clear()
@@ -241,6 +246,29 @@ class World:
         for name, link in self.links.items():
             if link.is_open:
                 self._authenticate(name)
+
+    def _change_options(self) -> None:
+        """The user changes options; once faults have stopped, to those without which all tasks can end."""
+        if self.stopped or (self.is_calm and not self._has_changed_options):
+            return
+        self._finish_work()
+        self._has_changed_options = not self.is_calm
+        draw, names = self.changes_random.choice, ("a", "b") if self.has_tenants else ()
+        running = (-1,) if self.is_calm else (-1, 1, 2, 5)
+        tenants: List[List[Any]] = [
+            [name, draw((1.0, 3.0)), -1, draw(running), -1] for name in names if draw((True, True, False))
+        ]
+        limit = self.settings.max_number_of_tasks_waiting
+        changes: Dict[str, Any] = {
+            "tenants": tenants,
+            "client_tasks_in_flight": draw((0, 5, 30, 1 << 20)),
+            "per_worker_queue_size": draw((1, 2, 1000)),
+            "max_number_of_tasks_waiting": limit if limit < 0 else draw((limit, 3, 100)),
+        }
+        self.checker.most_running = {name: running for name, _, _, running, _ in tenants if running >= 0}
+        self.checker.queue_limit = changes["per_worker_queue_size"]
+        self.core.on_options_changed(self.now, changes)
+        self._decide_soon()
 
     def restart_scheduler(self) -> None:
         """It is killed; another one takes its place, and knows nothing."""

@@ -14,7 +14,7 @@ Rules:
 from __future__ import annotations
 
 from array import array
-from typing import Callable, Dict, List, Optional, Type
+from typing import Any, Callable, Dict, List, Optional, Type
 
 from scaler_appliance.core.effects import Effect, Forget, PeerError
 from scaler_appliance.core.graphs.dependant_reactions import DependantReactions
@@ -24,6 +24,7 @@ from scaler_appliance.core.monitoring.info_requests import LARGEST_COUNT, InfoRe
 from scaler_appliance.core.monitoring.running_tasks import reported_tasks, tenants_of_blocked
 from scaler_appliance.core.monitoring.status_columns import StatusColumns
 from scaler_appliance.core.objects.object_reactions import ObjectReactions
+from scaler_appliance.core.option_changes import OptionChanges
 from scaler_appliance.core.peers.authority import OWNER_GRANT, check_message, in_log, may_stop, why_not_stopped
 from scaler_appliance.core.peers.client_flow import ClientFlow
 from scaler_appliance.core.peers.flow_control import FlowControl
@@ -83,6 +84,7 @@ class SchedulerCore:
         self._explanations = Explanations(self.state, self._placement)
         self._objects = ObjectReactions(self.state, outcomes, self._flow)
         self._worker_shutdowns = WorkerShutdownReactions(self.state, self._placement)
+        self._options = OptionChanges(self.state, self._placement, self._flow)
         self.status = StatusColumns(self.state)
         self._next_watch = self._next_balance = self._now = 0.0
         self._has_news = False  # since the last tick
@@ -271,6 +273,12 @@ class SchedulerCore:
             self._remove(client, text := f"it holds most, and {self.state.budget.text_of_full()}", is_fault=True)
             self._refuse(client.peer, m.RefusalReason.LIMIT_EXCEEDED, text)
 
+    def on_options_changed(self, now: float, changes: Dict[str, Any]) -> None:
+        """The user has changed options; see `OptionChanges.apply`."""
+        self._now = now
+        self._has_news = True
+        self._options.apply(changes)
+
     def on_stood_still(self, now: float) -> None:
         """This process was stopped, and heard no peer meanwhile: they all get a fresh term."""
         for session in self.state.sessions.values():
@@ -310,7 +318,8 @@ class SchedulerCore:
             if isinstance(session, ClientSession):
                 self._flush_client(session)
             elif isinstance(session, WorkerSession):
-                self._flush_worker(session)
+                for message in session.take_messages():
+                    self.state.send(session.peer, message)
         self.state.touched.clear()
 
     def _do_work(self) -> int:
@@ -374,38 +383,41 @@ class SchedulerCore:
 
     # SCL-SES-002
     def _on_hello(self, peer: bytes, hello: m.Hello) -> None:
-        before = self.state.sessions.get(peer)
+        before, settings = self.state.sessions.get(peer), self.state.settings
         # SCL-SES-010
         if before is not None:
             self._remove(before, "it connected again", is_fault=False)
         grant = check_hello(
             hello,
-            self.state.grants.get(peer, None if self.state.settings.requires_grants else OWNER_GRANT),
+            self.state.grants.get(peer, None if settings.requires_grants else OWNER_GRANT),
             self.state.last_session,
             is_stopping=self._shutdown.has_begun,
             peers=len(self.state.sessions),
-            maximum_peers=self.state.settings.maximum_peers,
+            maximum_peers=settings.maximum_peers,
         )
         # SCL-SES-007
         number = self.state.last_session = self.state.last_session + 1
         session: Session
         if hello.role == m.Role.CLIENT:
-            flow = ClientFlow(self.state.settings.client_tasks_in_flight, self.state.settings.client_bytes_in_flight)
+            flow = ClientFlow(settings.client_tasks_in_flight, settings.client_bytes_in_flight)
             client = ClientSession(number, peer, hello, self._now, self.state.touched, flow, self.state.advancing)
+            client.timeout_seconds = settings.client_timeout_seconds
             session = self.state.clients[number] = client
             client.admit(grant)
             self.state.changes.clients.add(number, client)
             self._flow.grant(client)
         else:
-            limit = self.state.settings.per_worker_queue_size
+            limit = settings.per_worker_queue_size
             worker = WorkerSession(number, peer, hello, self._now, self.state.touched, limit)
+            worker.timeout_seconds = settings.worker_timeout_seconds
             session = self.state.workers[number] = worker
             worker.admit(grant)
             self.state.changes.workers.add(number, worker)
             self.state.add_slots(worker, worker.slots)
             self._placement.add_worker(worker)
+        session.heartbeat_interval_seconds = settings.heartbeat_interval_seconds
         self.state.sessions[peer] = session
-        self.state.send(peer, welcome(self.state.settings, number, hello, grant))
+        self.state.send(peer, welcome(settings, number, hello, grant))
         self.state.log("INFO", f"{session.label} connected, session {number}{in_log(grant)}")
 
     def _refuse(self, peer: bytes, reason: m.RefusalReason, text: str) -> None:
@@ -478,6 +490,7 @@ class SchedulerCore:
         yield from self._objects.on_session_gone(worker)
         state = self.state
         self._placement.remove_worker(worker)  # what workers can do has changed again
+        state.shares.set_blocked(worker, ())
         del state.workers[worker.number], state.departing[worker.number]
         state.over_committed.pop(worker.number, None)
         state.touched.pop(worker.number, None)
@@ -508,18 +521,6 @@ class SchedulerCore:
         self._refuse(session.peer, m.RefusalReason.NOT_GREETED, why)
 
     # Flushing -------------------------------------------------------------------------------------------------------
-
-    def _flush_worker(self, worker: WorkerSession) -> None:
-        if worker.cancelled_instances:
-            self.state.send(worker.peer, m.TaskCancel(ids=worker.cancelled_instances))
-            worker.cancelled_instances = array("Q")
-        if worker.forced_instances:
-            self.state.send(worker.peer, m.TaskCancel(ids=worker.forced_instances, force=True))
-            worker.forced_instances = array("Q")
-        if worker.forgotten_objects:
-            deletion = m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=worker.forgotten_objects)
-            self.state.send(worker.peer, deletion)
-            worker.forgotten_objects = array("Q")
 
     def _flush_client(self, client: ClientSession) -> None:
         """Sent in this order, because `running` precedes the result, and `notFound` follows it."""

@@ -71,6 +71,10 @@ class Allowances:
         self._monitor_callers = Allowance(MONITOR_CALLERS_SHARE, MONITOR_CALLERS_BURST_SECONDS)
         self._backlog = Allowance(BACKLOG_SHARE, BACKLOG_BURST_SECONDS)
 
+    def shorten_pauses(self, maximum_pause_seconds: float) -> None:
+        """From now on no pause is longer than this, or than it was allowed to be before."""
+        self._maximum_pause_seconds = min(self._maximum_pause_seconds, maximum_pause_seconds)
+
     def charge(self, peer: bytes, now: float, seconds: float, is_refused: bool = False) -> float:
         """A peer has taken time; returns for how many seconds it should not be served.
 

@@ -60,6 +60,7 @@ MAXIMUM_UNREGISTERED = 4096  # connections without a session
 
 CONGESTED_BYTES = 8 * 1024 * 1024
 FEW_BYTES = 64 * 1024
+CONNECTIONS_FOR_REFUSALS = 16  # so that peers beyond the maximum learn why they are refused
 RELIEVED_BYTES = 2 * 1024 * 1024
 STOP_READING_BYTES = 32 * 1024 * 1024
 MAXIMUM_WAITING_BYTES = 2 * 1024 * 1024 * 1024
@@ -456,6 +457,10 @@ class Connections:
             self._epoll.unregister(peer.connection.fileno())
         with suppress(OSError):  # the descriptor is closed nevertheless
             peer.connection.close()
+
+    def limit_peers(self, maximum_peers: int) -> None:
+        """Let so many peers connect, and a few more; those that are connected stay. 0: as many as want to."""
+        self._maximum_connections = maximum_peers + CONNECTIONS_FOR_REFUSALS if maximum_peers else 0
 
     def close(self) -> None:
         """Stop listening, send waiting messages within LINGER_SECONDS, and close all connections."""

@@ -41,6 +41,7 @@ class InputKind(IntEnum):
     AUTHENTICATED = 15  # peer, role, tenant and name of its key
     TAKE_VIEW = 16  # of the status that was taken: tenant
     TAKE_RUNS_VIEW = 17  # of the runs that were taken: tenant
+    OPTIONS_CHANGED = 18  # the settings that have other values now, by name
 
 
 class Reception(IntEnum):
@@ -106,6 +107,7 @@ class CoreInputs:
             InputKind.SHUT_DOWN: core.shut_down,
             InputKind.STOOD_STILL: core.on_stood_still,
             InputKind.AUTHENTICATED: core.on_authenticated,
+            InputKind.OPTIONS_CHANGED: core.on_options_changed,
             InputKind.MEMORY_USED: core.on_memory_used,
             InputKind.SUBSCRIPTIONS: lambda now, has_status, has_runs: core.watch(has_status, has_runs),
             InputKind.TAKE_STATUS: core.take_status,

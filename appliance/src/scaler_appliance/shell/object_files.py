@@ -12,7 +12,7 @@ import logging
 import os
 import re
 from contextlib import suppress
-from typing import Callable, Dict, Iterator, Optional, Set
+from typing import Callable, Dict, Generator, Iterator, Optional, Set
 
 from scaler_appliance.core.effects import StoreChunk
 from scaler_appliance.shell.spilling import Copied, Spiller
@@ -38,6 +38,8 @@ from scaler_protocol.session.ids import session_of
 
 logger = logging.getLogger("scaler")
 
+SWEEPS = 2  # for directories, after a session's end
+
 _OBJECT_NAME = re.compile("[0-9a-f]{16}")
 
 
@@ -52,6 +54,8 @@ class ObjectFiles:
     def __init__(self, directory: ObjectDirectory, on_copied: Callable[[Copied], None]) -> None:
         self.directory = directory
         self._receiving: Dict[int, str] = {}
+        self._ended_sessions: Set[int] = set()
+        self._sweeps_left = 0
         self._spiller = Spiller(directory, on_copied) if directory.spill is not None else None
 
     def store_chunk(self, chunk: StoreChunk) -> bool:
@@ -144,6 +148,28 @@ class ObjectFiles:
         self._spiller.delete(os.path.join(self.directory.spill.path, name))
 
     # Leftovers of peers ----------------------------------------------------------------------------------------------
+
+    def end_session(self, session: int) -> None:
+        """A session has ended: files of it may be left."""
+        self._ended_sessions.add(session)
+
+    def sweep(self, is_known: Callable[[int], bool]) -> Generator[None, None, None]:
+        """Remove files of ended sessions that belong to no object: never announced, or too late. Some at a time.
+
+        Parameters:
+            is_known: whether there is an object with an id.
+        """
+        if self._ended_sessions:
+            sessions, self._ended_sessions = self._ended_sessions, set()
+            try:
+                yield from self.remove_of_sessions(sessions, is_known)
+            except OSError as error:
+                logger.warning("Scheduler: files of ended sessions could not be removed: %s", error.strerror)
+                self._ended_sessions |= sessions  # the next sweep tries again
+            self._sweeps_left = SWEEPS
+        if self._sweeps_left:  # directories of killed peers: their connection may end before they release the lock
+            self._sweeps_left -= 1
+            yield from self.remove_abandoned()
 
     def remove_of_sessions(self, sessions: Set[int], is_kept: Callable[[int], bool]) -> Iterator[None]:
         """Remove the files of objects that these sessions have made and that are not kept, some between two steps.

@@ -114,6 +114,21 @@ def tenant_settings(texts: List[str]) -> List[List[Any]]:
     return [_limits_in(text) for text in texts]
 
 
+def changeable_settings(options: argparse.Namespace) -> Dict[str, Any]:
+    """The fields of `Settings` that follow from options which may change while the scheduler runs."""
+    return {
+        "client_timeout_seconds": options.client_timeout_seconds,
+        "worker_timeout_seconds": options.worker_timeout_seconds,
+        "heartbeat_interval_seconds": options.heartbeat_interval_seconds,
+        "per_worker_queue_size": options.per_worker_queue_size,
+        "max_number_of_tasks_waiting": options.max_number_of_tasks_waiting,
+        "client_tasks_in_flight": options.client_tasks_in_flight,
+        "client_bytes_in_flight": options.client_bytes_in_flight,
+        "maximum_attempts": options.maximum_attempts,
+        "tenants": tenant_settings(options.tenant),
+    }
+
+
 def version() -> str:
     """A line with all versions that matter in a bug report."""
     import zmq  # which scaler_top and scaler_ui use, and which comes with libsodium
@@ -140,6 +155,7 @@ _TASKS = [
         " workers take at once; -1: no limit",
         default=-1,
         group="tasks",
+        is_reloadable=True,
     ),
     Option(
         "-qs --per-worker-queue-size",
@@ -147,6 +163,7 @@ _TASKS = [
         "maximum number of tasks that a worker may hold for each of its slots",
         default=1000,
         group="tasks",
+        is_reloadable=True,
     ),
     Option(
         "--maximum-attempts",
@@ -154,6 +171,7 @@ _TASKS = [
         "fail a task after N workers were lost while they held it",
         default=4,
         group="tasks",
+        is_reloadable=True,
     ),
     Option(
         "--client-tasks-in-flight",
@@ -161,6 +179,7 @@ _TASKS = [
         "unfinished tasks that one client may have before its submit() blocks; 0: no limit",
         default=1024 * 1024,
         group="tasks",
+        is_reloadable=True,
     ),
     Option(
         "--client-bytes-in-flight",
@@ -168,6 +187,7 @@ _TASKS = [
         "size of their arguments, and of large results that the client has not fetched; 0: no limit",
         default=256 * 1024 * 1024,
         group="tasks",
+        is_reloadable=True,
     ),
 ]
 
@@ -178,6 +198,7 @@ _PEERS = [
         "a client without a heartbeat for this long is lost; its tasks are cancelled",
         default=60.0,
         group="clients and workers",
+        is_reloadable=True,
     ),
     Option(
         "-wt --worker-timeout-seconds",
@@ -185,6 +206,7 @@ _PEERS = [
         "a worker without a heartbeat for this long is lost; its tasks run elsewhere",
         default=60.0,
         group="clients and workers",
+        is_reloadable=True,
     ),
     Option(
         "-hi --heartbeat-interval-seconds",
@@ -192,6 +214,7 @@ _PEERS = [
         "interval between the heartbeats of clients and workers",
         default=2.0,
         group="clients and workers",
+        is_reloadable=True,
     ),
     Option(
         "--maximum-peers",
@@ -199,6 +222,7 @@ _PEERS = [
         "refuse further clients and workers when N are connected; 0: as many as the limit of open files allows",
         default=0,
         group="clients and workers",
+        is_reloadable=True,
     ),
     Option(
         "--tenant",
@@ -210,6 +234,7 @@ _PEERS = [
         default=[],
         default_text="none",
         group="clients and workers",
+        is_reloadable=True,
     ),
     Option(
         "-p --protected",
@@ -234,6 +259,7 @@ _OBJECTS = [
         "size of the objects there above which the least recently used ones are spilled to disk; 0: no limit",
         default_text="half of the size of that file system, or of the memory limit if that is less",
         group="objects",
+        is_reloadable=True,
     ),
     Option(
         "--object-spill-directory",
@@ -349,7 +375,7 @@ SCHEDULER = Program(
         *_OBJECTS,
         *_NETWORK,
         *recording_options("scheduler"),
-        *logging_options(),
+        *logging_options(is_reloadable=True),
         Option(
             "--address-file",
             NewFile(),

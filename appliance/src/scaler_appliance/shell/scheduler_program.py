@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
 import os
@@ -17,7 +18,7 @@ import platform
 import resource
 import sys
 import time
-from typing import Iterator, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 
 from scaler_appliance import __version__
 from scaler_appliance.core.scheduler_core import SchedulerCore
@@ -33,10 +34,11 @@ from scaler_appliance.shell.memory_use import (
     MemoryUse,
 )
 from scaler_appliance.shell.object_files import ObjectFiles
+from scaler_appliance.shell.option_reload import OptionReload
 from scaler_appliance.shell.publishing.monitor_address import monitor_address_of
 from scaler_appliance.shell.publishing.status_publisher import MAXIMUM_MONITORS, StatusPublisher
 from scaler_appliance.shell.publishing.status_publisher import MAXIMUM_WAITING_BYTES as MAXIMUM_PUBLICATIONS_BYTES
-from scaler_appliance.shell.scheduler_options import SCHEDULER, tenant_settings
+from scaler_appliance.shell.scheduler_options import SCHEDULER, changeable_settings
 from scaler_appliance.shell.scheduler_recording import SchedulerRecorder
 from scaler_appliance.shell.server import Server
 from scaler_protocol import messages as m
@@ -48,11 +50,11 @@ from scaler_protocol.host.sodium import MissingLibraryError, load_sodium
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.key_directory import KeyDirectory, default_key_directory
 from scaler_protocol.programs.logging_setup import setup_logging
+from scaler_protocol.programs.service_manager import ServiceManager
 from scaler_protocol.recording.recording_path import path_of_process, recording_path
 
 DESCRIPTORS_FOR_OTHERS = 64 + MAXIMUM_MONITORS  # the log, files of objects, and connections that are refused
 MAXIMUM_MESSAGE_BYTES = 512 << 20
-CONNECTIONS_FOR_REFUSALS = 16  # so that peers beyond the maximum learn why they are refused
 
 logger = logging.getLogger("scaler")
 
@@ -60,13 +62,15 @@ logger = logging.getLogger("scaler")
 def main(arguments: Optional[List[str]] = None) -> int:
     """Run the program; returns its exit code."""
     options = SCHEDULER.read(arguments)
+    service_manager = ServiceManager.of_this_process("Scheduler")
+    read_again = functools.partial(SCHEDULER.read_again, arguments)
     try:
         setup_logging(options.logging_paths, options.logging_level, options.logging_config_file, options.logging_format)
     except (OSError, KeyError, ValueError) as error:
         SCHEDULER.parser().error(f"logging cannot be set up: {error}")
     _use_event_loop(options.event_loop)
     try:
-        asyncio.run(_serve(options))
+        asyncio.run(_serve(options, read_again, service_manager))
     except OSError as error:
         logger.error("Scheduler: %s", error)
         print(f"scaler_scheduler: {error}", file=sys.stderr)
@@ -104,17 +108,15 @@ def _bounds(options: argparse.Namespace, memory: MemoryUse, directory: ObjectDir
     memory.choose_limit(options.memory_limit)
     limit_bytes = memory.limit_bytes
     message_bytes, waiting_bytes = MAXIMUM_MESSAGE_BYTES, MAXIMUM_WAITING_BYTES
-    objects_bytes, publications_bytes = _objects_bytes(directory), MAXIMUM_PUBLICATIONS_BYTES
+    publications_bytes = MAXIMUM_PUBLICATIONS_BYTES
     if limit_bytes:
         publications_bytes = min(publications_bytes, int(limit_bytes * MONITORS_SHARE))
         message_bytes = min(message_bytes, int(limit_bytes * MESSAGE_SHARE))
         waiting_bytes = min(waiting_bytes, int(limit_bytes * WAITING_SHARE))
-        objects_bytes = min(objects_bytes, int(limit_bytes * OBJECTS_SHARE))
     if options.maximum_message_bytes is not None:
         message_bytes = options.maximum_message_bytes
-    if options.object_memory_limit is not None and directory.spill is not None:
-        objects_bytes = options.object_memory_limit
     waiting_bytes = max(waiting_bytes, 2 * message_bytes)
+    objects_bytes = _objects_bytes(options, limit_bytes, directory)
     return _Bounds(limit_bytes, message_bytes, waiting_bytes, publications_bytes, objects_bytes)
 
 
@@ -149,7 +151,9 @@ def _maximum_peers(wanted: int) -> int:
     return min(wanted or possible, possible)
 
 
-async def _serve(options: argparse.Namespace) -> None:
+async def _serve(
+    options: argparse.Namespace, read_again: Callable[[], argparse.Namespace], service_manager: ServiceManager
+) -> None:
     servers: List[Server] = []  # one server, which is created after the transport
     maximum_peers = _maximum_peers(options.maximum_peers)
     with contextlib.ExitStack() as closing:
@@ -167,11 +171,11 @@ async def _serve(options: argparse.Namespace) -> None:
             lambda peer: servers[0].peer_gone(peer),
             lambda peer, is_congested: servers[0].congestion(peer, is_congested),
             bounds.waiting,
-            maximum_connections=maximum_peers + CONNECTIONS_FOR_REFUSALS if maximum_peers else 0,
             admission=admission,
             on_authenticated=lambda peer, grant: servers[0].authenticated(peer, grant),
         )
         closing.callback(peers.close)
+        peers.limit_peers(maximum_peers)
         monitor = StatusPublisher(
             options.monitor_address or monitor_address_of(peers.address), bounds.publications, admission=admission
         )
@@ -180,7 +184,10 @@ async def _serve(options: argparse.Namespace) -> None:
         closing.callback(files.close)
         settings = _settings(options, maximum_peers, bounds, monitor, files)
         recorder = _recorder(options, settings)
-        server = Server(SchedulerCore(settings), peers, monitor, files, recorder, memory, admission)
+        reload = OptionReload(options, read_again, functools.partial(_settings_that_may_change, bounds.memory, files))
+        server = Server(
+            SchedulerCore(settings), peers, monitor, files, recorder, memory, admission, service_manager, reload.reload
+        )
         servers.append(server)
         server.take_signals()
         logger.info("Scheduler: monitor address is %s", monitor.address)
@@ -284,14 +291,17 @@ def _open_spill(options: argparse.Namespace, directory: ObjectDirectory) -> None
         logger.warning("Scheduler: objects stay in memory, their directory on disk cannot be created: %s", error)
 
 
-def _objects_bytes(directory: ObjectDirectory) -> int:
-    """How much the files of objects may use, for their file system's sake; 0: no limit."""
+def _objects_bytes(options: argparse.Namespace, memory_limit_bytes: int, directory: ObjectDirectory) -> int:
+    """How much the files of objects in memory may use; 0: no limit."""
     if directory.spill is None:
         return 0
+    if options.object_memory_limit is not None:
+        return int(options.object_memory_limit)
     if os.stat(directory.path).st_dev == os.stat(directory.spill.path).st_dev:
         return 0  # both are the same disk
     system = os.statvfs(directory.path)
-    return system.f_blocks * system.f_frsize // 2
+    half_bytes = system.f_blocks * system.f_frsize // 2
+    return min(half_bytes, int(memory_limit_bytes * OBJECTS_SHARE)) if memory_limit_bytes else half_bytes
 
 
 def _settings(
@@ -299,15 +309,8 @@ def _settings(
 ) -> Settings:
     language = f"Python {platform.python_version()} ({platform.python_implementation()})"
     return Settings(
-        client_timeout_seconds=options.client_timeout_seconds,
-        worker_timeout_seconds=options.worker_timeout_seconds,
-        heartbeat_interval_seconds=options.heartbeat_interval_seconds,
-        per_worker_queue_size=options.per_worker_queue_size,
-        max_number_of_tasks_waiting=options.max_number_of_tasks_waiting,
-        client_tasks_in_flight=options.client_tasks_in_flight,
-        client_bytes_in_flight=options.client_bytes_in_flight,
+        **changeable_settings(options),
         protected=options.protected,
-        maximum_attempts=options.maximum_attempts,
         maximum_peers=maximum_peers,
         maximum_message_bytes=bounds.message,
         maximum_object_bytes=options.maximum_object_bytes,
@@ -323,5 +326,15 @@ def _settings(
         object_directory_token=files.directory.token,
         monitor_address=monitor.address,
         requires_grants=True,
-        tenants=tenant_settings(options.tenant),
     )
+
+
+def _settings_that_may_change(
+    memory_limit_bytes: int, files: ObjectFiles, options: argparse.Namespace
+) -> Dict[str, Any]:
+    """The values of `option_changes.CHANGEABLE` for given options."""
+    return {
+        **changeable_settings(options),
+        "maximum_peers": _maximum_peers(options.maximum_peers),
+        "object_memory_limit_bytes": _objects_bytes(options, memory_limit_bytes, files.directory),
+    }

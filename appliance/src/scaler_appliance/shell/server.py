@@ -26,6 +26,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from math import inf
 from typing import Any, Callable, Counter, Dict, Generator, List, Optional, Set, Type
 
 from scaler_appliance.core.effects import (
@@ -58,13 +59,14 @@ from scaler_appliance.shell.memory_use import STEP_INTERVAL_SECONDS, MemoryUse
 from scaler_appliance.shell.object_files import ObjectFiles
 from scaler_appliance.shell.publishing.status_publisher import StatusPublisher
 from scaler_appliance.shell.publishing.status_reporter import StatusReporter
-from scaler_appliance.shell.service_manager import ServiceManager
 from scaler_appliance.shell.spilling import Copied
 from scaler_protocol import encode
 from scaler_protocol import messages as m
 from scaler_protocol.host.spill import is_about_room
 from scaler_protocol.keys.allow_list import Grant
 from scaler_protocol.programs.repeated_lines import report_repetitions
+from scaler_protocol.programs.service_manager import ServiceManager
+from scaler_protocol.programs.startup import has_terminal
 
 TICK_INTERVAL_SECONDS = 1.0
 STOOD_STILL_SECONDS = 2.0  # between two rounds, of which there is one a second at least
@@ -74,7 +76,6 @@ IDLE_WAIT_SECONDS = 0.001
 SECONDS_PER_UNIT = 1e-6  # of the core's work
 MAXIMUM_DRAIN_SECONDS = 0.1
 PAUSES_PER_TIMEOUT = 4  # at least: a peer that is not read is not heard either
-SWEEPS = 2  # for directories, after a session's end
 
 logger = logging.getLogger("scaler")
 
@@ -91,10 +92,13 @@ class Server:
         recorder: Optional[Recorder] = None,
         memory: Optional[MemoryUse] = None,
         admission: Optional[Admission] = None,
+        service_manager: Optional[ServiceManager] = None,
+        reload_options: Callable[[], Dict[str, Any]] = dict,
     ) -> None:
         self._objects, self._budget = core.state.objects, core.state.budget
         self._memory = memory
         self._admission = admission or Admission()
+        self._reload_options = reload_options
         self._peers = peers
         self._monitor = monitor
         self._files = files
@@ -103,13 +107,12 @@ class Server:
         self._is_stopping = False
         self._gone: Dict[bytes, None] = {}
         self._congestion: Dict[bytes, bool] = {}  # changes, by peer
-        self._ended_sessions: Set[int] = set()
-        self._sweeps_left = 0
-        self._sweep: Optional[Generator[bool, None, None]] = None  # that is not finished
+        self._sweep: Optional[Generator[None, None, None]] = None  # that is not finished
         timeouts = core.state.settings.client_timeout_seconds, core.state.settings.worker_timeout_seconds
         self._allowances = Allowances(min(timeouts) / PAUSES_PER_TIMEOUT)
         self._idle_seconds: Dict[bytes, float] = {}  # besides turns, to be charged with the next one
-        self._service_manager = ServiceManager(os.environ)
+        self._service_manager = service_manager or ServiceManager("Scheduler", {})
+        self._status = f"listening at {peers.address}"
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
         self._inputs = CoreInputs(core, self.received, recorder)
@@ -144,7 +147,7 @@ class Server:
         self._loop.add_reader(self._monitor.fileno(), self._serve_monitors)
         if exit_when_stdin_closes:
             self._loop.add_reader(sys.stdin.fileno(), self._on_stdin)
-        self._service_manager.ready(f"listening at {self._peers.address}")
+        self._service_manager.ready(self._status)
         self._on_timer()
         try:
             await self._stopped
@@ -330,12 +333,26 @@ class Server:
         self._begin_stop(name)
 
     def _on_hangup(self, had_terminal: bool) -> None:
-        """Load the keys again; or stop, if our terminal has gone."""
+        """Load options and keys again; or stop, if our terminal has gone."""
         if had_terminal and not has_terminal():
             self._on_signal("SIGHUP")
         elif not self._stopped.done():
+            self._service_manager.reloading()
+            changes = self._reload_options()
+            if changes:
+                self._use(changes)
             if self._admission.reload():
                 self._review()
+            self._service_manager.ready(self._status)
+
+    def _use(self, changes: Dict[str, Any]) -> None:
+        """Settings of the core have new values."""
+        if "maximum_peers" in changes:
+            self._peers.limit_peers(changes["maximum_peers"])
+        timeouts = [value for name, value in changes.items() if name.endswith("_timeout_seconds")]
+        self._allowances.shorten_pauses(min(timeouts, default=inf) / PAUSES_PER_TIMEOUT)
+        self._inputs.call(InputKind.OPTIONS_CHANGED, self._loop.time(), changes)
+        self._drain()
 
     def _review(self) -> None:
         """End the connections of all whose keys are not admitted any more."""
@@ -433,33 +450,17 @@ class Server:
 
     def _forget(self, effect: Forget) -> None:
         self._peers.forget(effect.peer, self._loop.time())
-        self._ended_sessions.add(effect.session)
+        self._files.end_session(effect.session)
 
     def _sweep_files(self) -> None:
         """Remove some files without an owner, and the others between messages."""
         if self._sweep is None:
-            self._sweep = self._swept()
+            self._sweep = self._files.sweep(lambda object_id: self._objects.find(object_id) is not None)
         if self._stopped.done() or next(self._sweep, True):
             self._sweep.close()
             self._sweep = None
         else:
             self._loop.call_soon(self._sweep_files)
-
-    def _swept(self) -> Generator[bool, None, None]:
-        """Remove files of ended sessions that belong to no object of the core: never announced, or too late."""
-        if self._ended_sessions:
-            sessions, self._ended_sessions = self._ended_sessions, set()
-            try:
-                for _ in self._files.remove_of_sessions(sessions, lambda each: self._objects.find(each) is not None):
-                    yield False
-            except OSError as error:
-                logger.warning("Scheduler: files of ended sessions could not be removed: %s", error.strerror)
-                self._ended_sessions |= sessions  # in a second it tries again
-            self._sweeps_left = SWEEPS
-        if self._sweeps_left:  # directories of killed peers: their connection may end before they release the lock
-            self._sweeps_left -= 1
-            for _ in self._files.remove_abandoned():
-                yield False
 
     def _store_chunk(self, effect: StoreChunk) -> None:
         try:
@@ -535,12 +536,3 @@ class Server:
     def _stop(self, effect: StopEffect) -> None:
         if not self._stopped.done():
             self._stopped.set_result(effect.reason)
-
-
-def has_terminal() -> bool:
-    """Whether the standard input is a terminal that has not hung up."""
-    try:
-        os.tcgetpgrp(0)
-    except OSError:
-        return False
-    return True

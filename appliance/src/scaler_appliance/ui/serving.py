@@ -90,8 +90,9 @@ class Serving:
     def take_signals(self) -> None:
         """From now on signals stop it. To be called before its address is published: a signal may follow at once."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.stop)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # which nohup has set
+                loop.add_signal_handler(number, self.stop)
 
     async def run(self, work: Awaitable[None], exit_when_stdin_closes: bool = False) -> None:
         """Serve, concurrently with other work, until stopped by a signal, by `stop`, or by the end of standard input.

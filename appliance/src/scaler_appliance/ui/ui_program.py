@@ -17,7 +17,7 @@ import secrets
 import socket
 import stat
 import sys
-from typing import List, Optional
+from typing import TYPE_CHECKING, List, Optional
 from urllib.parse import quote
 
 from scaler_appliance.ui.access import is_loopback
@@ -27,6 +27,10 @@ from scaler_protocol.host.output_files import write_at_once
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.programs.logging_setup import setup_logging
+from scaler_protocol.programs.service_manager import ServiceManager
+
+if TYPE_CHECKING:
+    from scaler_appliance.ui.watching import Watch
 
 _PACKAGES = ("starlette", "uvicorn", "prometheus_client")  # of the extra `ui`
 EVERYWHERE = ("", "*", "0.0.0.0", "::")
@@ -37,6 +41,7 @@ logger = logging.getLogger("scaler")
 def main(arguments: Optional[List[str]] = None) -> int:
     """Run the program; returns its exit code."""
     options = UI.read(arguments)
+    service_manager = ServiceManager.of_this_process("scaler_ui")
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         what = " and ".join(missing)
@@ -53,7 +58,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     except (OSError, KeyError, ValueError) as error:
         UI.parser().error(f"logging cannot be set up: {error}")
     try:
-        asyncio.run(_serve(options, token))
+        asyncio.run(_serve(options, token, service_manager))
     except OSError as error:
         logger.error("scaler_ui: %s", error)
         print(f"scaler_ui: {error}", file=sys.stderr)
@@ -61,7 +66,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     return 0
 
 
-async def _serve(options: argparse.Namespace, token: Optional[str]) -> None:
+async def _serve(options: argparse.Namespace, token: Optional[str], service_manager: ServiceManager) -> None:
     # Imported late, so that -h and errors of the command line are printed at once.
     from scaler_appliance.feed.finding import security_of_monitor
     from scaler_appliance.feed.status_feed import Feed
@@ -89,7 +94,7 @@ async def _serve(options: argparse.Namespace, token: Optional[str]) -> None:
         watch = Watch(feed, state)
         ask = functools.partial(shut_down_worker, key_file=options.key_file, insecure=options.insecure or None)
         application = make_application(state, watch, token, options.allowed_host, ask_to_shut_down=ask, proxies=proxies)
-        serving = Serving(application, listener, watch.close)
+        serving = Serving(application, listener, lambda: _stop(watch, service_manager))
         serving.take_signals()
         url = _url(options.host, listener.getsockname()[1])
         link = f"{url}?token={quote(token)}" if token is not None else url
@@ -104,8 +109,16 @@ async def _serve(options: argparse.Namespace, token: Optional[str]) -> None:
                 write_at_once(options.link_file, f"{link}\n")  # it may contain the token
             except OSError as error:
                 raise OSError(f"--link-file {options.link_file}: {error.strerror or error}") from error
+        service_manager.ready(f"listening at {url}")
+        service_manager.watch(asyncio.get_running_loop())
         await serving.run(watch.run(), options.exit_when_stdin_closes)
         logger.info("scaler_ui: stopped")
+
+
+def _stop(watch: Watch, service_manager: ServiceManager) -> None:
+    """The program is about to end."""
+    service_manager.stopping("asked to stop")
+    watch.close()
 
 
 def _log_for_uvicorn() -> None:

@@ -6,6 +6,7 @@ Rules:
 - If this process has no standard output or error, the child's is discarded.
 - The child has a session of its own, so that Ctrl-C reaches only this program, which may have more to do.
 - Stopping takes a bounded time: SIGTERM, a grace period, SIGKILL.
+- A child does not notify the service manager of this process.
 - A child that ends without having been asked to is restarted if `scaler.restarts` says so.
 """
 
@@ -26,6 +27,7 @@ from scaler.arguments import Duration, seconds, size_in_bytes
 from scaler.compat.earlier_arguments import accepts_earlier
 from scaler.exceptions import AlreadyStartedError, ProgramStartError
 from scaler.restarts import Restarts
+from scaler_protocol.programs.service_manager import without_service_manager
 
 STOP_TIMEOUT_SECONDS = 10.0
 RETRY_SECONDS = 2.0  # while the system has no room for another process
@@ -60,7 +62,9 @@ class ChildProgram:
         if self._child is not None:
             raise AlreadyStartedError(f"this {type(self).__name__} was started before; make another one")
         try:
-            child = _Child(self._command, {**os.environ, **(self._environment or {})}, pass_fds)
+            child = _Child(
+                self._command, {**without_service_manager(os.environ), **(self._environment or {})}, pass_fds
+            )
         except OSError as error:
             raise ProgramStartError(
                 f"`{shlex.join(self._command)}` cannot be run ({error.strerror or error}): is the program installed?"

@@ -26,6 +26,7 @@ from typing import Optional, Sequence
 from scaler.restarts import EXIT_ERROR, Restarts
 from scaler.worker import worker_program as program
 from scaler.worker.worker_options import read_options
+from scaler_protocol.programs.service_manager import ServiceManager
 from scaler_protocol.programs.startup import EXIT_INTERRUPTED
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -36,10 +37,13 @@ class Supervisor:
 
     Parameters:
         options: of the command line.
+        service_manager: notified by the agents that they work, and by this process that the program ends; None: there
+            is none.
     """
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: argparse.Namespace, service_manager: Optional[ServiceManager] = None) -> None:
         self._options = options
+        self._service_manager = service_manager or ServiceManager("Worker", {})
         self._agent = 0  # its process id, while it runs
         self._is_ending = False
         self._note = ""  # for the log of the next agent
@@ -60,6 +64,7 @@ class Supervisor:
             if pause_seconds is not None and not self._is_ending:
                 select.select([wake_reader], [], [], pause_seconds)
             if pause_seconds is None or self._is_ending:
+                self._service_manager.stopping(f"the worker ended with code {code}")
                 return code if code >= 0 else 128 - code  # the convention of shells
 
     def _run_agent(self) -> int:
@@ -112,7 +117,7 @@ class Supervisor:
             os.dup2(life_line, 0)
             os.close(life_line)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
-            code = program.run(self._options, self._note)
+            code = program.run(self._options, self._note, self._service_manager)
         except SystemExit as leave:
             code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
         except KeyboardInterrupt:
@@ -127,6 +132,7 @@ class Supervisor:
 
     def _on_signal(self, number: int, frame: Optional[FrameType]) -> None:
         self._is_ending = True
+        self._service_manager.stopping(_signal_name(number))
         if self._agent:
             with contextlib.suppress(OSError):  # it has just ended, or runs as another user
                 os.kill(self._agent, number)
@@ -142,7 +148,8 @@ def _signal_name(number: int) -> str:
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run one worker, and replace it when it is killed; the exit code of the program."""
     options = read_options(arguments)
+    service_manager = ServiceManager.of_this_process("Worker")
     if options.exit_when_stdin_closes:
-        return program.run(options)
+        return program.run(options, service_manager=service_manager)
     options.exit_when_stdin_closes = True  # for the agents, which watch this process through it
-    return Supervisor(options).run()
+    return Supervisor(options, service_manager).run()

@@ -27,6 +27,7 @@ from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol.host.addresses import AddressError
 from scaler_protocol.programs.logging_setup import setup_logging
 from scaler_protocol.programs.repeated_lines import report_repetitions
+from scaler_protocol.programs.service_manager import ServiceManager
 from scaler_protocol.recording.recording_path import RecordingPathError
 
 FORK_SERVER_END_SECONDS = 5.0
@@ -68,15 +69,16 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     Parameters:
         arguments: by default those of the command line.
     """
-    return run(read_options(arguments))
+    return run(read_options(arguments), service_manager=ServiceManager.of_this_process("Worker"))
 
 
-def run(options: argparse.Namespace, note: str = "") -> int:
+def run(options: argparse.Namespace, note: str = "", service_manager: Optional[ServiceManager] = None) -> int:
     """Run one worker; returns the exit code of the program.
 
     Parameters:
         options: what `read_options` made of the command line.
         note: a warning to log once logging is set up.
+        service_manager: notified when the worker is ready and that it works; None: there is none.
     """
     settings = _settings(options)
     try:
@@ -104,7 +106,8 @@ def run(options: argparse.Namespace, note: str = "") -> int:
         logger.error("ClusterProcess: the fork server cannot be started: %s", str(error) or "out of memory")
         return EXIT_ERROR
     try:
-        return _run_agent(settings, fork_server, page, logger)
+        manager = service_manager or ServiceManager("Worker", {})
+        return _run_agent(settings, fork_server, page, logger, manager)
     finally:
         fork_server.close()
         _wait_for_end(fork_server_process_id)
@@ -119,7 +122,11 @@ def _raise_descriptor_limit() -> None:
 
 
 def _run_agent(
-    settings: WorkerSettings, fork_server: ForkServerClient, page: ProgressPage, logger: logging.Logger
+    settings: WorkerSettings,
+    fork_server: ForkServerClient,
+    page: ProgressPage,
+    logger: logging.Logger,
+    service_manager: ServiceManager,
 ) -> int:
     from scaler.worker.agent.shell.agent_shell import Agent, make_event_loop
 
@@ -129,7 +136,7 @@ def _run_agent(
         logger.error("uvloop is not installed: pip install uvloop, or use --event-loop builtin")
         return EXIT_USAGE
     try:
-        return Agent(settings, fork_server, page, loop).run()
+        return Agent(settings, fork_server, page, loop, service_manager).run()
     except (AddressError, RecordingPathError) as error:
         logger.error("%s", error)
         return EXIT_USAGE

@@ -47,11 +47,11 @@ TRIAL_BUGS: Dict[str, PlantedBug] = {
         "batch.dependencies_of(start, stop)",
         "batch.dependencies_of(start, len(batch))",
     ),
-    "the time-outs of clients and workers are swapped": PlantedBug(
+    "clients have the time-out of workers": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.peers.silent_peers:SilentPeers._is_probed",
-        "settings.client_timeout_seconds if is_client else settings.worker_timeout_seconds",
-        "settings.worker_timeout_seconds if is_client else settings.client_timeout_seconds",
+        f"{SCHEDULER}.scheduler_core:SchedulerCore._on_hello",
+        "client.timeout_seconds = settings.client_timeout_seconds",
+        "client.timeout_seconds = settings.worker_timeout_seconds",
     ),
     "the credit of a lost task is not given back": PlantedBug(
         "scheduler",

@@ -71,9 +71,19 @@ class ObjectMemory:
         return self.most_bytes > 0 and not self.failure
 
     def set_limit(self, limit_bytes: int) -> None:
-        """From now on, files in memory may use this much; to be called only where there is a limit."""
+        """From now on, files in memory may use this much; 0: as much as they want."""
         self.limit_bytes = limit_bytes
         self._relieve()
+
+    def change_most(self, most_bytes: int, limit_bytes: int) -> None:
+        """The user has changed the limit.
+
+        Parameters:
+            most_bytes: that files may use however much memory is free; 0: no limit.
+            limit_bytes: that they may use now.
+        """
+        self.most_bytes = most_bytes
+        self.set_limit(limit_bytes)
 
     def enter_on_disk(self, record: ObjectRecord) -> None:
         """The content of an object is about to become a file on disk."""

@@ -7,7 +7,8 @@ Rules:
   batches that have any, and objects that are the arguments of one task. What is charged is released once.
 - A client that keeps to its limits gets a renewal before it would have to stop, and not more often than once for each
   RENEWALS_PER_LIMIT-th part of a limit.
-- What is granted may be less than the limit for a while. What a client sent before it could know is accepted.
+- What is granted may be less than the limit for a while. What a client sent before it could know is accepted: so a
+  limit that the user lowers is granted at once, but a session enforces the largest that it has had.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ class ClientFlow:
     __slots__ = (
         "tasks_limit", "bytes_limit", "tasks_submitted", "bytes_submitted", "tasks_released", "bytes_released",
         "tasks_granted", "bytes_granted", "_is_news", "_tasks_published", "_bytes_published",
+        "_tasks_enforced", "_bytes_enforced",
     )  # fmt: skip
 
     def __init__(self, tasks_limit: int, bytes_limit: int) -> None:
         self.tasks_limit = tasks_limit
         self.bytes_limit = bytes_limit
+        self._tasks_enforced, self._bytes_enforced = tasks_limit, bytes_limit
         self.tasks_granted, self.bytes_granted = tasks_limit, bytes_limit
         self._is_news = False  # and the client does not know
         self.tasks_submitted = self.bytes_submitted = 0
@@ -55,12 +58,18 @@ class ClientFlow:
             bytes_before_last: of all payloads but the last: a task may be submitted while less than the limit is in
                 flight, however large it is.
         """
-        if self.bytes_limit and self.bytes_in_flight + bytes_before_last >= self.bytes_limit:
+        if self._bytes_enforced and self.bytes_in_flight + bytes_before_last >= self._bytes_enforced:
             return 0
-        if not self.tasks_limit:
+        if not self._tasks_enforced:
             return tasks
-        left = self.tasks_limit - self.tasks_in_flight
+        left = self._tasks_enforced - self.tasks_in_flight
         return tasks if tasks < left else left
+
+    def set_limits(self, tasks: int, size: int) -> None:
+        """The limits have changed; to be granted next. 0: no limit."""
+        self.tasks_limit, self.bytes_limit = tasks, size
+        self._tasks_enforced = _larger(self._tasks_enforced, tasks)
+        self._bytes_enforced = _larger(self._bytes_enforced, size)
 
     def submit(self, tasks: int, size: int) -> None:
         """The client submitted tasks, or made an object, of `size` bytes."""
@@ -98,3 +107,8 @@ class ClientFlow:
             tasks_released=self.tasks_released,
             bytes_released=self.bytes_released,
         )
+
+
+def _larger(one: int, other: int) -> int:
+    """The larger one of two limits, of which 0 means that there is none."""
+    return max(one, other) if one and other else 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict, deque
-from typing import ClassVar, Deque, Dict, Iterable, Iterator, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import ClassVar, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from scaler_appliance.core.graphs.dependants import Dependants
 from scaler_appliance.core.graphs.graph_nodes import Graph, GraphBatch
@@ -54,6 +54,8 @@ class Session:
         self.grant = OWNER_GRANT
         self.tenant = OWNER_GRANT.tenant  # of what it owns
         self.last_heard = now
+        self.timeout_seconds = 0.0  # of silence; as its Welcome says, like the next one
+        self.heartbeat_interval_seconds = 0.0
         self.leaving = False
         self.is_congested = False  # much of what was sent to it is unread
         self.objects: Dict[int, None] = {}  # ids of objects it owns
@@ -296,6 +298,11 @@ class WorkerSession(Session):
         self.slots = self.hello.slots + suspended
         self.capacity = self.slots * self._queue_size
 
+    def set_queue_limit(self, limit: int) -> None:
+        """From now on it may hold so many tasks for each slot; those that it has beyond that stay."""
+        self._queue_size = min(max(1, self.hello.queue_size), limit)
+        self.capacity = self.slots * self._queue_size
+
     def admit(self, grant: Grant) -> None:
         """It is what its key says."""
         super().admit(grant)
@@ -393,6 +400,20 @@ class WorkerSession(Session):
         """Ask the worker to drop instances, at the end of this burst."""
         (self.forced_instances if force else self.cancelled_instances).extend(instances)
         self._touched[self.number] = self
+
+    def take_messages(self) -> List[m.Member]:
+        """What was gathered for it in this burst."""
+        messages: List[m.Member] = []
+        if self.cancelled_instances:
+            messages.append(m.TaskCancel(ids=self.cancelled_instances))
+            self.cancelled_instances = array("Q")
+        if self.forced_instances:
+            messages.append(m.TaskCancel(ids=self.forced_instances, force=True))
+            self.forced_instances = array("Q")
+        if self.forgotten_objects:
+            messages.append(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=self.forgotten_objects))
+            self.forgotten_objects = array("Q")
+        return messages
 
     def forget_object(self, object_id: int) -> None:
         """Notify the worker that an object is gone, at the end of this burst."""

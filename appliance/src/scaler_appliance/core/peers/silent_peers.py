@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Callable, List
 
-from scaler_appliance.core.peers.sessions import ClientSession, Session
+from scaler_appliance.core.peers.sessions import Session
 from scaler_appliance.core.state import SchedulerState
 from scaler_protocol import messages as m
 
@@ -57,16 +57,13 @@ class SilentPeers:
 
         Probing detects a peer whose process died: its connection is gone, which the shell learns by sending.
         """
-        settings = self._state.settings
-        is_client = isinstance(session, ClientSession)
-        timeout_seconds = settings.client_timeout_seconds if is_client else settings.worker_timeout_seconds
         if self._is_awaited(session):
             session.last_heard = now  # its heartbeats may wait behind its messages
         silence_seconds = now - session.last_heard
         own_interval_milliseconds = session.hello.heartbeat_interval_milliseconds
-        interval_seconds = own_interval_milliseconds / 1000 or settings.heartbeat_interval_seconds
+        interval_seconds = own_interval_milliseconds / 1000 or session.heartbeat_interval_seconds
         # SCL-SES-015
-        if silence_seconds > timeout_seconds:
+        if silence_seconds > session.timeout_seconds:
             self._remove(session, f"no heartbeat for {silence_seconds:.0f} s")
         elif silence_seconds > 1.5 * interval_seconds:
             self._state.send(session.peer, m.Heartbeat())

@@ -14,7 +14,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Mapping, NamedTuple, Protocol, Sequence, Tuple
+from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Protocol, Sequence, Tuple
 
 from scaler_protocol.keys.allow_list import ANY_TENANT
 
@@ -49,6 +49,10 @@ def limits_of(settings: Iterable[Sequence[object]]) -> Dict[str, TenantLimits]:
     return found
 
 
+def _has_quotas(limits: Mapping[str, TenantLimits]) -> bool:
+    return any(each._replace(weight=1.0) != DEFAULT_LIMITS for each in limits.values())
+
+
 class WorkerWithTasks(Protocol):
     """What matters here of a worker's session."""
 
@@ -64,11 +68,23 @@ class TenantShares:
 
     def __init__(self, limits: Mapping[str, TenantLimits]) -> None:
         self.limits = limits
-        self.has_quotas = any(each._replace(weight=1.0) != DEFAULT_LIMITS for each in limits.values())
+        self.has_quotas = _has_quotas(limits)
         self.running: Dict[str, int] = {}  # tasks at workers, of tenants with limits
         self._blocked: Dict[WorkerWithTasks, Dict[str, int]] = {}  # of these, those that wait for nested tasks
         self._work: Dict[str, float] = {}  # microseconds, divided by the weight
         self._waiting: Tuple[str, ...] = ()  # tenants that had waiting tasks when last looked at
+
+    def change_limits(self, limits: Mapping[str, TenantLimits], running_of: Callable[[str], int]) -> None:
+        """From now on these limits hold; what tenants were charged before, and what they have, stays.
+
+        Parameters:
+            running_of: how many tasks of a tenant are at workers.
+        """
+        self.limits = limits
+        self.has_quotas = _has_quotas(limits)
+        self.running = {tenant: running_of(tenant) for tenant in limits} if self.has_quotas else {}
+        if not self.has_quotas:
+            self._blocked.clear()
 
     def begin(self, tenants: List[str]) -> None:
         """These tenants have tasks that may be placed."""

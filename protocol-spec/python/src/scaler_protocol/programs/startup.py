@@ -60,3 +60,12 @@ def _has_lost_its_reader(descriptor: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(events & select.POLLERR for _, events in poll.poll(0))
+
+
+def has_terminal() -> bool:
+    """Whether the standard input is a terminal that has not hung up."""
+    try:
+        os.tcgetpgrp(0)
+    except OSError:
+        return False
+    return True

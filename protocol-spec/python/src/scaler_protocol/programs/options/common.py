@@ -16,8 +16,12 @@ class _LogPath(NewFile):
         return "" if value in ("/dev/stdout", "/dev/stderr") else super().fault_here(value)
 
 
-def logging_options(group: str = "logging") -> List[Option]:
-    """The destination and format of log lines: the parameters of `setup_logging`."""
+def logging_options(group: str = "logging", is_reloadable: bool = False) -> List[Option]:
+    """The destination and format of log lines: the parameters of `setup_logging`.
+
+    Parameters:
+        is_reloadable: the program can change the level while it runs.
+    """
     return [
         Option(
             "-lp --logging-paths",
@@ -32,6 +36,7 @@ def logging_options(group: str = "logging") -> List[Option]:
             "the lowest level that is logged",
             default="INFO",
             group=group,
+            is_reloadable=is_reloadable,
         ),
         Option(
             "--logging-format",

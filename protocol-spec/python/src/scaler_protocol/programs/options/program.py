@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Optional, Sequence
 
 from scaler_protocol.programs.options.reading import Reading
+from scaler_protocol.programs.options.sources import ConfigurationError
 from scaler_protocol.programs.options.table import Table
 
 EXIT_FAULTS = 1  # of --check
@@ -58,6 +59,20 @@ class Program(Table):
         wrong = self.faults(reading.values) if self.faults is not None else []
         if wrong:
             parser.error("; ".join(wrong))
+        return reading.values
+
+    def read_again(self, arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
+        """What `read` would return now, for the same command line; nothing is printed, and it does not exit.
+
+        Raises ConfigurationError, which names all faults, each with its file and line.
+        """
+        reading = Reading(self, vars(self.parser().parse_args(arguments)), names_lines=True)
+        missing = [why or f"{label} is required, and was not given" for label, why in reading.missing().items()]
+        faults = [*reading.faults, *missing]
+        if not faults and self.faults is not None:
+            faults = self.faults(reading.values)
+        if faults:
+            raise ConfigurationError("; ".join(faults))
         return reading.values
 
     def warn_of_unknown_variables(self, name: str) -> None:

@@ -10,7 +10,13 @@ import os
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from scaler_protocol.programs.options import earlier as earlier_options
-from scaler_protocol.programs.options.sources import ConfigurationError, choose_entry, nearest, read_sections
+from scaler_protocol.programs.options.sources import (
+    ConfigurationError,
+    choose_entry,
+    line_of,
+    nearest,
+    read_sections,
+)
 from scaler_protocol.programs.options.table import Earlier, Option, Sections, Table
 
 FROM_COMMAND_LINE = "command line"
@@ -22,14 +28,21 @@ class Reading:
 
     Parameters:
         given: the options on the command line.
+        names_lines: faults say in which line of the file they are, as far as that can be found.
     """
 
     def __init__(
-        self, program: Table, given: Mapping[str, Any], environment: Optional[Mapping[str, str]] = None
+        self,
+        program: Table,
+        given: Mapping[str, Any],
+        environment: Optional[Mapping[str, str]] = None,
+        names_lines: bool = False,
     ) -> None:
         self._program = program
         self._environment = os.environ if environment is None else environment
         self._path: Optional[str] = given.get("config")
+        self._entry: Optional[int] = given.get("config_entry")
+        self._names_lines = names_lines
         self.values = argparse.Namespace()
         self.origins: Dict[str, str] = {}  # by key
         self.faults: List[str] = []
@@ -38,19 +51,19 @@ class Reading:
         self._found: Set[str] = set()  # keys of values that `find` returned
         self._not_found: Dict[str, str] = {}  # why, by key
         given = {**given, **self._translated(given.get(earlier_options.DESTINATION, ()), given, False)}
-        in_file = self._read_file(given.get("config_entry"))
+        in_file = self._read_file()
         for option in program.options:
             value, self.origins[option.key] = self._value_of(option, given, in_file)
             setattr(self.values, option.key, value)
 
-    def _read_file(self, entry: Optional[int]) -> Dict[str, Any]:
+    def _read_file(self) -> Dict[str, Any]:
         """The values in the file for this program."""
         if self._path is None:
             return {}
         name = self._program.section
         try:
             self._sections = read_sections(self._path)
-            section = choose_entry(self._path, name, list(self._sections.get(name, ())), entry)
+            section = choose_entry(self._path, name, list(self._sections.get(name, ())), self._entry)
         except ConfigurationError as error:
             self.faults.append(str(error))
             return {}
@@ -74,7 +87,7 @@ class Reading:
         return translated.values
 
     def _read_key(self, key: str, value: Any, values: Dict[str, Any]) -> None:
-        place = f"{self._path}: [{self._program.section}]"
+        place = f"{self._path}{self._line(key)}: [{self._program.section}]"
         option = self._program.option(key)
         if option is None:
             known = [option.key for option in self._program.configurable_options]
@@ -89,6 +102,12 @@ class Reading:
                 values[option.key] = option.kind.from_toml(value)
             except ValueError as error:
                 self.faults.append(f"{place} {key}: {error}")
+
+    def _line(self, key: str) -> str:
+        if not self._names_lines or self._path is None:
+            return ""
+        line = line_of(self._path, self._program.section, self._entry or 1, key)
+        return f", line {line}" if line else ""
 
     def _value_of(self, option: Option, given: Mapping[str, Any], in_file: Mapping[str, Any]) -> Tuple[Any, str]:
         """A value, and its source."""

@@ -8,6 +8,7 @@ Rules:
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any, Dict, Iterable, List, Mapping, Optional
 
@@ -97,3 +98,31 @@ def choose_entry(path: str, name: str, entries: List[Section], number: Optional[
             f"{path}: --config-entry {number} is above the number of [{name}] sections, {len(entries)}"
         )
     return entries[(number or 1) - 1] if entries else {}
+
+
+_HEADING = re.compile(r"\s*\[\[?\s*([\w-]+)\s*\]")
+_KEY = re.compile(r"\s*[\"']?([\w-]+)[\"']?\s*[=.]")
+
+
+def line_of(path: str, section: str, entry: int, key: str) -> int:
+    """The line, from 1, in which a key of a section is set; 0 if it is not found, as in an inline table.
+
+    TOML readers do not say where a value was. This looks at the beginnings of lines only, which is enough for an error.
+
+    Parameters:
+        entry: which of several sections of this name, from 1.
+    """
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            is_inside = False
+            for number, line in enumerate(file, 1):
+                heading, found = _HEADING.match(line), _KEY.match(line)
+                if heading is not None:
+                    is_section = OTHER_NAMES.get(heading[1], heading[1]) == section
+                    entry -= is_section
+                    is_inside = is_section and not entry
+                elif is_inside and found is not None and found[1] == key:
+                    return number
+    except OSError:
+        pass
+    return 0

@@ -61,6 +61,7 @@ class Option:
         metavar: the placeholder of the value in the help; by default that of the kind.
         is_required: the program needs a value.
         is_command_line_only: it cannot be set in a file or in the environment.
+        is_reloadable: its program uses another value when it reads its options again; all others need a new start.
         environment: further variables, which are read after the option's own.
         find: looks for a value if none is given, for example in the file's sections: the value and its source;
             None if there is none, or ConfigurationError, which says what to do.
@@ -75,6 +76,7 @@ class Option:
     metavar: str = ""
     is_required: bool = False
     is_command_line_only: bool = False
+    is_reloadable: bool = False
     environment: Tuple[str, ...] = ()
     find: Optional[Callable[[Sections], Optional[Tuple[Any, str]]]] = None
 

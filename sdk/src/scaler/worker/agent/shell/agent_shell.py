@@ -63,6 +63,7 @@ from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import messages as m
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.programs.repeated_lines import report_repetitions
+from scaler_protocol.programs.service_manager import ServiceManager
 from scaler_protocol.session.effects import Connect, Disconnect
 from scaler_protocol.session.peer_session import NEVER
 
@@ -81,6 +82,7 @@ class Agent:
     Parameters:
         fork_server: the control socket of a fork server, which is already running.
         page: the progress page, which was made before the fork server.
+        service_manager: notified when the worker is ready, and that it works; None: there is none.
 
     Raises AddressError when the scheduler's address is malformed, RecordingPathError when the recording cannot be made.
     """
@@ -91,10 +93,12 @@ class Agent:
         fork_server: ForkServerClient,
         page: ProgressPage,
         loop: asyncio.AbstractEventLoop,
+        service_manager: Optional[ServiceManager] = None,
     ) -> None:
         self._settings = settings
         self._fork_server = fork_server
         self._loop = loop
+        self._service_manager = service_manager or ServiceManager("Worker", {})
         host = socket.gethostname()
         name = settings.names[0] if len(settings.names) == 1 else f"{host}-{os.getpid()}"
         language = f"Python {platform.python_version()} ({platform.python_implementation()})"
@@ -145,6 +149,8 @@ class Agent:
                 self._watch_stdin()
             self._core.start(time.monotonic())
             self._turn()
+            self._service_manager.ready(f"connecting to {self._settings.address}")
+            self._service_manager.watch(loop)
             return loop.run_until_complete(self._finished)
         except Exception as error:
             self._break(f"{type(error).__name__}: {error}", error)
@@ -271,11 +277,13 @@ class Agent:
         self._core.on_connect_failed(reason, time.monotonic())
 
     def on_disconnected(self, reason: str) -> None:
+        self._service_manager.status(f"not connected to {self._settings.address}: {reason}")
         self._core.on_disconnected(reason, time.monotonic())
 
     def on_message(self, message: m.Message, payload: bytes) -> None:
         self._core.on_message(message, payload, time.monotonic())
         if type(message) is m.Welcome:
+            self._service_manager.status(f"connected to {self._settings.address}")
             self._turn()  # so that it is known where objects are before the next message is processed
 
     def on_congestion(self, is_congested: bool) -> None:

@@ -17,7 +17,7 @@ from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_appliance.shell.fair_turns import FairTurns
 from scaler_appliance.shell.server import Server
-from scaler_appliance.shell.service_manager import ServiceManager
+from scaler_protocol.programs.service_manager import ServiceManager
 
 Start = Callable[..., SchedulerProcess]
 
@@ -59,7 +59,7 @@ def listening(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Listen
 
 
 def manager(listening: Listening, **environment: str) -> ServiceManager:
-    return ServiceManager({"NOTIFY_SOCKET": listening.name, **environment})
+    return ServiceManager("Scheduler", {"NOTIFY_SOCKET": listening.name, **environment})
 
 
 @pytest.mark.parametrize("listening", ["abstract"], indirect=True)
@@ -114,20 +114,21 @@ def test_what_finds_no_room_is_said_later(listening: Listening) -> None:
     for _ in range(filled):
         assert listening.take() == ["filling"]
     told.working(10.1)
-    assert listening.take() == ["READY=1", "STATUS=here", "WATCHDOG=1"]
+    assert listening.take() == ["READY=1", "STATUS=here"]
+    assert listening.take() == ["WATCHDOG=1"]
     told.working(10.2)
     assert listening.has_nothing()
 
 
 def test_without_a_service_manager_nothing_is_said() -> None:
-    told = ServiceManager({"WATCHDOG_USEC": "1000000"})
+    told = ServiceManager("Scheduler", {"WATCHDOG_USEC": "1000000"})
     told.ready("here")
     told.working(1000.0)
     told.stopping("why")
 
 
 def test_other_addresses_are_refused_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    ServiceManager({"NOTIFY_SOCKET": "vsock:2:1234"}).ready("here")
+    ServiceManager("Scheduler", {"NOTIFY_SOCKET": "vsock:2:1234"}).ready("here")
     assert "neither a path nor an abstract address: vsock:2:1234" in caplog.text
 
 
@@ -140,15 +141,14 @@ class FailingPeers:
         raise RuntimeError("nothing can be read")
 
 
-def test_a_turn_that_fails_is_no_sign_of_life(listening: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NOTIFY_SOCKET", listening.name)
-    monkeypatch.setenv("WATCHDOG_USEC", "1")
+def test_a_turn_that_fails_is_no_sign_of_life(listening: Listening) -> None:
+    told = manager(listening, WATCHDOG_USEC="1")
 
     async def take_a_turn() -> None:
         nothing: Any = None
         peers: Any = FailingPeers()
         with pytest.raises(RuntimeError, match="nothing can be read"):
-            Server(SchedulerCore(Settings()), peers, nothing, nothing)._on_timer()
+            Server(SchedulerCore(Settings()), peers, nothing, nothing, service_manager=told)._on_timer()
 
     asyncio.run(take_a_turn())
     assert listening.has_nothing()
