@@ -100,6 +100,12 @@ def test_the_schedulers_unit_waits_for_its_word_and_lets_its_compiler_work() -> 
     assert unit["MemoryDenyWriteExecute"] == ["no"]
 
 
+def test_the_workers_unit_accepts_what_their_agent_notifies() -> None:
+    unit = read_unit("scaler-workers.service")
+    assert unit["Type"] == ["notify"] and unit["NotifyAccess"] == ["all"]
+    assert int(unit["WatchdogSec"][0]) >= 3 and unit["KillMode"] == ["mixed"]
+
+
 @pytest.mark.parametrize(
     ("name", "most_exposure"), [("scaler-scheduler.service", 2.0), ("scaler-workers.service", 5.0)]
 )

@@ -4,70 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import signal
-import socket
+import time
 from pathlib import Path
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Iterator
 
 import pytest
-from scheduler_process import DEADLINE_SECONDS, SchedulerProcess, check_others_work
+from played_service_manager import PlayedServiceManager
+from scheduler_process import SchedulerProcess, check_others_work
 
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_appliance.shell.fair_turns import FairTurns
 from scaler_appliance.shell.server import Server
-from scaler_protocol.programs.service_manager import ServiceManager
+from scaler_protocol.programs.service_manager import MAXIMUM_UNSENT, VARIABLES, ServiceManager
 
 Start = Callable[..., SchedulerProcess]
 
 
-class Listening:
-    """A service manager's end of the socket."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.bind("\0" + name[1:] if name.startswith("@") else name)
-        self._socket.settimeout(DEADLINE_SECONDS)
-
-    def take(self) -> List[str]:
-        return self._socket.recv(4096).decode().split("\n")
-
-    def fill(self) -> int:
-        """Send it so many messages that it has no room for more; their number."""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
-            for sent in range(1_000_000):
-                try:
-                    sender.sendto(b"filling", self._socket.getsockname())
-                except BlockingIOError:
-                    return sent
-        raise AssertionError("there is always room")
-
-    def has_nothing(self) -> bool:
-        return not select.select([self._socket], [], [], 0)[0]
-
-    def close(self) -> None:
-        self._socket.close()
-
-
 @pytest.fixture(params=["path", "abstract"])
-def listening(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Listening]:
-    made = Listening(str(tmp_path / "notify") if request.param == "path" else f"@scaler-test-{os.getpid()}")
+def listening(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PlayedServiceManager]:
+    made = PlayedServiceManager(str(tmp_path / "notify") if request.param == "path" else f"@scaler-test-{os.getpid()}")
     yield made
     made.close()
 
 
-def manager(listening: Listening, **environment: str) -> ServiceManager:
+def start_notifying(patch: pytest.MonkeyPatch, listening: PlayedServiceManager, watchdog_seconds: float = 1.0) -> None:
+    for name, value in listening.environment(watchdog_seconds).items():
+        patch.setenv(name, value)
+
+
+def manager(listening: PlayedServiceManager, **environment: str) -> ServiceManager:
     return ServiceManager("Scheduler", {"NOTIFY_SOCKET": listening.name, **environment})
 
 
 @pytest.mark.parametrize("listening", ["abstract"], indirect=True)
 def test_a_scheduler_says_when_it_is_ready_that_it_works_and_that_it_stops(
-    start: Start, listening: Listening, monkeypatch: pytest.MonkeyPatch
+    start: Start, listening: PlayedServiceManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NOTIFY_SOCKET", listening.name)
-    monkeypatch.setenv("WATCHDOG_USEC", "1000000")
+    start_notifying(monkeypatch, listening)
     scheduler = start()
     assert listening.take() == ["READY=1", f"STATUS=listening at {scheduler.address}"]
     check_others_work(scheduler)
@@ -81,6 +56,84 @@ def test_a_scheduler_says_when_it_is_ready_that_it_works_and_that_it_stops(
     assert listening.has_nothing()
 
 
+@pytest.mark.parametrize("listening", ["path"], indirect=True)
+def test_a_scheduler_that_is_frozen_gives_no_sign_of_life_and_one_that_goes_on_does(
+    start: Start, listening: PlayedServiceManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_notifying(monkeypatch, listening)
+    scheduler = start()
+    listening.take_until("WATCHDOG=1")
+    scheduler.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, scheduler.process.pid, os.WSTOPPED | os.WNOWAIT)
+    listening.drain()
+    assert listening.has_nothing(2.5), "a thread or a timer gives signs of life"
+    scheduler.process.send_signal(signal.SIGCONT)
+    listening.take_until("WATCHDOG=1")
+    check_others_work(scheduler)
+
+
+@pytest.mark.parametrize("listening", ["path"], indirect=True)
+def test_a_scheduler_says_when_it_reloads_and_when_it_is_ready_again(
+    start: Start, listening: PlayedServiceManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_notifying(monkeypatch, listening, 0.0)
+    scheduler = start()
+    ready = listening.take()
+    begin = time.monotonic_ns() // 1000
+    scheduler.process.send_signal(signal.SIGHUP)
+    reloading, since = listening.take()
+    assert reloading == "RELOADING=1" and since.startswith("MONOTONIC_USEC=")
+    assert begin <= int(since.partition("=")[2]) <= time.monotonic_ns() // 1000
+    assert listening.take() == ready and ready[0] == "READY=1"
+    assert listening.has_nothing()
+
+
+def test_variables_of_the_service_manager_are_not_inherited(
+    listening: PlayedServiceManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_notifying(monkeypatch, listening)
+    monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()))
+    told = ServiceManager.of_this_process("Scheduler")
+    assert not set(VARIABLES) & set(os.environ)
+    told.ready("here")
+    assert listening.take() == ["READY=1", "STATUS=here"]
+    told.working(1000.0)
+    assert listening.take() == ["WATCHDOG=1"]
+
+
+def test_an_event_loop_that_hangs_gives_no_sign_of_life(listening: PlayedServiceManager) -> None:
+    told = manager(listening, WATCHDOG_USEC="30000")
+
+    async def run() -> None:
+        told.watch(asyncio.get_running_loop())
+        assert listening.take() == ["WATCHDOG=1"]
+        await asyncio.get_running_loop().run_in_executor(None, listening.take)
+        listening.drain()
+        assert listening.has_nothing(0.2), "this loop is blocked"
+        await asyncio.get_running_loop().run_in_executor(None, listening.take)
+
+    asyncio.run(run())
+
+
+def test_nothing_follows_the_end(listening: PlayedServiceManager) -> None:
+    told = manager(listening)
+    told.stopping("SIGTERM")
+    told.stopping("again")
+    told.reloading()
+    told.ready("here")
+    told.status("there")
+    assert listening.take() == ["STOPPING=1", "STATUS=stopping: SIGTERM"]
+    assert listening.has_nothing()
+
+
+def test_what_waits_for_a_service_manager_that_does_not_read_is_bounded(listening: PlayedServiceManager) -> None:
+    told = manager(listening)
+    listening.fill()
+    for number in range(1000):
+        told.status(str(number))
+    assert len(told._unsent) == MAXIMUM_UNSENT
+
+
 def test_a_scheduler_whose_service_manager_is_gone_serves_as_ever(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +143,7 @@ def test_a_scheduler_whose_service_manager_is_gone_serves_as_ever(
     assert scheduler.output().count("service manager at NOTIFY_SOCKET cannot be notified") == 1
 
 
-def test_signs_of_life_are_as_frequent_as_asked_for(listening: Listening) -> None:
+def test_signs_of_life_are_as_frequent_as_asked_for(listening: PlayedServiceManager) -> None:
     told = manager(listening, WATCHDOG_USEC="30000000", WATCHDOG_PID=str(os.getpid()))
     for now in range(100, 131):
         told.working(float(now))
@@ -101,12 +154,12 @@ def test_signs_of_life_are_as_frequent_as_asked_for(listening: Listening) -> Non
 @pytest.mark.parametrize(
     "environment", [{}, {"WATCHDOG_USEC": "many"}, {"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "1"}]
 )
-def test_without_a_watchdog_of_its_own_it_gives_no_sign(listening: Listening, environment: Any) -> None:
+def test_without_a_watchdog_of_its_own_it_gives_no_sign(listening: PlayedServiceManager, environment: Any) -> None:
     manager(listening, **environment).working(1000.0)
     assert listening.has_nothing()
 
 
-def test_what_finds_no_room_is_said_later(listening: Listening) -> None:
+def test_what_finds_no_room_is_said_later(listening: PlayedServiceManager) -> None:
     told = manager(listening, WATCHDOG_USEC="3000000")
     filled = listening.fill()
     told.ready("here")
@@ -141,7 +194,7 @@ class FailingPeers:
         raise RuntimeError("nothing can be read")
 
 
-def test_a_turn_that_fails_is_no_sign_of_life(listening: Listening) -> None:
+def test_a_turn_that_fails_is_no_sign_of_life(listening: PlayedServiceManager) -> None:
     told = manager(listening, WATCHDOG_USEC="1")
 
     async def take_a_turn() -> None:
