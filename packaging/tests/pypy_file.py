@@ -130,7 +130,7 @@ def run_with_mount(options: str, folder: Path, *command: str, **environment: str
 
 
 # Systems without the C library that PyPy was built against, as arguments of `command_in`.
-SYSTEMS = {
+SYSTEMS: Dict[str, Dict[str, Any]] = {
     "nothing": {},
     "nothing, and no user of this number": {"user": 1234567},
     "/proc": {"mounts": ["-t proc none proc"]},

@@ -21,7 +21,18 @@ import pytest
 from empty_root import EmptyRoot
 from machines import NotRunnableError, command_for, machine_of
 from packaged import assert_finds_itself_sound, assert_serves_with_keys
-from pypy_file import BUILD, TREE, assert_serves_outside, build, command_in
+from pypy_file import (
+    BUILD,
+    DEADLINE_SECONDS,
+    SYSTEMS,
+    TREE,
+    assert_serves_outside,
+    build,
+    check_ran_from,
+    command_in,
+    copies,
+    run_with_mount,
+)
 from release import collect
 
 MACHINE = "x86_64" if platform.machine() == "aarch64" else "aarch64"
@@ -91,6 +102,21 @@ def test_all_libraries_that_its_code_needs_are_in_it(copy: Path) -> None:
         assert set(re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic_section(program))) <= names, program
 
 
+def test_it_can_be_loaded_with_the_largest_pages_of_its_machine(other_file: Path, copy: Path) -> None:
+    page_bytes = {"x86_64": 4096, "aarch64": 65536}[MACHINE]
+    programs = [path for path in copy.rglob("*") if path.is_file() and path.read_bytes()[:4] == b"\x7fELF"]
+    for program in [other_file, *programs]:
+        command = ["readelf", "--wide", "--segments", str(program)]
+        listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        end = 0
+        for numbers in re.findall(r"^ +LOAD +(\w+) (\w+) \w+ \w+ (\w+) ", listing, re.MULTILINE):
+            offset, address, size = (int(number, 16) for number in numbers)
+            assert (address - offset) % page_bytes == 0, program
+            assert address // page_bytes * page_bytes >= end, program
+            end = -(-(address + size) // page_bytes) * page_bytes
+        assert end > 0, program
+
+
 def test_the_pointers_of_its_pypy_are_packed(copy: Path) -> None:
     [library] = copy.glob("bin/libpypy*")
     dynamic = dynamic_section(library)
@@ -140,10 +166,30 @@ def test_it_serves_a_client_and_workers_of_this_machine(other_file: Path, qemu: 
     assert_serves_outside([*qemu, "env", "-i", f"SCALER_CACHE_HOME={tmp_path}", str(other_file)])
 
 
-def test_in_an_empty_root_it_serves_a_client_and_workers_outside(
-    other_file: Path, qemu: List[str], empty_root: EmptyRoot
+@pytest.mark.parametrize("name", ["nothing", "another C library", "a root that cannot be written to, and no home"])
+def test_on_any_linux_it_serves_a_client_and_workers_outside(
+    name: str, other_file: Path, qemu: List[str], empty_root: EmptyRoot
 ) -> None:
-    assert_serves_outside([*qemu, *command_in(empty_root, other_file)])
+    assert_serves_outside([*qemu, *command_in(empty_root, other_file, **SYSTEMS[name])])
+
+
+def test_ten_starts_at_once_unpack_once(other_file: Path, qemu: List[str], tmp_path: Path) -> None:
+    command = [*qemu, "env", "-i", f"SCALER_CACHE_HOME={tmp_path}", str(other_file), "--version"]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(10)]
+    outputs = [process.communicate(timeout=DEADLINE_SECONDS) for process in started]
+    assert [process.returncode for process in started] == [0] * 10, outputs
+    assert len({output for output, _ in outputs}) == 1
+    assert len([line for _, errors in outputs for line in errors.splitlines()]) == 1
+    assert len(copies(tmp_path)) == 1
+
+
+def test_a_home_that_no_program_runs_from(other_file: Path, qemu: List[str], tmp_path: Path) -> None:
+    for name in ("home", "tmp"):
+        (tmp_path / name).mkdir()
+    command = [*qemu, str(other_file), "--version"]
+    homes = {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": "", "TMPDIR": str(tmp_path / "tmp")}
+    finished = run_with_mount("noexec,mode=700", tmp_path / "home", *command, **homes)
+    check_ran_from(finished, tmp_path / "tmp/scaler-0")
 
 
 def test_its_connections_have_keys(other_file: Path, qemu: List[str], tmp_path: Path) -> None:
