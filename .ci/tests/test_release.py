@@ -6,6 +6,7 @@ and the steps that create checksums and a bill of materials.
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import json
 import re
@@ -18,6 +19,7 @@ from typing import Any, Dict, Iterator, List, Set
 
 import pytest
 import yaml
+from release import released_name
 
 TREE = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((TREE / ".github/workflows").glob("*.yml"))
@@ -87,6 +89,40 @@ def test_only_the_jobs_that_sign_can_prove_who_they_are() -> None:
     assert set(jobs["publish"]["needs"]) == {"build", "nix"} and jobs["pypi"]["needs"] == "publish"
 
 
+def test_what_a_job_downloads_has_been_uploaded_by_one_that_it_needs() -> None:
+    jobs = read(WORKFLOWS[1])["jobs"]
+
+    def artifacts(job: str, action: str) -> List[str]:
+        """The names in its steps, one for each machine of its matrix."""
+        machines = [row["machine"] for row in jobs[job].get("strategy", {}).get("matrix", {}).get("include", [])]
+        steps = [step["with"] for step in jobs[job]["steps"] if step.get("uses", "").startswith(f"actions/{action}@")]
+        names = [str(step.get("name", step.get("pattern"))) for step in steps]
+        return [name.replace("${{ matrix.machine }}", machine) for name in names for machine in machines or [""]]
+
+    def needed(job: str) -> Set[str]:
+        direct = jobs[job].get("needs", [])
+        direct = [direct] if isinstance(direct, str) else direct
+        return set(direct).union(*(needed(name) for name in direct))
+
+    for job in jobs:
+        uploaded = [name for before in needed(job) for name in artifacts(before, "upload-artifact")]
+        for wanted in artifacts(job, "download-artifact"):
+            assert fnmatch.filter(uploaded, wanted), f"{job} downloads {wanted}"
+
+
+def test_the_single_files_of_a_release_are_built_once_by_debian_for_both_machines() -> None:
+    jobs = read(WORKFLOWS[1])["jobs"]
+    scripts = {name: [step.get("run", "") for step in job["steps"]] for name, job in jobs.items()}
+    building = {
+        name: [line for line in lines if re.search(r"make (dist-pypy|dist\b(?!-))", line)]
+        for name, lines in scripts.items()
+    }
+    assert {name: lines for name, lines in building.items() if lines} == {
+        "single-files": ["make dist-pypy", "make dist-pypy MACHINE=aarch64"]
+    }
+    assert jobs["single-files"]["container"]["image"] == "debian:12"
+
+
 # The files.
 
 SAID = "scaler_scheduler 9.8.7, protocol 1.0-1.3, PyPy 3.11.11 (7.3.19), libzmq 4.3.5"
@@ -149,6 +185,24 @@ def test_files_are_named_after_version_form_and_machine(dist: Path) -> None:
         rf" scaler_scheduler-[\d.]+-pex-{machine}\.pex scaler_scheduler-[\d.]+-{machine}",
         names,
     ), names
+
+
+@pytest.mark.parametrize(
+    ("folder", "number", "released"),
+    [
+        ("pypy", 62, "scaler_scheduler-1.2-x86_64-linux"),
+        ("pypy", 183, "scaler_scheduler-1.2-aarch64-linux"),
+        ("pypy-aarch64", 183, "scaler_scheduler-1.2-aarch64-linux"),
+        ("nuitka", 183, "scaler_scheduler-1.2-nuitka-aarch64-linux"),
+    ],
+)
+def test_a_program_is_named_after_the_machine_that_it_is_for(
+    folder: str, number: int, released: str, tmp_path: Path
+) -> None:
+    program = tmp_path / folder / "scaler_scheduler"
+    program.parent.mkdir()
+    program.write_bytes(b"\x7fELF\x02\x01" + bytes(12) + number.to_bytes(2, "little"))
+    assert released_name(program, "1.2") == released
 
 
 def test_checksums_are_those_of_all_files(dist: Path) -> None:
