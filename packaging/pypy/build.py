@@ -289,9 +289,11 @@ def write_programs(root: Path) -> None:
 
 def copy_licenses(pypy: PyPy, libraries: List[Path], licenses: Path) -> None:
     write(licenses / "scaler", (TREE / "LICENSE").read_bytes())
-    for path in [pypy.prefix / "LICENSE", *pypy.prefix.glob("lib/*/LICENSE*")]:
-        if path.is_file():
-            write(licenses / "pypy", path.read_bytes())
+    # A portable PyPy has its terms with it. Beside one of a package are those of whatever else is installed.
+    if pypy.system.package_of(pypy.executable) is None:
+        for path in [pypy.prefix / "LICENSE", *pypy.prefix.glob("lib/*/LICENSE*")]:
+            if path.is_file():
+                write(licenses / "pypy", path.read_bytes())
     sources = set()
     for file in [pypy.executable, *libraries]:
         package = pypy.system.package_of(file)

@@ -497,6 +497,15 @@ def test_no_path_of_the_builder_is_in_it(one_file: Path) -> None:
     assert str(TREE).encode() not in archive
 
 
+def test_the_terms_of_all_its_libraries_are_in_it_and_no_others(unpacked: Path) -> None:
+    [copy] = copies(unpacked)
+    licenses = {path.name for path in (copy / "licenses").iterdir()}
+    if "pypy3" not in licenses:
+        pytest.skip("not made of Debian's packages")
+    assert {"libc6", "libgcc-s1", "libstdc++6", "libffi8", "zlib1g", "pyzmq", "scaler", "sources"} <= licenses
+    assert "pypy" not in licenses  # a portable one's, or that of something else beside Debian's
+
+
 def test_without_pypy_the_build_says_what_to_do(tmp_path: Path) -> None:
     finished = subprocess.run(
         [sys.executable, str(BUILD), "--pypy", str(tmp_path / "pypy3")], capture_output=True, text=True
