@@ -74,6 +74,7 @@ KEPT_SOURCE = [*(f"{package.name}/" for package in PACKAGES), "site.py", "os.py"
 LEFT_OUT_EXTENSIONS = ("_pypy_openssl", "_sqlite3_cffi", "_curses_cffi", "_gdbm_cffi", "_lzma_cffi", "_audioop_cffi")
 LEFT_OUT_OF_PYZMQ = ("zmq/tests/", "zmq/green/", "zmq/ssh/", "zmq/eventloop/", "zmq/log/", "zmq/backend/cython/")
 KEPT_SUFFIXES = {".py", ".so"}
+LOCALE = Path("/usr/lib/locale/C.utf8/LC_CTYPE")
 # Parts of the C library: as they are, since their maker knows best what they need of each other.
 C_LIBRARY = re.compile(r"(ld-linux[^/]*|lib(c|m|dl|pthread|rt|util|resolv|anl))\.so\.\d+")
 # Which libraries of the host, such as those of its name services, may ask for.
@@ -140,6 +141,8 @@ def fingerprint(pypy: PyPy) -> str:
     for path in (path for folder in SOURCES for path in sorted(folder.rglob("*")) if "__pycache__" not in path.parts):
         if path.is_file() and path.suffix != ".md":
             digest.update(f"{path.relative_to(TREE)}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
+    if LOCALE.exists():
+        digest.update(LOCALE.read_bytes())
     digest.update(json.dumps(programs()).encode())
     return digest.hexdigest()
 
@@ -172,11 +175,21 @@ def stage(pypy: PyPy, root: Path, work: Path) -> None:
     unpack_wheels(pypy, library, root / "licenses", work)
     libraries = copy_binaries(pypy, root)
     write_programs(root)
+    copy_locale(root)
     copy_licenses(pypy, libraries, root / "licenses")
     compile_python(pypy, library)
     # It is there as long as nothing is known to be missing, and names what there is to import.
     (root / "complete").write_text("".join(f"{name}\n" for name in sorted(path.stem for path in library.iterdir())))
     write_checksums(root)
+
+
+def copy_locale(root: Path) -> None:
+    """The locale by which PyPy decodes names of files: see launcher.c. It is the same for all machines."""
+    if not LOCALE.exists():
+        raise MissingToolError(f"there is no {LOCALE}; on Debian: apt-get install libc-bin")
+    target = root / "locale" / LOCALE.parent.name
+    target.mkdir(parents=True)
+    shutil.copyfile(LOCALE, target / LOCALE.name)
 
 
 def write_checksums(root: Path) -> None:

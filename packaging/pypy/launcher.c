@@ -11,7 +11,8 @@
  * - Nothing runs from a folder that others may write to, or that is another user's but root's: a copy of root's serves
  *   all users.
  * - Only the cache's folder of this hash, and what was left half-written of it, is ever deleted.
- * - The program gets the arguments and the environment of the caller; only PYPY_GC_NURSERY is added where it is unset.
+ * - The program gets the arguments and the environment of the caller, except for PYPY_GC_NURSERY, which is added where it
+ *   is unset, and the encoding: see use_utf8.
  * - Nothing of the host's C library is needed: the copy has its own, and the loader for it, which is what is executed.
  */
 
@@ -20,6 +21,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <locale.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -251,9 +253,14 @@ static bool lock(int folder) {
     return false;
 }
 
+static bool is_filled(const char *path) {
+    struct stat status;
+    return stat(path, &status) == 0 && status.st_size > 0;
+}
+
 static bool is_whole(const char *copy) {
     struct stat status;
-    return access(text("%s/complete", copy), F_OK) == 0 && access(text("%s/bin/pypy3", copy), F_OK) == 0 &&
+    return is_filled(text("%s/complete", copy)) && is_filled(text("%s/bin/pypy3", copy)) &&
            stat(text("%s/%s", copy, archive.largest), &status) == 0 &&
            (unsigned long long)status.st_size == archive.largest_size;
 }
@@ -312,6 +319,17 @@ static bool has_home(const char *home) {
     return false;
 }
 
+/* Whether the loader and PyPy can work with the path of a folder. */
+static bool is_nameable(const char *place) {
+    if (strpbrk(place, "$:;"))
+        complain(place, "its path has one of the characters $ : ; which mean something else to the loader");
+    else if (setlocale(LC_CTYPE, "C.UTF-8") && mbstowcs(NULL, place, 0) == (size_t)-1)
+        complain(place, "its path is not in UTF-8");
+    else
+        return true;
+    return false;
+}
+
 /* Whether a folder is this user's, or root's, alone to write to, if it is there. `as_is`: a link will not do. */
 static bool is_ours(const char *place, bool as_is) {
     struct stat status;
@@ -320,8 +338,16 @@ static bool is_ours(const char *place, bool as_is) {
     if (S_ISDIR(status.st_mode) && (status.st_uid == geteuid() || status.st_uid == 0) &&
         !(status.st_mode & OTHERS_MAY_WRITE))
         return true;
-    complain(place, "is another user's, or others may write to it");
+    complain(place, S_ISDIR(status.st_mode) ? "is another user's, or others may write to it" : "is not a folder");
     return false;
+}
+
+/* PyPy decodes names of files as the locale says, and fails at others than ASCII where there is none, or only its name
+ * and not its data, as in a small container. So it gets one, and the copy has the data. */
+static void use_utf8(const char *copy) {
+    const char *all = getenv("LC_ALL");
+    setenv(all && *all ? "LC_ALL" : "LC_CTYPE", "C.UTF-8", 1);
+    setenv("LOCPATH", text("%s/locale", copy), 1);
 }
 
 static void become_program(const char *copy, char **arguments) {
@@ -350,9 +376,10 @@ static void become_program(const char *copy, char **arguments) {
     for (size_t index = 1; index < count; index++)
         all[first_count + index - 1] = arguments[index];
     setenv("PYPY_GC_NURSERY", NURSERY, 0);
+    use_utf8(copy);
     execv(loader, all);
     int reason = errno;
-    if (access(loader, F_OK) < 0)
+    if (reason == ENOENT || reason == ENOEXEC)
         unlink(text("%s/complete", copy)); /* the copy has lost it */
     errno = reason;
 }
@@ -360,7 +387,7 @@ static void become_program(const char *copy, char **arguments) {
 /* Run the program from the copy in this place, which is made if need be. Returns only if that cannot be. */
 static void try_place(char *place, bool as_is, char **arguments) {
     char *copy = text("%s/%s", place, archive.hash);
-    if (!is_ours(place, as_is))
+    if (!is_nameable(place) || !is_ours(place, as_is))
         return;
     if (is_whole(copy))
         become_program(copy, arguments);

@@ -7,6 +7,7 @@ copy.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -206,7 +207,8 @@ def test_the_process_is_the_program(one_file: Path, unpacked: Path) -> None:
             "--exit-when-stdin-closes",
         ]
         variables = dict(line.split("=", 1) for line in process.joinpath("environ").read_text().split("\0") if line)
-        assert variables == {**environment, "PYPY_GC_NURSERY": "16M"}
+        own = {"PYPY_GC_NURSERY": "16M", "LC_CTYPE": "C.UTF-8", "LOCPATH": variables["LOCPATH"]}
+        assert variables == {**environment, **own}
         scheduler.communicate()  # closes its standard input
         assert scheduler.returncode == 0
 
@@ -276,25 +278,6 @@ def test_the_cache_is_where_the_user_wants_it(home: Path) -> None:
         del environment[variable]
 
 
-def test_ten_starts_at_once_unpack_once(home: Path) -> None:
-    started = [
-        subprocess.Popen(
-            [str(home / "scaler_scheduler"), "--version"],
-            env={"HOME": str(home)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            **another_user(),
-        )
-        for _ in range(10)
-    ]
-    outputs = [process.communicate(timeout=DEADLINE_SECONDS) for process in started]
-    assert [process.returncode for process in started] == [0] * 10, outputs
-    assert len({output for output, _ in outputs}) == 1
-    assert len([line for _, errors in outputs for line in errors.splitlines()]) == 1
-    assert len(copies(home / ".cache/scaler")) == 1
-
-
 def test_a_home_that_cannot_be_written_to(home: Path) -> None:
     temporary = home / "tmp"
     temporary.mkdir()
@@ -349,7 +332,7 @@ def test_nothing_runs_from_a_folder_that_others_can_write_to(
     plant(empty_root.outside("/tmp/scaler-0"))
     finished = empty_root.run("/scaler_scheduler", "--version", env={"HOME": "/nonexistent"})
     assert finished.returncode == 1
-    assert "/tmp/scaler-0: is another user's, or others may write to it\n" in finished.stderr
+    assert re.search("/tmp/scaler-0: is (another user's, or others may write to it|not a folder)\n", finished.stderr)
     assert "/nonexistent: No such file or directory\n" in finished.stderr
     assert "Set SCALER_CACHE_HOME to a folder of yours with " in finished.stderr
 
@@ -391,6 +374,14 @@ def remove_the_interpreter(copy: Path) -> None:
     copy.joinpath("bin/pypy3").unlink()
 
 
+def empty_the_interpreter(copy: Path) -> None:
+    os.truncate(copy / "bin/pypy3", 0)
+
+
+def empty_the_loader(copy: Path) -> None:
+    os.truncate(next(copy.glob("bin/ld-linux*")), 0)
+
+
 def remove_the_seal(copy: Path) -> None:
     copy.joinpath("complete").unlink()
 
@@ -398,7 +389,14 @@ def remove_the_seal(copy: Path) -> None:
 def test_a_damaged_copy_is_unpacked_again(home: Path) -> None:
     file, cache = home / "scaler_scheduler", home / ".cache/scaler"
     check_ran_from(run(file, "--version", as_user=True, HOME=str(home)), cache)
-    for damage in (cut_the_largest_library, remove_the_interpreter, remove_the_seal):
+    damages = (
+        cut_the_largest_library,
+        remove_the_interpreter,
+        empty_the_interpreter,
+        empty_the_loader,
+        remove_the_seal,
+    )
+    for damage in damages:
         damage(copies(cache)[0])
         check_ran_from(run(file, "--version", as_user=True, HOME=str(home)), cache)
     assert run(file, "--version", as_user=True, HOME=str(home)).stderr == ""

@@ -77,7 +77,7 @@ def _check_all() -> None:
         print(version())
     except ImportError as error:
         raise SelfTestError(f"libzmq cannot be loaded ({error}); install this program again") from None
-    print(f"program: {os.path.dirname(os.path.abspath(scaler_appliance.__file__))}")
+    print(f"program: {_shown(os.path.dirname(os.path.abspath(scaler_appliance.__file__)))}")
     try:
         sodium = load_sodium()
         keys = sodium.new_keys()
@@ -85,9 +85,14 @@ def _check_all() -> None:
         raise SelfTestError(str(error)) from None
     if sodium.public_key(keys.secret) != keys.public:
         raise SelfTestError(f"libsodium of {sodium.source} computes wrong keys; install this program again")
-    print(f"libsodium: {sodium.source}")
+    print(f"libsodium: {_shown(sodium.source)}")
     with _own_folder() as folder:
         _SchedulerTest(folder).run()
+
+
+def _shown(path: str) -> str:
+    """A path for people, whatever bytes it has."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _forget_environment() -> None:
@@ -164,7 +169,10 @@ class _SchedulerTest:
 
         options = [ADDRESS, "--keys", self._keys, "--monitor-address", ADDRESS, "--address-file", self._address_file]
         options += ["--object-directory", self._folder, "--object-spill-directory", self._folder, "--no-announce"]
-        return run_scheduler([*options, "--logging-paths", self._log, "--exit-when-stdin-closes"])
+        try:
+            return run_scheduler([*options, "--logging-paths", self._log, "--exit-when-stdin-closes"])
+        except SystemExit as end:  # options that cannot be used: it has said why
+            return end.code if isinstance(end.code, int) else 1
 
     def _test_by_peers(self, notifications: socket.socket, standard_input: int) -> None:
         """What happens in the other thread: when the scheduler listens, use it, and end its standard input."""
