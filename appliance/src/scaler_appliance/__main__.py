@@ -2,7 +2,7 @@
 recording, with `keys` it is `scaler keys`, with `ping` it asks a scheduler for an answer, and with `--self-test` it
 tests itself.
 
-Rule: nothing else is imported before PyPy runs with the right size of the young generation of its garbage collector,
+Rule: hardly anything is imported before PyPy runs with the right size of the young generation of its garbage collector,
 which can only be set when the interpreter starts (see ADR 0009).
 """
 
@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import sys
 from typing import Callable
+
+from scaler_appliance.just_in_time import pause_compiling, resume_compiling
 
 NURSERY_VARIABLE = "PYPY_GC_NURSERY"
 NURSERY_SIZE = "16M"
@@ -21,6 +23,7 @@ def main() -> int:
     if sys.implementation.name == "pypy" and NURSERY_VARIABLE not in os.environ:
         os.environ[NURSERY_VARIABLE] = NURSERY_SIZE
         os.execv(sys.executable, [sys.executable, *_program(), *sys.argv[1:]])
+    pause_compiling()
     from scaler_protocol.programs.startup import run_program
 
     return run_program(_load)
@@ -30,6 +33,7 @@ def _load() -> Callable[[], int]:
     if sys.argv[1:2] == ["replay"]:
         from scaler_appliance.shell.replay_program import main as replay
 
+        resume_compiling()
         return lambda: replay(sys.argv[2:])
     if sys.argv[1:2] == ["keys"]:
         from scaler_protocol.keys.command import main as keys

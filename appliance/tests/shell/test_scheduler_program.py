@@ -6,11 +6,12 @@ import os
 import re
 import signal
 import socket
+import subprocess
 from pathlib import Path
 from typing import Callable, Optional
 
 import pytest
-from scheduler_process import SchedulerProcess, check_others_work
+from scheduler_process import INTERPRETERS, SchedulerProcess, check_others_work
 
 from scaler_appliance.__main__ import NURSERY_SIZE, NURSERY_VARIABLE
 from scaler_appliance.core.placement.tenant_shares import TenantLimits, limits_of
@@ -246,7 +247,34 @@ def test_on_pypy_the_young_generation_is_large_unless_the_user_sets_its_size(
     scheduler = start()
     environment = Path(f"/proc/{scheduler.process.pid}/environ").read_bytes().split(b"\0")
     assert f"{NURSERY_VARIABLE}={given or NURSERY_SIZE}".encode() in environment
-    check_others_work(scheduler)
+
+
+@pytest.mark.parametrize("start", ["pypy"], indirect=True)
+def test_on_pypy_it_compiles_once_it_serves(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYPYLOG", f"jit-summary:{tmp_path}/summary")
+    monkeypatch.setenv(NURSERY_VARIABLE, NURSERY_SIZE)  # PyPy hides the other variable from what it executes
+    scheduler = start()
+    client, worker = scheduler.client(), scheduler.worker(slots=100)
+    for first in range(1, 1000, 100):
+        client.submit(*range(first, first + 100))
+        worker.finish(worker.take_task_ids())
+        client.take_result_ids()
+    scheduler.process.send_signal(signal.SIGTERM)
+    worker.take(m.DisconnectRequest)
+    scheduler.process.send_signal(signal.SIGTERM)
+    assert scheduler.wait_for_end() == 0
+    subprocess.run(
+        [INTERPRETERS["pypy"], "-m", "scaler_appliance", "--version"],
+        env={**os.environ, "PYPYLOG": f"jit-summary:{tmp_path}/start"},
+        check=True,
+    )
+    assert compiled_loops(tmp_path / "summary") > compiled_loops(tmp_path / "start")
+
+
+def compiled_loops(summary: Path) -> int:
+    """Of a program on PyPy."""
+    found = re.search(r"Total # of loops:\s*(\d+)", summary.read_text())
+    return int(found[1]) if found else 0
 
 
 def test_an_ipc_address_serves_as_well(start: Start, tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ Rules:
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import logging
 import os
 import resource
 import time
 from contextlib import suppress
+from functools import cache
 from typing import Callable, NamedTuple, Optional
 
 from scaler_protocol.host.memory import memory_limit_bytes
@@ -65,7 +65,6 @@ class MemoryUse:
             self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
         self._reported_bytes = 0
         self._next_measurement = self._next_report = self._next_return = self._next_collection = 0.0
-        self._trim = _trimmer()
 
     def close(self) -> None:
         if self._statm is not None:
@@ -106,7 +105,7 @@ class MemoryUse:
             begin = time.thread_time()
             if IS_PYPY:
                 gc.collect()
-            self._trim()
+            _trimmer()()
             self._next_collection = now + 2 * (time.thread_time() - begin)
             heap_bytes = self.read().heap
         if abs(heap_bytes - self._reported_bytes) < self.limit_bytes * NOTICED_SHARE and now < self._next_report:
@@ -132,15 +131,17 @@ class MemoryUse:
         begin = time.thread_time()
         is_done = not IS_PYPY or bool(gc.collect_step().major_is_done)  # type: ignore[attr-defined]  # PyPy has it
         if is_done:
-            self._trim()
+            _trimmer()()
         share = min(MOST_OF_THE_TIME, SHARE_OF_TIME * 2**level)
         self._next_return = now + (time.thread_time() - begin) / share + (STEP_INTERVAL_SECONDS if is_done else 0.0)
         return not is_done
 
 
+@cache
 def _trimmer() -> Callable[[], object]:
-    """What gives free memory of the C library back: glibc's `malloc_trim`. PyPy, too, keeps long strings there."""
-    with suppress(OSError, AttributeError):
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes  # when it is first needed: it takes a twentieth of a start
+
         malloc_trim = ctypes.CDLL(None).malloc_trim
         malloc_trim.argtypes, malloc_trim.restype = (ctypes.c_size_t,), ctypes.c_int
         return lambda: malloc_trim(0)

@@ -7,14 +7,13 @@ Rule: every option has a default and a unit, and does what its help says.
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import platform
 import sys
 from typing import Any, Dict, List
 
 from scaler_appliance import __version__
 from scaler_appliance.core.placement.tenant_shares import DEFAULT_LIMITS, TenantLimits
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
+from scaler_protocol.host.interpreter import interpreter_name, python_version
 from scaler_protocol.keys.allow_list import ANY_TENANT, Grant, check_grant
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.keys_options import KEYS
@@ -46,8 +45,11 @@ _SOME_SECONDS = Seconds(0, is_minimum_excluded=True)
 
 class _EventLoop(Choice):
     def fault_here(self, value: str) -> str:
-        is_missing = value == "uvloop" and importlib.util.find_spec("uvloop") is None
-        return "uvloop is not installed; use builtin, or on CPython: pip install uvloop" if is_missing else ""
+        if value != "uvloop":
+            return ""
+        from importlib.util import find_spec
+
+        return "" if find_spec("uvloop") else "uvloop is not installed; use builtin, or on CPython: pip install uvloop"
 
 
 _TENANT_FIELDS: Dict[str, Kind] = {
@@ -142,7 +144,7 @@ def version() -> str:
 
 def _interpreter() -> str:
     """Such as "CPython 3.11.7" or "PyPy 7.3.11 (Python 3.9.16)"."""
-    name, python = platform.python_implementation(), platform.python_version()
+    name, python = interpreter_name(), python_version()
     implementation = ".".join(map(str, sys.implementation.version[:3]))
     return f"{name} {python}" if name == "CPython" else f"{name} {implementation} (Python {python})"
 

@@ -14,7 +14,6 @@ import functools
 import gc
 import logging
 import os
-import platform
 import resource
 import sys
 import time
@@ -23,6 +22,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 from scaler_appliance import __version__
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
+from scaler_appliance.just_in_time import resume_compiling
 from scaler_appliance.shell.admission import Admission
 from scaler_appliance.shell.connections import MAXIMUM_WAITING_BYTES, Connections
 from scaler_appliance.shell.core_inputs import EXIT_BROKEN_INVARIANT, BrokenInvariantError
@@ -44,6 +44,7 @@ from scaler_appliance.shell.server import Server
 from scaler_protocol import messages as m
 from scaler_protocol.host.discovery import SCHEDULER as ANNOUNCED_SCHEDULER
 from scaler_protocol.host.discovery import announced
+from scaler_protocol.host.interpreter import language
 from scaler_protocol.host.output_files import write_at_once
 from scaler_protocol.host.segments import ObjectDirectory
 from scaler_protocol.host.sodium import MissingLibraryError, load_sodium
@@ -215,6 +216,7 @@ async def _serve(
         ):
             logger.info("%s: started", part)  # names from earlier generations, for tools that read logs
         tune_garbage_collection()
+        resume_compiling()
         try:
             await server.run(options.exit_when_stdin_closes)
         except BrokenInvariantError:
@@ -307,7 +309,6 @@ def _objects_bytes(options: argparse.Namespace, memory_limit_bytes: int, directo
 def _settings(
     options: argparse.Namespace, maximum_peers: int, bounds: _Bounds, monitor: StatusPublisher, files: ObjectFiles
 ) -> Settings:
-    language = f"Python {platform.python_version()} ({platform.python_implementation()})"
     return Settings(
         **changeable_settings(options),
         protected=options.protected,
@@ -317,7 +318,7 @@ def _settings(
         memory_limit_bytes=bounds.memory,
         object_memory_limit_bytes=bounds.objects,
         object_spill_directory=files.directory.spill.path if files.directory.spill is not None else "",
-        implementation=m.Implementation(name="scaler-appliance", version=__version__, language=language),
+        implementation=m.Implementation(name="scaler-appliance", version=__version__, language=language()),
         scheduler_id=os.urandom(16),
         # A random start in the lower half of all numbers, because peers may still have object ids of an earlier
         # scheduler.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import platform
 import socket
 from typing import List, Optional
 
@@ -26,6 +25,7 @@ from scaler_protocol import (
 )
 from scaler_protocol import messages as m
 from scaler_protocol.host.addresses import AddressError, parse_address, resolve, why_not_connected
+from scaler_protocol.host.interpreter import language
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.keys.errors import KeyFileError
@@ -133,7 +133,7 @@ def _hello() -> m.Hello:
         implementation=m.Implementation(
             name="scaler-appliance",
             version=__version__,
-            language=f"Python {platform.python_version()} ({platform.python_implementation()})",
+            language=language(),
         ),
         codecs=["cloudpickle"],
         host=socket.gethostname(),

@@ -10,7 +10,6 @@ Rules:
 
 from __future__ import annotations
 
-import platform
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -27,6 +26,7 @@ from scaler_appliance import __version__
 from scaler_appliance.feed.cluster_entities import FunctionFigures
 from scaler_appliance.feed.durations import BUCKETS_AN_OCTAVE
 from scaler_appliance.ui.ui_state import UiState, cpu_permille, hosts, resident_bytes
+from scaler_protocol.host.interpreter import python_version
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FUNCTIONS_LISTED = 50
@@ -159,7 +159,7 @@ class StateCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         state, scheduler = self._state, self._state.cluster.scheduler
         build = InfoMetricFamily("scaler_build", "Versions of the user interface, and of the scheduler if known.")
-        labels = {"version": __version__, "python": platform.python_version()}
+        labels = {"version": __version__, "python": python_version()}
         is_up = scheduler is not None and state.feed.is_connected()
         if scheduler is not None:
             labels["scheduler_version"] = scheduler.implementation.version

@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import os
-import platform
 import re
 from typing import List, Optional
 
 from scaler_appliance import __version__
 from scaler_appliance.feed.finding import find_monitor
 from scaler_appliance.ui.access import TrustedProxies, normal_address
+from scaler_protocol.host.interpreter import interpreter_name, python_version
 from scaler_protocol.programs.options import (
     EARLIER_LOGGING,
     EARLIER_SECURITY,
@@ -112,7 +112,7 @@ UI = Program(
     " /api/workers and others). It subscribes to the scheduler, and may be started before it.",
     epilog="Without an address it shows the scheduler that you started last on this host. A scheduler logs its monitor"
     " address when it starts:  scaler_ui ipc:///tmp/127.0.0.1_2345_monitor",
-    version=lambda: f"scaler_ui {__version__}, {platform.python_implementation()} {platform.python_version()}",
+    version=lambda: f"scaler_ui {__version__}, {interpreter_name()} {python_version()}",
     faults=_faults,
     options=[
         Option(

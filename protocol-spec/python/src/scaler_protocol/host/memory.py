@@ -7,14 +7,15 @@ be read is no limit.
 from __future__ import annotations
 
 import os
-from pathlib import Path, PurePosixPath
-from typing import Iterator, Optional
+from typing import Iterator, List, Optional, Union
 
-CGROUP_ROOT = Path("/sys/fs/cgroup")
-OWN_CGROUPS = Path("/proc/self/cgroup")
+CGROUP_ROOT = "/sys/fs/cgroup"
+OWN_CGROUPS = "/proc/self/cgroup"
+
+PathText = Union[str, "os.PathLike[str]"]  # `pathlib` takes a noticeable part of the start of a small program
 
 
-def memory_limit_bytes(root: Path = CGROUP_ROOT, own: Path = OWN_CGROUPS) -> Optional[int]:
+def memory_limit_bytes(root: PathText = CGROUP_ROOT, own: PathText = OWN_CGROUPS) -> Optional[int]:
     """The limit of this process's memory in bytes; None if there is none.
 
     Parameters:
@@ -32,10 +33,11 @@ def _host_memory() -> Iterator[int]:
         pass
 
 
-def _cgroup_limits(root: Path, own: Path) -> Iterator[int]:
+def _cgroup_limits(root: PathText, own: PathText) -> Iterator[int]:
     """Limits of this process's groups and of the groups around them; of version 2, or of version 1's memory groups."""
     try:
-        lines = own.read_text(encoding="utf-8").splitlines()
+        with open(own, encoding="utf-8") as file:
+            lines = file.read().splitlines()
     except OSError:
         return
     for line in lines:
@@ -43,14 +45,15 @@ def _cgroup_limits(root: Path, own: Path) -> Iterator[int]:
         if not controllers:
             yield from _limits_along(root, path, "memory.max")
         elif "memory" in controllers.split(","):
-            yield from _limits_along(root / "memory", path, "memory.limit_in_bytes")
+            yield from _limits_along(os.path.join(root, "memory"), path, "memory.limit_in_bytes")
 
 
-def _limits_along(root: Path, path: str, name: str) -> Iterator[int]:
-    group = PurePosixPath(path.lstrip("/"))
-    for each in (group, *group.parents):
+def _limits_along(root: PathText, path: str, name: str) -> Iterator[int]:
+    parts: List[str] = [part for part in path.split("/") if part]
+    for depth in range(len(parts), -1, -1):
         try:
-            text = (root / each / name).read_text(encoding="utf-8").strip()
+            with open(os.path.join(root, *parts[:depth], name), encoding="utf-8") as file:
+                text = file.read().strip()
         except OSError:
             continue  # in a container, the outer groups are not visible
         if text.isdigit():  # otherwise "max"

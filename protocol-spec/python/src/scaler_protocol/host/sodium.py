@@ -13,7 +13,6 @@ import importlib.util
 import os
 import threading
 from functools import cache
-from pathlib import Path
 from typing import Any, Iterator, Tuple
 
 from scaler_protocol.wire.curve import KEY_BYTES, SHORT_BYTES, TAG_BYTES, ForgedError, KeyPair
@@ -173,7 +172,9 @@ def _candidates() -> Iterator[Tuple[Any, Any, str]]:
 def _paths() -> Iterator[str]:
     found = importlib.util.find_spec("zmq")
     if found is not None and found.origin is not None:
-        yield from map(str, sorted(Path(found.origin).parent.parent.glob("pyzmq.libs/libsodium*")))
+        libraries = os.path.join(os.path.dirname(os.path.dirname(found.origin)), "pyzmq.libs")
+        names = sorted(os.listdir(libraries)) if os.path.isdir(libraries) else []
+        yield from (os.path.join(libraries, name) for name in names if name.startswith("libsodium"))
     from ctypes.util import find_library  # not at the top: few programs look here, and importing it takes 20 ms
 
     system = find_library("sodium")

@@ -13,17 +13,13 @@ Rules:
 
 from __future__ import annotations
 
-import contextlib
-import io
 import logging
-import logging.config
-import logging.handlers
 import re
 import sys
 import time
 from typing import Dict, Optional, Sequence
 
-from scaler_protocol.host.output_files import append_output
+from scaler_protocol.programs.log_streams import LogStream
 from scaler_protocol.programs.repeated_lines import limit_repetitions
 
 LOGGER_NAME = "scaler"
@@ -34,19 +30,20 @@ _FORMAT = "[%(levelname)s]%(asctime)s: %(message)s"
 _DATE_FORMAT = "%Y-%m-%d %H:%M:%S%z"
 
 
-# Control characters but for tab and the end of a line, direction marks, other ends of lines, and lone surrogates.
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# Control characters but for tab and the end of a line, direction marks, other ends of lines, and lone surrogates. It is
+# compiled when it is first needed, by `re`, which takes longer than to import this module.
+_UNSAFE = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+def _escaped(text: str) -> str:
+    return text if text.isprintable() else re.sub(_UNSAFE, lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class TextFormatter(logging.Formatter):
     """A record begins at the start of a line, and nothing else does."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return _UNSAFE.sub(_escaped, super().format(record)).replace("\n", "\n    ")
+        return _escaped(super().format(record)).replace("\n", "\n    ")
 
 
 class JsonFormatter(logging.Formatter):
@@ -68,7 +65,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
-        return _UNSAFE.sub(_escaped, json.dumps(fields, ensure_ascii=False))
+        return _escaped(json.dumps(fields, ensure_ascii=False))
 
 
 def setup_logging(
@@ -88,7 +85,9 @@ def setup_logging(
     """
     logger = logging.getLogger(LOGGER_NAME)
     if config_file is not None:
-        logging.config.fileConfig(config_file, disable_existing_loggers=False)
+        from logging.config import fileConfig  # which takes a twentieth of a start
+
+        fileConfig(config_file, disable_existing_loggers=False)
         for handler in {*logger.handlers, *logging.getLogger().handlers}:
             limit_repetitions(handler, LOGGER_NAME)
         logger.info("logging as in %s", config_file)
@@ -111,33 +110,11 @@ def setup_logging(
     return logger
 
 
-class _LosesLines(logging.Handler):
-    """A handler that may fail to write lines."""
-
-    _has_warned = False
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the standard library's name
-        error = sys.exc_info()[1]
-        if not isinstance(error, OSError):
-            super().handleError(record)
-        elif not self._has_warned:
-            self._has_warned = True
-            with contextlib.suppress(OSError):
-                print(f"scaler: log lines are lost: {error}", file=sys.stderr, flush=True)
-
-
-class _StreamHandler(_LosesLines, logging.StreamHandler):  # type: ignore[type-arg]
-    pass
-
-
-class _FileHandler(_LosesLines, logging.handlers.TimedRotatingFileHandler):
-    def _open(self) -> io.TextIOWrapper:
-        return io.TextIOWrapper(open(append_output(self.baseFilename), "ab"), encoding=self.encoding)
-
-
 def _make_handler(path: str) -> logging.Handler:
     if path in ("/dev/stdout", "-"):
-        return _StreamHandler(sys.stdout)
+        return LogStream(sys.stdout)
     if path == "/dev/stderr":
-        return _StreamHandler(sys.stderr)
-    return _FileHandler(path, when="midnight", encoding="utf-8")
+        return LogStream(sys.stderr)
+    from scaler_protocol.programs.log_files import RotatedLogFile  # like logging.config
+
+    return RotatedLogFile(path, when="midnight", encoding="utf-8")

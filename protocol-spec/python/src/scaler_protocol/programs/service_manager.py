@@ -12,13 +12,15 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import socket
 import time
 from collections import deque
-from typing import Deque, Dict, Mapping
+from typing import TYPE_CHECKING, Deque, Dict, Mapping
+
+if TYPE_CHECKING:
+    import asyncio  # which processors are not to be forked with
 
 MICROSECONDS = 1e-6
 MAXIMUM_UNSENT = 16  # notifications: a service manager that reads none of them misses some

@@ -15,9 +15,10 @@ SIZE_FORMS = "4096, 500MB or 2GiB"
 DURATION_FORMS = "90, 30s, 250ms or 1h30min"
 
 _NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
-_SIZE = re.compile(rf"{_NUMBER}\s*([kmgtp]?)(i?)b", re.IGNORECASE)
+# Compiled by `re` when they are first used, which is at few starts.
+_SIZE = rf"{_NUMBER}\s*([kmgtp]?)(i?)b"
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
-_DURATION = re.compile(r"\s*".join(rf"(?:{_NUMBER}\s*(?:{unit}))?" for unit in ("d", "h", "min|m", "s", "ms")))
+_DURATION = r"\s*".join(rf"(?:{_NUMBER}\s*(?:{unit}))?" for unit in ("d", "h", "min|m", "s", "ms"))
 _DURATION_SECONDS = (86400, 3600, 60, 1, 0.001)
 
 
@@ -27,7 +28,7 @@ def parse_bytes(text: str) -> int:
     Raises ValueError if the text is not a size.
     """
     text = text.strip()
-    match = _SIZE.fullmatch(text)
+    match = re.fullmatch(_SIZE, text, re.IGNORECASE)
     if match is None:
         return int(text)
     number, prefix, binary = match.groups()
@@ -44,7 +45,7 @@ def parse_seconds(text: str) -> float:
     Raises ValueError if the text is not a duration.
     """
     text = text.strip()
-    match = _DURATION.fullmatch(text)
+    match = re.fullmatch(_DURATION, text)
     if match is None or not text:
         return float(text)
     return float(sum(float(number) * unit for number, unit in zip(match.groups(), _DURATION_SECONDS) if number))

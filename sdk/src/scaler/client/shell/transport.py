@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import platform
 import select
 import socket
 import time
@@ -34,6 +33,7 @@ from scaler.values.payload import Buffer
 from scaler.version import __version__
 from scaler_protocol.host.addresses import parse_address, resolve, why_foreign, why_not_connected, why_not_greeted
 from scaler_protocol.host.connection import Connection, first_words
+from scaler_protocol.host.interpreter import language
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.keys.errors import KeyFileError
@@ -345,7 +345,7 @@ def described(hello: m.Hello) -> m.Hello:
     hello.implementation = m.Implementation(
         name="scaler-sdk",
         version=__version__,
-        language=f"Python {platform.python_version()} ({platform.python_implementation()})",
+        language=language(),
     )
     hello.host = socket.gethostname()
     hello.process_id = os.getpid()

@@ -21,7 +21,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import platform
 import random
 import signal
 import socket
@@ -61,6 +60,7 @@ from scaler.worker.progress_page import ProgressPage
 from scaler.worker.resident_memory import private_bytes
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import messages as m
+from scaler_protocol.host.interpreter import language
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.programs.repeated_lines import report_repetitions
 from scaler_protocol.programs.service_manager import ServiceManager
@@ -101,8 +101,7 @@ class Agent:
         self._service_manager = service_manager or ServiceManager("Worker", {})
         host = socket.gethostname()
         name = settings.names[0] if len(settings.names) == 1 else f"{host}-{os.getpid()}"
-        language = f"Python {platform.python_version()} ({platform.python_implementation()})"
-        self._identity = AgentIdentity(name, host, os.getpid(), language)
+        self._identity = AgentIdentity(name, host, os.getpid(), language())
         self._recorder = agent_recorder(settings, self._identity)
         parts = settings, self._identity, page.entry, self._too_large_payload, random.random
         recorder = self._recorder
