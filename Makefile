@@ -153,6 +153,10 @@ dist-nuitka: dist/nuitka/scaler_scheduler  ## build one file for machines withou
 measure-packaging: .venv/.tools .venv-pypy/.packages dist-wheels dist-pex  ## measure the forms in dist
 	@$(IN_VENV) packaging/measure.py $(ARGS)
 
+.PHONY: reproducible
+reproducible:  ## build each form of the last commit twice, from two clones, and compare the bytes; takes many minutes (ARGS='pypy pex')
+	@$(PYTHON) packaging/reproducible.py $(ARGS)
+
 .PHONY: release-files
 release-files:  ## collect the files of `make dist` in dist/release, with a bill of materials and checksums
 	@$(PYTHON) packaging/release.py collect checksums

@@ -4,7 +4,8 @@ Rules:
 - `collect` takes what `make dist` has built, whatever forms there are, under names that say version, form and machine,
   and adds a bill of materials. Wheels and source archives keep their names.
 - The machine is the one that a program is for; of a script, which runs it by another program, the one here.
-- `checksums` covers all files in the folder, including those of other machines, and is always rewritten.
+- `checksums` covers all files in the folder, including those of other machines, but not its own signature. It is always
+  rewritten.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def released_name(path: Path, version: str) -> str:
 def checksums(dist: Path) -> None:
     """Write what `sha256sum --check` reads."""
     release = dist / "release"
-    files = [path for path in sorted(release.iterdir()) if path.name != CHECKSUMS]
+    files = [path for path in sorted(release.iterdir()) if not path.name.startswith(CHECKSUMS)]
     (release / CHECKSUMS).write_text("".join(f"{sha256_of(path)}  {path.name}\n" for path in files), encoding="utf-8")
 
 

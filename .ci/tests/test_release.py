@@ -110,6 +110,35 @@ def test_what_a_job_downloads_has_been_uploaded_by_one_that_it_needs() -> None:
             assert fnmatch.filter(uploaded, wanted), f"{job} downloads {wanted}"
 
 
+VERIFICATION = re.compile(r"cosign verify-blob (.+?) SHA256SUMS *(?:&&|$)", re.MULTILINE)
+
+
+def verification_in(text: str) -> List[str]:
+    """How a text verifies the checksums' signature, with the same name for every workflow that is to have signed."""
+    (found,) = VERIFICATION.findall(text.replace("\\\n", " "))
+    return re.sub(r"--certificate-identity (\S+)", "--certificate-identity WORKFLOW", found).split()
+
+
+def test_checksums_are_signed_by_the_workflow_and_verified_as_the_documentation_says() -> None:
+    steps = read(WORKFLOWS[1])["jobs"]["publish"]["steps"]
+    (signing,) = [step for step in steps if "cosign sign-blob" in step.get("run", "")]
+    order = [str(step.get("run", step.get("uses", ""))).split("@")[0].split("\n")[0] for step in steps]
+    wanted = ["make checksums", "sigstore/cosign-installer", signing["run"].split("\n")[0]]
+    positions = [order.index(one) for one in wanted]
+    publishing = next(index for index, script in enumerate(order) if script.startswith("gh release create"))
+    assert positions == sorted(positions) and positions[-1] < publishing
+    assert order[publishing].endswith(" dist/release/*") and signing["working-directory"] == "dist/release"
+    assert "cosign sign-blob --yes --bundle SHA256SUMS.sigstore.json SHA256SUMS\n" in signing["run"]
+
+    page = (TREE / "packaging/README.md").read_text(encoding="utf-8")
+    assert verification_in(page) == verification_in(signing["run"])
+    identity = "https://github.com/OWNER/REPO/.github/workflows/release.yml@refs/tags/v"
+    assert page.count(f"identity {identity}") == 2
+    assert signing["env"]["WORKFLOW"] == (
+        "${{ github.server_url }}/${{ github.repository }}/.github/workflows/release.yml@${{ github.ref }}"
+    )
+
+
 def test_the_single_files_of_a_release_are_built_once_by_debian_for_both_machines() -> None:
     jobs = read(WORKFLOWS[1])["jobs"]
     scripts = {name: [step.get("run", "") for step in job["steps"]] for name, job in jobs.items()}
@@ -212,6 +241,17 @@ def test_checksums_are_those_of_all_files(dist: Path) -> None:
     )
     assert checked.returncode == 0, checked.stdout
     assert checked.stdout.count(": OK") == len(list(release.iterdir())) - 1
+
+
+def test_checksums_that_are_written_again_leave_their_signature_out(dist: Path) -> None:
+    signature = dist / "release/SHA256SUMS.sigstore.json"
+    signature.write_text("{}")
+    try:
+        script = "import sys, pathlib, release; release.checksums(pathlib.Path(sys.argv[1]))"
+        subprocess.run([sys.executable, "-c", script, str(dist)], cwd=TREE / "packaging", check=True)
+        assert signature.name not in (dist / "release/SHA256SUMS").read_text()
+    finally:
+        signature.unlink()
 
 
 def test_the_bill_of_materials_names_what_is_in_each_file(dist: Path) -> None:
