@@ -86,7 +86,7 @@ def test_jobs_end_and_may_do_no_more_than_they_need(workflow: Path) -> None:
 def test_only_the_jobs_that_sign_can_prove_who_they_are() -> None:
     jobs = read(WORKFLOWS[1])["jobs"]
     assert {name for name, job in jobs.items() if "id-token" in job["permissions"]} == {"publish", "pypi"}
-    assert set(jobs["publish"]["needs"]) == {"build", "nix"} and jobs["pypi"]["needs"] == "publish"
+    assert set(jobs["publish"]["needs"]) == {"build", "nix", "reproducible"} and jobs["pypi"]["needs"] == "publish"
 
 
 def test_what_a_job_downloads_has_been_uploaded_by_one_that_it_needs() -> None:
