@@ -384,6 +384,14 @@ SCHEDULER = Program(
             "when listening, write the address and the monitor address to this file, one per line",
             group="running under another program",
         ),
+        Option(
+            "--expect-restart",
+            Switch(),
+            "SIGTERM ends the scheduler and not its cluster, as SIGUSR1 always does: clients and workers wait for the"
+            " next scheduler at its address, for as long as their time-outs say",
+            default=False,
+            group="running under another program",
+        ),
         *service_options(),
         Option(
             "--self-test",

@@ -190,7 +190,7 @@ async def _serve(
             SchedulerCore(settings), peers, monitor, files, recorder, memory, admission, service_manager, reload.reload
         )
         servers.append(server)
-        server.take_signals()
+        server.take_signals(options.expect_restart)
         logger.info("Scheduler: monitor address is %s", monitor.address)
         logger.info("Scheduler: listening at %s", peers.address)
         if options.announce:

@@ -131,10 +131,12 @@ class Server:
             StopEffect: self._stop,
         }
 
-    def take_signals(self) -> None:
-        """Handle signals. To be called before its address is published, because a signal may follow at once."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._loop.add_signal_handler(number, self._on_signal, signal.Signals(number).name)
+    def take_signals(self, expects_restart: bool = False) -> None:
+        """Handle signals, SIGTERM like SIGUSR1 if a restart is expected; before the address is published."""
+        on_term = self._make_way if expects_restart else self._on_signal
+        self._loop.add_signal_handler(signal.SIGINT, self._on_signal, "SIGINT")
+        self._loop.add_signal_handler(signal.SIGTERM, on_term, "SIGTERM")
+        self._loop.add_signal_handler(signal.SIGUSR1, self._make_way, "SIGUSR1")
         self._loop.add_signal_handler(signal.SIGHUP, self._on_hangup, has_terminal())
 
     async def run(self, exit_when_stdin_closes: bool) -> None:
@@ -331,6 +333,16 @@ class Server:
             self._stop(StopEffect(f"second {name}"))
             return
         self._begin_stop(name)
+
+    def _make_way(self, name: str) -> None:
+        """End at once, for the next scheduler at this address: peers are not asked to leave, and connect to that one.
+
+        What has arrived still counts, and what waits for peers is sent; clients send again what is unfinished then.
+        """
+        if not self._stopped.done():
+            self._service_manager.stopping(name)
+            self._drain()
+            self._stop(StopEffect(f"{name}; its peers wait for the next scheduler at this address"))
 
     def _on_hangup(self, had_terminal: bool) -> None:
         """Load options and keys again; or stop, if our terminal has gone."""

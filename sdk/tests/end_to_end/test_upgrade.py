@@ -1,0 +1,191 @@
+"""A scheduler is replaced by another version at the same address, under load: no future is lost by it.
+
+Clients and workers of both versions go on. The newer version is a build of this tree whose protocol has grown (see
+`version_skew`); `make dist-previous` adds the file of an earlier release.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Dict, Iterator, List, Sequence
+
+import pytest
+from quiet_addresses import quiet_address
+from version_skew import REPOSITORY, Build, newer_build, this_build
+
+LOAD = Path(__file__).resolve().parents[1] / "upgrade_load.py"
+PREVIOUS = REPOSITORY / "dist/previous/scaler_scheduler"
+DEADLINE_SECONDS = 60.0
+
+
+class PreviousFile(Build):
+    """The scheduler's single file of an earlier release."""
+
+    def command(self, program: str, *arguments: str) -> List[str]:
+        assert program == "scaler_appliance"
+        return [str(PREVIOUS), *arguments]
+
+
+class LoadingClient:
+    """A process with a client that keeps the cluster busy."""
+
+    def __init__(self, build: Build, address: str, folder: Path, number: int) -> None:
+        self._path = folder / f"once-{number}"
+        self.process = subprocess.Popen(
+            [sys.executable, str(LOAD), address, str(folder), str(number)],
+            env=build.environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._lines: SimpleQueue[str] = SimpleQueue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line)
+
+    def wait_for_rounds(self, count: int) -> None:
+        """Wait until so many more rounds are done, of which the last one began after this call."""
+        self._skip_lines()
+        for _ in range(count):
+            assert self._lines.get(timeout=DEADLINE_SECONDS) == "a round is done\n"
+
+    def _skip_lines(self) -> None:
+        try:
+            while True:
+                self._lines.get_nowait()
+        except Empty:
+            pass
+
+    def finish(self) -> Dict[str, Any]:
+        """What came of all its futures."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        assert self.process.wait(DEADLINE_SECONDS) == 0
+        self._reader.join(DEADLINE_SECONDS)
+        lines = []
+        while not self._lines.empty():
+            lines.append(self._lines.get())
+        found: Dict[str, Any] = json.loads(lines[-1])
+        return found
+
+    def check(self) -> Dict[str, Any]:
+        """Each future has the right value; those that may fail have not run twice."""
+        found = self.finish()
+        assert not found["wrong"] and not found["failed"], found
+        begun = Counter(map(int, self._path.read_text().split()))
+        assert set(begun.values()) == {1}, "a task that may run at most once ran again"
+        assert begun.keys() >= set(found["once"])
+        return found
+
+
+class Cluster:
+    """Programs of several versions at one address."""
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        self.address = quiet_address()
+        self._stack, self._folder = stack, folder
+        self._monitor = f"ipc://{folder}/monitor"
+        self._clients = 0
+
+    def _start(self, build: Build, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            build.command(program, *arguments), env=build.environment(), stdin=subprocess.DEVNULL
+        )
+        self._stack.callback(self._end, process)
+        return process
+
+    @staticmethod
+    def _end(process: subprocess.Popen[Any]) -> None:
+        process.kill()
+        process.wait()
+
+    def start_scheduler(self, build: Build) -> None:
+        options = ["--monitor-address", self._monitor, "-ll", "WARNING"]
+        self.scheduler = self._start(build, "scaler_appliance", self.address, *options)
+
+    def start_worker(self, build: Build) -> None:
+        self._start(build, "scaler.worker", self.address, "-n", "2", "-ll", "ERROR")
+
+    def start_client(self, build: Build) -> LoadingClient:
+        self._clients += 1
+        client = LoadingClient(build, self.address, self._folder, self._clients)
+        self._stack.callback(self._end, client.process)
+        return client
+
+    def replace_scheduler(self, build: Build, number: int, exit_code: int) -> None:
+        self.scheduler.send_signal(number)
+        assert self.scheduler.wait(DEADLINE_SECONDS) == exit_code
+        self.start_scheduler(build)
+
+
+@pytest.fixture(scope="module")
+def newer(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    return newer_build(tmp_path_factory.mktemp("newer"))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        yield Cluster(stack, tmp_path)
+
+
+def upgrade(
+    cluster: Cluster, schedulers: Sequence[Build], peers: Sequence[Build], number: int, exit_code: int = 0
+) -> List[Dict[str, Any]]:
+    """Run these schedulers one after the other, under the load of a client and a worker of each peer's version."""
+    cluster.start_scheduler(schedulers[0])
+    for build in peers:
+        cluster.start_worker(build)
+    clients = [cluster.start_client(build) for build in peers]
+    for build in schedulers[1:]:
+        for client in clients:
+            client.wait_for_rounds(1)
+        cluster.replace_scheduler(build, number, exit_code)
+        for client in clients:
+            client.wait_for_rounds(2)
+    return [client.check() for client in clients]
+
+
+def test_a_newer_scheduler_takes_over_from_an_older_one_and_an_older_one_again(newer: Build, cluster: Cluster) -> None:
+    this = this_build()
+    assert newer.version("scaler_appliance") != this.version("scaler_appliance")
+    for found in upgrade(cluster, [this, newer, this], [this, newer], signal.SIGUSR1):
+        assert found["right"] > 3 * 60
+        assert found["once"], "tasks that may run at most once run, when their scheduler stays"
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("peer", ["older", "newer"])
+def test_a_scheduler_that_was_killed_is_replaced_by_another_version(newer: Build, cluster: Cluster, peer: str) -> None:
+    this = this_build()
+    peers = [this, this] if peer == "older" else [newer, newer]
+    upgrade(cluster, [newer, this, newer, this, newer], peers, signal.SIGKILL, -signal.SIGKILL)
+
+
+@pytest.mark.exhaustive
+def test_many_restarts_in_a_row_lose_nothing(newer: Build, cluster: Cluster) -> None:
+    this = this_build()
+    upgrade(cluster, [this, newer] * 5, [this, newer, this], signal.SIGUSR1)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGKILL])
+def test_this_scheduler_takes_over_from_the_file_of_the_previous_release(cluster: Cluster, number: int) -> None:
+    if not os.access(PREVIOUS, os.X_OK):
+        pytest.skip("there is no dist/previous/scaler_scheduler: make dist-previous TAG=...")
+    this, previous = this_build(), PreviousFile(REPOSITORY)
+    exit_code = 0 if number == signal.SIGUSR1 else -number
+    upgrade(cluster, [previous, this], [this, this], number, exit_code)
