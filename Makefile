@@ -132,7 +132,7 @@ situations: .venv-situations/.packages  ## run everyday situations on comparable
 	@.venv-situations/bin/python sdk/tests/situations/run_situations.py --page docs/situations.md $(ARGS)
 
 .PHONY: dist
-dist: dist-wheels dist-pypy dist-pex dist-nuitka  ## build all downloadable forms, in dist (nuitka takes minutes)
+dist: dist-wheels dist-pypy dist-pex dist-nuitka dist-previous  ## build all downloadable forms, in dist (nuitka takes minutes)
 	@$(MAKE) dist-pypy MACHINE=$(OTHER)
 
 .PHONY: dist-wheels
@@ -142,6 +142,10 @@ dist-wheels: dist/wheels/.built  ## build wheels and source archives of the four
 dist-pypy: .venv/.tools .venv-pypy/.packages $(if $(filter $(HERE),$(MACHINE)),,other-machine)  ## build the scheduler with PyPy as one file (PYPY_HOME=... selects a PyPy, MACHINE=aarch64 a machine)
 	@$(IN_VENV) packaging/pypy/build.py $(if $(filter $(HERE),$(MACHINE)),,--machine '$(MACHINE)') \
 		--pypy '$(if $(and $(PYPY_HOME),$(filter $(HERE),$(MACHINE))),$(PYPY_HOME)/bin/pypy3,$(PYPY))'
+
+.PHONY: dist-previous
+dist-previous:  ## build the scheduler's single file of the newest release tag, or of TAG=..., in dist/previous, for tests of upgrades
+	@$(PYTHON) packaging/previous.py $(TAG)
 
 .PHONY: dist-pex
 dist-pex: dist/pex/scaler_scheduler.pex  ## build one file for machines with PyPy or Python

@@ -34,7 +34,7 @@ def collect(dist: Path) -> List[Path]:
     (version,) = re.findall(r'__version__ = "(.+)"', text)
     machine = f"{platform.machine()}-{platform.system().lower()}"
     for folder in sorted(dist.iterdir()):
-        if folder == release or not folder.is_dir():
+        if folder.name in (release.name, "previous") or not folder.is_dir():
             continue
         for path in sorted(folder.iterdir()):
             # A link is another name of a file: which program it then is.

@@ -100,6 +100,13 @@ def test_the_schedulers_unit_waits_for_its_word_and_lets_its_compiler_work() -> 
     assert unit["MemoryDenyWriteExecute"] == ["no"]
 
 
+def test_a_restart_ends_the_scheduler_and_not_its_cluster_and_a_stop_ends_both() -> None:
+    unit = read_unit("scaler-scheduler.service")
+    assert unit["RestartKillSignal"] == ["SIGUSR1"] and unit["KillSignal"] == ["SIGTERM"]
+    options = options_of(command_of(unit, {**read_environment(unit["Environment"]), "SCALER_SCHEDULER_OPTIONS": ""}))
+    assert not hasattr(options, "expect_restart")
+
+
 def test_the_workers_unit_accepts_what_their_agent_notifies() -> None:
     unit = read_unit("scaler-workers.service")
     assert unit["Type"] == ["notify"] and unit["NotifyAccess"] == ["all"]
@@ -203,6 +210,10 @@ def read_manifest() -> Dict[Tuple[str, str], Any]:
     return {(document["kind"], document["metadata"]["name"]): document for document in documents}
 
 
+def manifest_of(name: str) -> Any:
+    return read_manifest()["Deployment", name]["spec"]
+
+
 def pod_of(name: str) -> Any:
     return read_manifest()["Deployment", name]["spec"]["template"]["spec"]
 
@@ -225,6 +236,14 @@ def test_the_service_leads_to_the_scheduler() -> None:
     assert deployment["spec"]["replicas"] == 1 and deployment["spec"]["strategy"]["type"] == "Recreate"
     probes = [container_of("scaler-scheduler")[f"{name}Probe"] for name in ("startup", "readiness", "liveness")]
     assert [probe["tcpSocket"]["port"] for probe in probes] == [opened["name"]] * 3
+
+
+def test_a_pod_of_the_scheduler_that_is_replaced_leaves_its_cluster_running() -> None:
+    variables = {each["name"]: each.get("value") for each in container_of("scaler-scheduler")["env"]}
+    (option,) = [each for each in SCHEDULER.options if each.key == "expect_restart"]
+
+    assert option.kind.from_environment(variables[SCHEDULER.variables(option)[0]]) is True
+    assert manifest_of("scaler-scheduler")["strategy"] == {"type": "Recreate"}
 
 
 def test_the_workers_find_the_scheduler_and_take_the_cpus_they_are_given() -> None:
