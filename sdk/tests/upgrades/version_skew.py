@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 SOURCES = ("protocol-spec/python/src", "appliance/src", "sdk/src")
 FIELD, NUMBER = "addedLater", 77
 _STRUCT = re.compile(r"^struct (\w+)(.*?)^}", re.DOTALL | re.MULTILINE)

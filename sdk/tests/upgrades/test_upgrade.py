@@ -20,9 +20,9 @@ from typing import Any, Dict, Iterator, List, Sequence
 
 import pytest
 from quiet_addresses import quiet_address
-from version_skew import REPOSITORY, Build, newer_build, this_build
+from upgrades.version_skew import REPOSITORY, Build, newer_build, this_build
 
-LOAD = Path(__file__).resolve().parents[1] / "upgrade_load.py"
+LOAD = Path(__file__).with_name("upgrade_load.py")
 PREVIOUS = REPOSITORY / "dist/previous/scaler_scheduler"
 DEADLINE_SECONDS = 60.0
 
