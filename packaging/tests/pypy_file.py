@@ -47,6 +47,21 @@ def build(script: Path, work: Path, output: Path, options: Sequence[str] = OPTIO
     assert finished.returncode == 0, finished.stdout + finished.stderr
 
 
+def build_again(folder: Path, work: Path, options: Sequence[str] = OPTIONS) -> Path:
+    """Build the file a second time, from a copy of the sources in an empty folder; where it is.
+
+    PyPy itself, when it is the same, is found compressed in `work`, which is most of the time; all else is made again.
+    """
+    shutil.copytree(work / "compressed", folder / "work/compressed")
+    for sources in ("packaging/pypy", "protocol-spec/python/src", "appliance/src"):
+        shutil.copytree(TREE / sources, folder / "tree" / sources)
+    shutil.copyfile(TREE / "LICENSE", folder / "tree/LICENSE")
+    kept = {path.name for path in (folder / "work/compressed").iterdir()}
+    build(folder / "tree/packaging/pypy/build.py", folder / "work", folder / "scaler_scheduler", options)
+    assert {path.name for path in (folder / "work/compressed").iterdir()} == kept
+    return folder / "scaler_scheduler"
+
+
 def run(file: Path, *arguments: str, as_user: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the file to its end with this environment and no other."""
     return subprocess.run(

@@ -20,7 +20,7 @@ from typing import Dict, List
 import pytest
 from empty_root import EmptyRoot
 from machines import NotRunnableError, command_for, machine_of
-from packaged import assert_finds_itself_sound, assert_serves_with_keys
+from packaged import EARLIER_NAMES, assert_finds_itself_sound, assert_serves_with_keys
 from pypy_file import (
     BUILD,
     DEADLINE_SECONDS,
@@ -28,6 +28,7 @@ from pypy_file import (
     TREE,
     assert_serves_outside,
     build,
+    build_again,
     check_ran_from,
     command_in,
     copies,
@@ -134,17 +135,8 @@ def test_the_terms_and_sources_of_all_its_parts_are_in_it(copy: Path) -> None:
 
 
 def test_a_second_build_in_another_folder_gives_the_same_bytes(other_file: Path, tmp_path: Path) -> None:
-    # PyPy itself, when it is the same, is found compressed, which is most of the time; all else is made again, from
-    # packages that are fetched again.
-    shutil.copytree(WORK / "compressed", tmp_path / "work/compressed")
-    for folder in ("packaging/pypy", "protocol-spec/python/src", "appliance/src"):
-        shutil.copytree(TREE / folder, tmp_path / "tree" / folder)
-    shutil.copyfile(TREE / "LICENSE", tmp_path / "tree/LICENSE")
-    kept = {path.name for path in (tmp_path / "work/compressed").iterdir()}
-    options = [*OPTIONS, f"--packages={tmp_path}/packages"]
-    build(tmp_path / "tree/packaging/pypy/build.py", tmp_path / "work", tmp_path / "scaler_scheduler", options)
-    assert (tmp_path / "scaler_scheduler").read_bytes() == other_file.read_bytes()
-    assert {path.name for path in (tmp_path / "work/compressed").iterdir()} == kept
+    again = build_again(tmp_path, WORK, [*OPTIONS, f"--packages={tmp_path}/packages"])  # which are fetched again
+    assert again.read_bytes() == other_file.read_bytes()
 
 
 def test_nothing_is_built_when_nothing_has_changed(other_file: Path) -> None:
@@ -171,6 +163,17 @@ def test_on_any_linux_it_serves_a_client_and_workers_outside(
     name: str, other_file: Path, qemu: List[str], empty_root: EmptyRoot
 ) -> None:
     assert_serves_outside([*qemu, *command_in(empty_root, other_file, **SYSTEMS[name])])
+
+
+def test_each_program_of_the_appliance_runs_under_its_name(other_file: Path, qemu: List[str], tmp_path: Path) -> None:
+    environment = {"SCALER_CACHE_HOME": str(tmp_path / "cache"), "PATH": os.environ["PATH"]}
+    links = [path.name for path in other_file.parent.iterdir() if path.is_symlink()]
+    assert {"scaler_top", "scaler_ui"} <= set(links)
+    for name in links:
+        (tmp_path / name).symlink_to(other_file)
+        command = [*qemu, str(tmp_path / name), "--version"]
+        finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
+        assert finished.stdout.startswith(f"{EARLIER_NAMES.get(name, name)} "), finished.stderr
 
 
 def test_ten_starts_at_once_unpack_once(other_file: Path, qemu: List[str], tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from pypy_file import (
     another_user,
     assert_serves_outside,
     build,
+    build_again,
     check_ran_from,
     command_in,
     copies,
@@ -469,15 +470,7 @@ def test_a_damaged_download_says_so(damage: str, home: Path) -> None:
 
 @pytest.mark.exhaustive  # half a minute of two processors
 def test_a_second_build_in_another_folder_gives_the_same_bytes(one_file: Path, tmp_path: Path) -> None:
-    # PyPy itself, when it is the same, is found compressed, which is most of the time; all else is made again.
-    shutil.copytree(WORK / "compressed", tmp_path / "work/compressed")
-    for folder in ("packaging/pypy", "protocol-spec/python/src", "appliance/src"):
-        shutil.copytree(TREE / folder, tmp_path / "tree" / folder)
-    shutil.copyfile(TREE / "LICENSE", tmp_path / "tree/LICENSE")
-    kept = {path.name for path in (tmp_path / "work/compressed").iterdir()}
-    build(tmp_path / "tree/packaging/pypy/build.py", tmp_path / "work", tmp_path / "scaler_scheduler")
-    assert (tmp_path / "scaler_scheduler").read_bytes() == one_file.read_bytes()
-    assert {path.name for path in (tmp_path / "work/compressed").iterdir()} == kept
+    assert build_again(tmp_path, WORK).read_bytes() == one_file.read_bytes()
 
 
 def test_nothing_is_built_when_nothing_has_changed(one_file: Path) -> None:
