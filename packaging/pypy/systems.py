@@ -201,21 +201,25 @@ class DebianSystem(HostSystem):
         stamp.write_text(wanted)
 
     def download(self) -> None:
-        """Put the packages into apt's cache in the folder, with a configuration and lists of its own."""
+        """Put the packages into apt's cache in the folder."""
+        self.apt("apt-get", "--quiet", "update")
+        for_running = ["--quiet", "--yes", "--no-install-recommends", "--download-only", "install", *RUNNING_PACKAGES]
+        self.apt("apt-get", *for_running)
+        self.apt("apt-get", "--quiet", "download", *LINKED_PACKAGES)
+
+    def apt(self, *command: str) -> str:
+        """Run a command of apt with the folder's configuration, lists and cache, which it works in; its output.
+
+        Raises BuildError, MissingToolError.
+        """
         for name in ("state/lists/partial", "cache/archives/partial"):
-            (self._folder / name).mkdir(parents=True)
+            (self._folder / name).mkdir(parents=True, exist_ok=True)
         (self._folder / "state/status").touch()
         configuration = self._folder / "apt.conf"
         configuration.write_text(APT_CONFIGURATION.format(architecture=self.architecture, folder=self._folder))
-        options: Dict[str, Any] = {
-            "env": {**os.environ, "APT_CONFIG": str(configuration), "LC_ALL": "C.UTF-8"},
-            "cwd": self._folder / "cache/archives",
-        }
+        environment = {**os.environ, "APT_CONFIG": str(configuration), "LC_ALL": "C.UTF-8"}
         try:
-            run("apt-get", "--quiet", "update", **options)
-            all_of = ["--quiet", "--yes", "--no-install-recommends", "--download-only", "install", *RUNNING_PACKAGES]
-            run("apt-get", *all_of, **options)
-            run("apt-get", "--quiet", "download", *LINKED_PACKAGES, **options)
+            return run(*command, cwd=self._folder / "cache/archives", env=environment)
         except MissingToolError:
             raise MissingToolError(f"a file for {self.machine} takes Debian's packages: build it on Debian") from None
 
