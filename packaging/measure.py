@@ -14,6 +14,8 @@ Prints a table, and writes all runs to build/measure-packaging.json. Rules:
   The wall clock counts these peers as well; CPU time is the scheduler's alone.
 - Nodes are those of a reduction tree of a tenth as many, which a client submits and two workers run, after others like
   it.
+- A mixed load is that of benchmarks/mixed_load.py: many clients, none of which sends large batches. It takes longest,
+  and is measured in the first rounds only.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Dict, List, Optional
 
 TREE = Path(__file__).resolve().parents[1]
 DIST = TREE / "dist"
@@ -44,6 +46,8 @@ START_TIMEOUT_SECONDS = 60
 WORKERS = 10
 WARM_UP_GRAPHS = 3
 QUIET_LOAD = 0.5
+ROUNDS_OF_A_MIXED_LOAD = 3
+QUICK_WARM_UP_ROUNDS = 1
 
 sys.path.insert(0, str(TREE / "benchmarks"))
 
@@ -65,6 +69,7 @@ class Form:
     tasks_per_second: List[float] = field(default_factory=list)
     cpu_microseconds_per_task: List[float] = field(default_factory=list)
     cpu_microseconds_per_node: List[float] = field(default_factory=list)
+    cpu_microseconds_per_mixed_task: List[float] = field(default_factory=list)
 
     @property
     def environment(self) -> Dict[str, str]:
@@ -219,6 +224,7 @@ def measure_graphs(form: Form, nodes: int) -> None:
     """What the scheduler spends on each node of a graph, where it decides node by node."""
     import psutil
     from graph_workloads import tree
+    from mixed_load import cpu_seconds
     from zero_worker import SchedulerUnderTest
 
     from scaler import Client
@@ -236,30 +242,39 @@ def measure_graphs(form: Form, nodes: int) -> None:
             workers = subprocess.Popen([*command, "-ll", "WARNING"], env=environment, stdin=subprocess.PIPE)
             spent = 0.0
             for _ in range(WARM_UP_GRAPHS + 1):
-                before = _cpu_seconds(process)
+                before = cpu_seconds(process)
                 if client.get(graph, [key])[key] != right:
                     raise RuntimeError(f"{form.name}: the graph's result is wrong")
-                spent = _cpu_seconds(process) - before
+                spent = cpu_seconds(process) - before
         workers.communicate(timeout=START_TIMEOUT_SECONDS)
     form.cpu_microseconds_per_node.append(spent / len(graph) * 1e6)
 
 
-def _cpu_seconds(process: Any) -> float:
-    """Of a process and its children."""
-    times = [each.cpu_times() for each in (process, *process.children(recursive=True))]
-    return float(sum(each.user + each.system for each in times))
+def measure_mixed(form: Form, warm_up_rounds: Optional[int]) -> None:
+    """What the scheduler spends on a task if many clients send few at a time.
+
+    Parameters:
+        warm_up_rounds: before those that are measured; None: as many as PyPy needs.
+    """
+    from mixed_load import WARM_UP_ROUNDS, cpu_microseconds_per_task
+    from zero_worker import SchedulerUnderTest
+
+    options = [*form.options, "--logging-level", "ERROR"]
+    with SchedulerUnderTest(form.command, options, environment=form.environment) as scheduler:
+        rounds = WARM_UP_ROUNDS if warm_up_rounds is None else warm_up_rounds
+        form.cpu_microseconds_per_mixed_task.append(cpu_microseconds_per_task(scheduler, rounds))
 
 
 # What is told.
 
-_FIGURES_OF_TASKS = ("million tasks/s", "CPU µs a task", "CPU µs a node")
+_FIGURES_OF_TASKS = ("million tasks/s", "CPU µs a task", "CPU µs a node", "CPU µs, mixed")
 
 
 def table(measured: Sequence[Form]) -> str:
     """Medians, in Markdown."""
     lines = [
         f"| form | MB | first start, ms | later start, ms | idle, MiB | {' | '.join(_FIGURES_OF_TASKS)} | runs on |",
-        "| --- | --: | --: | --: | --: | --: | --: | --: | --- |",
+        "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --- |",
     ]
     for form in measured:
         cells = [
@@ -271,6 +286,7 @@ def table(measured: Sequence[Form]) -> str:
             f"{statistics.median(form.tasks_per_second) / 1e6:.2f}",
             f"{statistics.median(form.cpu_microseconds_per_task):.2f}",
             f"{statistics.median(form.cpu_microseconds_per_node):.1f}",
+            f"{statistics.median(form.cpu_microseconds_per_mixed_task):.0f}",
             form.version,
         ]
         lines.append(f"| {' | '.join(cells)} |")
@@ -303,6 +319,8 @@ def main() -> None:
                 measure_starts(form, 3, idle_seconds)
                 measure_tasks(form, tasks)
                 measure_graphs(form, tasks // 10)
+                if number < ROUNDS_OF_A_MIXED_LOAD:
+                    measure_mixed(form, QUICK_WARM_UP_ROUNDS if options.quick else None)
     RESULTS.parent.mkdir(exist_ok=True)
     facts = {"load_before": load, "rounds": rounds, "tasks": tasks, "forms": [asdict(form) for form in measured]}
     RESULTS.write_text(json.dumps(facts, indent=1, default=str) + "\n", encoding="utf-8")
