@@ -13,7 +13,6 @@ import importlib
 import os
 import sys
 import warnings
-import zlib
 from typing import List, Optional, Tuple
 
 COPY = os.path.dirname(os.path.dirname(os.path.abspath(sys.argv[0])))
@@ -66,6 +65,8 @@ def _check_copy() -> None:
 
 def _damaged_files() -> Tuple[int, List[str]]:
     """How many files there should be, and those that are missing or differ."""
+    import zlib  # which only this needs
+
     try:
         with open(CHECKSUMS, encoding="utf-8") as file:
             lines = file.read().splitlines()
