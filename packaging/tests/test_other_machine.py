@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
-from typing import Dict, List
+from typing import Any, Dict, List
 
 import pytest
 from empty_root import EmptyRoot
@@ -46,6 +46,12 @@ FILE = WORK / RELEASED.name if IS_QUICK else RELEASED
 OPTIONS = [f"--machine={MACHINE}", f"--packages={TREE}/build/debian-{ARCHITECTURE}", *(["--quick"] if IS_QUICK else [])]
 
 EMULATED_SECONDS = 600.0
+OTHER_SYSTEMS: Dict[str, Dict[str, Any]] = {
+    **{name: SYSTEMS[name] for name in SYSTEMS if name.startswith(("another", "a root"))},
+    "nothing": {},
+    # Who is root only in a user namespace may not mount a new one.
+    "/proc": {"mounts": ["--rbind /proc proc"]},
+}
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(900)]
 
@@ -161,11 +167,21 @@ def test_it_serves_a_client_and_workers_of_this_machine(other_file: Path, qemu: 
     assert_serves_outside([*qemu, "env", "-i", f"SCALER_CACHE_HOME={tmp_path}", str(other_file)])
 
 
-@pytest.mark.parametrize("name", ["nothing", "another C library", "a root that cannot be written to, and no home"])
+@pytest.mark.parametrize("system", [pytest.param(each, id=name) for name, each in OTHER_SYSTEMS.items()])
 def test_on_any_linux_it_serves_a_client_and_workers_outside(
-    name: str, other_file: Path, qemu: List[str], empty_root: EmptyRoot
+    system: Dict[str, Any], other_file: Path, qemu: List[str], empty_root: EmptyRoot
 ) -> None:
-    assert_serves_outside([*qemu, *command_in(empty_root, other_file, **SYSTEMS[name])])
+    assert_serves_outside([*qemu, *command_in(empty_root, other_file, **system)])
+
+
+def test_a_user_whom_the_system_does_not_know_has_it_serve(
+    other_file: Path, qemu: List[str], empty_root: EmptyRoot
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can be another user in another root")
+    # In another user namespace, which knows one number; `chroot` needs what is kept of root's rights.
+    user = ["unshare", "--user", "--map-user=1234567", "--map-group=1234567", "--keep-caps"]
+    assert_serves_outside([*qemu, *user, *command_in(empty_root, other_file)])
 
 
 def test_each_program_of_the_appliance_runs_under_its_name(other_file: Path, qemu: List[str], tmp_path: Path) -> None:
