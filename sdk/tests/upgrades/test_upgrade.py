@@ -143,9 +143,19 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def upgrade(
-    cluster: Cluster, schedulers: Sequence[Build], peers: Sequence[Build], number: int, exit_code: int = 0
+    cluster: Cluster,
+    schedulers: Sequence[Build],
+    peers: Sequence[Build],
+    number: int,
+    exit_code: int = 0,
+    rounds: int = 2,
 ) -> List[Dict[str, Any]]:
-    """Run these schedulers one after the other, under the load of a client and a worker of each peer's version."""
+    """Run these schedulers one after the other, under the load of a client and a worker of each peer's version.
+
+    Parameters:
+        number: of the signal that ends each of them.
+        rounds: of work, for which each scheduler stays.
+    """
     cluster.start_scheduler(schedulers[0])
     for build in peers:
         cluster.start_worker(build)
@@ -155,14 +165,14 @@ def upgrade(
             client.wait_for_rounds(1)
         cluster.replace_scheduler(build, number, exit_code)
         for client in clients:
-            client.wait_for_rounds(2)
+            client.wait_for_rounds(rounds)
     return [client.check() for client in clients]
 
 
 def test_a_newer_scheduler_takes_over_from_an_older_one_and_an_older_one_again(newer: Build, cluster: Cluster) -> None:
     this = this_build()
     assert newer.version("scaler_appliance") != this.version("scaler_appliance")
-    for found in upgrade(cluster, [this, newer, this], [this, newer], signal.SIGUSR1):
+    for found in upgrade(cluster, [this, newer, this], [this, newer], signal.SIGUSR1, rounds=1):
         assert found["right"] > 3 * 60
         assert found["once"], "tasks that may run at most once run, when their scheduler stays"
 

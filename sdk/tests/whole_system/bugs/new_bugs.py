@@ -14,8 +14,8 @@ NEW_BUGS: Dict[str, PlantedBug] = {
     "a client may have one task less in flight than it was granted": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.peers.client_flow:ClientFlow.allowed",
-        "left = self.tasks_limit - self.tasks_in_flight",
-        "left = self.tasks_limit - self.tasks_in_flight - 1",
+        "left = self._tasks_enforced - self.tasks_in_flight",
+        "left = self._tasks_enforced - self.tasks_in_flight - 1",
     ),
     "tasks that wait for others do not count as waiting": PlantedBug(
         "scheduler",
