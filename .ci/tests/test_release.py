@@ -85,7 +85,7 @@ def test_jobs_end_and_may_do_no_more_than_they_need(workflow: Path) -> None:
 
 def test_only_the_jobs_that_sign_can_prove_who_they_are() -> None:
     jobs = read(WORKFLOWS[1])["jobs"]
-    assert {name for name, job in jobs.items() if "id-token" in job["permissions"]} == {"publish", "pypi"}
+    assert {name for name, job in jobs.items() if "id-token" in job["permissions"]} == {"images", "publish", "pypi"}
     assert set(jobs["publish"]["needs"]) == {"build", "nix", "reproducible"} and jobs["pypi"]["needs"] == "publish"
 
 
@@ -137,6 +137,18 @@ def test_checksums_are_signed_by_the_workflow_and_verified_as_the_documentation_
     assert signing["env"]["WORKFLOW"] == (
         "${{ github.server_url }}/${{ github.repository }}/.github/workflows/release.yml@${{ github.ref }}"
     )
+
+
+def test_all_that_is_published_has_its_provenance_attested() -> None:
+    jobs = read(WORKFLOWS[1])["jobs"]
+    subjects = {
+        name: [step["with"] for step in job["steps"] if "attest-build-provenance@" in step.get("uses", "")]
+        for name, job in jobs.items()
+    }
+    assert subjects.pop("publish") == [{"subject-checksums": "dist/release/SHA256SUMS"}]
+    pushed = [f"scaler-{name}" for name in ("scheduler", "workers")]
+    assert [subject["subject-name"].rpartition("/")[2] for subject in subjects.pop("images")] == pushed
+    assert not any(subjects.values())
 
 
 def test_the_single_files_of_a_release_are_built_once_by_debian_for_both_machines() -> None:
