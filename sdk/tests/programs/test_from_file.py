@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
+from played_service_manager import PlayedServiceManager
 from sdk_tasks import wait_for
 
 from scaler import Client
@@ -287,3 +288,21 @@ def test_a_mistyped_command_is_told_with_the_one_that_was_meant() -> None:
     code, _, errors = scaler("dve")
     assert code == 2
     assert errors == "scaler: error: dve: No such file or directory; did you mean `scaler dev`?\n"
+
+
+def test_a_file_s_programs_are_one_service_which_notifies_when_all_of_them_have_started(
+    start: Start, tmp_path: Path
+) -> None:
+    manager = PlayedServiceManager(str(tmp_path / "notify"))
+    try:
+        running = start(TWO_CLUSTERS.format(scheduler="", cluster=""), **manager.environment(0.3))
+        parts = "the scheduler, the workers of [[cluster]] number 1, the workers of [[cluster]] number 2"
+        assert manager.take_with_sender() == (["READY=1", f"STATUS=running {parts}"], running.process.pid)
+        with Client(running.address()) as client:
+            assert client.submit(os.environ.get, "NOTIFY_SOCKET").result(TIMEOUT_SECONDS) is None
+        assert running.end() == 0
+        lines, sender = manager.take_with_sender()
+        assert lines[0] == "STOPPING=1" and sender == running.process.pid
+        assert manager.has_nothing(), "one of the programs has notified, too"
+    finally:
+        manager.close()

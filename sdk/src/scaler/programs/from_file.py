@@ -31,6 +31,7 @@ from scaler_protocol.programs.options import ConfigurationError, Reading, read_s
 from scaler_protocol.programs.options.program import EXIT_FAULTS, EXIT_USAGE
 from scaler_protocol.programs.options.sources import closest
 from scaler_protocol.programs.options.table import Sections
+from scaler_protocol.programs.service_manager import ServiceManager
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LIFE_LINE = "--exit-when-stdin-closes"
@@ -169,6 +170,7 @@ class RunningPrograms:
         # Signals, and programs that have ended: a label, and the exit code. A queue that signal handlers may use.
         self._events: queue.SimpleQueue[Tuple[str, int]] = queue.SimpleQueue()
         self._is_ending = False
+        self._service_manager = ServiceManager.of_this_process("Scaler")  # the programs do not notify it
 
     def run(self) -> int:
         """Start all programs, wait, and stop all; returns the exit code."""
@@ -178,6 +180,7 @@ class RunningPrograms:
         try:
             for part in self._parts:
                 self._start(part)
+            self._service_manager.ready(f"running {', '.join(part.label for part in self._parts)}")
             label, code = self._events.get()
             if label:
                 logger.error("Scaler: %s ended with exit code %d, stopping everything", label, code)
@@ -226,6 +229,7 @@ class RunningPrograms:
     def _end(self) -> None:
         """Stop all programs, dependent ones first, and those of one kind at the same time."""
         self._is_ending = True
+        self._service_manager.stopping(f"all programs of {self._path}")
         for section in ("ui", "cluster", "scheduler"):
             stopping = [
                 threading.Thread(target=program.shutdown) for part, program in self._started if part.section == section
