@@ -66,11 +66,15 @@ class Program(Table):
 
         Raises ConfigurationError, which names all faults, each with its file and line.
         """
-        reading = Reading(self, vars(self.parser().parse_args(arguments)), names_lines=True)
+        given = vars(self.parser().parse_args(arguments))
+        reading = Reading(self, given, names_lines=True)
         missing = [why or f"{label} is required, and was not given" for label, why in reading.missing().items()]
         faults = [*reading.faults, *missing]
         if not faults and self.faults is not None:
-            faults = self.faults(reading.values)
+            place = (
+                f"{given['config']}: " if given.get("config") else ""
+            )  # the command line had no fault when it was read
+            faults = [f"{place}{fault}" for fault in self.faults(reading.values)]
         if faults:
             raise ConfigurationError("; ".join(faults))
         return reading.values
