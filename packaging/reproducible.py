@@ -119,8 +119,9 @@ def main(arguments: List[str]) -> int:
         parser.error(f"there is no form {unknown[0]}; there are {', '.join(FORMS)}")
     work = Path(tempfile.mkdtemp(prefix="scaler-reproducible-"))
     both = clones(work)
-    for clone in both:
+    for clone in both:  # before anything is built, which takes long: meanwhile there may be another last commit
         clone.make()
+    for clone in both:
         clone.build(forms)
     different = compare(both[0].files(forms), both[1].files(forms))
     if different:
