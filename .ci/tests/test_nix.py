@@ -98,6 +98,20 @@ def test_all_checks_of_the_flake_pass(flake: Flake) -> None:
     flake.run(flake.command("flake", "check"))
 
 
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [("packages", "drvPath"), ("checks", "drvPath"), ("devShells", "drvPath"), ("apps", "program")],
+)
+def test_it_evaluates_for_all_systems(flake: Flake, part: str, value: str) -> None:
+    """To derivations, which are built where such a machine is."""
+    every = f"builtins.mapAttrs (_: builtins.mapAttrs (_: each: each.{value}))"
+    systems = json.loads(flake.run([*flake.command("eval", part=f"#{part}"), "--json", "--apply", every]))
+
+    assert set(systems) == {"x86_64-linux", "aarch64-linux"}
+    x86_64, aarch64 = systems.values()
+    assert set(x86_64) == set(aarch64) and not set(x86_64.values()) & set(aarch64.values())
+
+
 def test_nix_run_starts_a_scheduler_that_serves(flake: Flake) -> None:
     """By the client and the workers of this tree's environment; it ends by SIGTERM, with 0."""
     run = [*flake.command("run", part="#scaler_scheduler"), "--"]
