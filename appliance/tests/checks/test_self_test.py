@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -108,6 +109,23 @@ def test_what_does_not_work_is_named_and_the_exit_code_is_1(program: str, what_f
     assert "scaler_scheduler: the self-test failed: " in finished.stderr and what_failed in finished.stderr
     assert "Traceback" not in finished.stderr and not finished.stdout.endswith("ok\n")
     assert files_in(home) == []
+
+
+def test_without_a_loopback_interface_it_says_so(home: Path) -> None:
+    alone = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
+    if shutil.which("unshare") is None or subprocess.run([*alone, "true"], capture_output=True).returncode:
+        pytest.skip("no network namespace here")
+    finished = run(home, *alone[1:], sys.executable, "-m", "scaler_appliance", "--self-test", program=alone[0])
+    assert finished.returncode == 1
+    assert "cannot be reached (Network is unreachable)" in finished.stderr
+    assert "see whether the loopback interface is up" in finished.stderr
+    assert files_in(home) == []
+
+
+def test_it_needs_no_standard_input(home: Path) -> None:
+    script = 'exec "$0" -m scaler_appliance --self-test <&-'
+    finished = run(home, "-c", script, sys.executable, program="/bin/sh")
+    assert finished.returncode == 0, finished.stderr
 
 
 def test_without_a_place_for_files_it_asks_for_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -149,6 +149,8 @@ class _SchedulerTest:
             reader, writer = os.pipe()
             os.dup2(reader, 0)
             os.close(reader)
+            if sys.stdin is None:  # it was closed
+                sys.stdin = open(0, closefd=False)
             peers = threading.Thread(target=self._test_by_peers, args=(notifications, writer))
             peers.start()
             try:
@@ -220,7 +222,13 @@ class _SchedulerTest:
         security = ClientSecurity(load_sodium(), owner.keys, owner.server_keys[0])
 
         def connect() -> WaitingPeer:
-            stream = connect_stream(address, self._deadline)
+            try:
+                stream = connect_stream(address, self._deadline)
+            except OSError as error:
+                text = f"{address} cannot be reached ({error.strerror or error}), and programs on other hosts use TCP"
+                raise SelfTestError(
+                    f"{text}; see whether the loopback interface is up, and what a firewall does"
+                ) from None
             return WaitingPeer(stream, SecureZmtp(security, SOCKET_TYPE, MAXIMUM_MESSAGE_BYTES), self._deadline)
 
         print(f"{address}, encrypted by CURVE: a task took {_run_task(connect(), connect()) * 1000:.1f} ms")
