@@ -43,6 +43,7 @@ def test_peers_are_not_asked_to_leave_and_results_that_have_come_are_passed_on(
     assert "its peers wait for the next scheduler at this address" in scheduler.output()
 
 
+@pytest.mark.exhaustive_on_pypy
 @pytest.mark.parametrize("options", [(), ("--expect-restart",)], ids=["default", "expects restart"])
 def test_sigint_ends_the_cluster_and_sigterm_does_unless_a_restart_is_expected(
     start: Start, options: Tuple[str, ...]
@@ -54,6 +55,7 @@ def test_sigint_ends_the_cluster_and_sigterm_does_unless_a_restart_is_expected(
     assert scheduler.wait_for_end() == 0
 
 
+@pytest.mark.exhaustive_on_pypy
 def test_the_next_scheduler_listens_at_the_same_address_at_once(start: Start) -> None:
     first = start()
     peer = first.client()
@@ -70,6 +72,7 @@ def test_the_next_scheduler_listens_at_the_same_address_at_once(start: Start) ->
     assert client.welcome.scheduler_id != peer.welcome.scheduler_id
 
 
+@pytest.mark.exhaustive_on_pypy
 def test_a_second_signal_to_end_a_cluster_may_be_that_for_a_restart(start: Start) -> None:
     scheduler = start()
     scheduler.worker()  # which does not leave

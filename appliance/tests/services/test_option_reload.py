@@ -197,6 +197,7 @@ def test_a_running_scheduler_takes_over_what_its_file_says(start: Start, tmp_pat
     assert "connected" not in scheduler.output().split("options have changed")[1], "INFO is not logged any more"
 
 
+@pytest.mark.exhaustive_on_pypy
 def test_a_lower_number_of_peers_holds_for_those_that_come_later(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "scaler.toml"
     path.write_text("[scheduler]\nmaximum_peers = 3\n")
@@ -216,6 +217,7 @@ def test_a_lower_number_of_peers_holds_for_those_that_come_later(start: Start, t
         client.take(m.DisconnectResponse)
 
 
+@pytest.mark.exhaustive_on_pypy
 def test_a_recording_contains_what_has_changed_and_can_be_replayed(start: Start, tmp_path: Path) -> None:
     path, recording = tmp_path / "scaler.toml", tmp_path / "recording"
     path.write_text("[scheduler]\n")
@@ -236,6 +238,7 @@ def test_a_recording_contains_what_has_changed_and_can_be_replayed(start: Start,
     assert "OPTIONS_CHANGED" in listed and "maximum" not in listed.split("OPTIONS_CHANGED")[0]
 
 
+@pytest.mark.exhaustive_on_pypy
 def test_without_a_file_sighup_changes_no_option(start: Start) -> None:
     scheduler = start()
     scheduler.process.send_signal(signal.SIGHUP)

@@ -56,6 +56,7 @@ def test_a_scheduler_says_when_it_is_ready_that_it_works_and_that_it_stops(
     assert listening.has_nothing()
 
 
+@pytest.mark.exhaustive_on_pypy
 @pytest.mark.parametrize("listening", ["path"], indirect=True)
 def test_a_scheduler_that_is_frozen_gives_no_sign_of_life_and_one_that_goes_on_does(
     start: Start, listening: PlayedServiceManager, monkeypatch: pytest.MonkeyPatch
