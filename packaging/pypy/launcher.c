@@ -177,6 +177,8 @@ static bool write_file(int folder, const char *name, mode_t mode, unsigned long 
         if (written < length)
             break;
         size -= length;
+        /* The disk works while the rest is decoded; make_copy waits for it. */
+        sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE);
     }
     int reason = errno;
     if (close(file) < 0)
