@@ -24,15 +24,27 @@ from upgrades.version_skew import REPOSITORY, Build, newer_build, this_build
 
 LOAD = Path(__file__).with_name("upgrade_load.py")
 PREVIOUS = REPOSITORY / "dist/previous/scaler_scheduler"
+CURRENT = REPOSITORY / "dist/pypy/scaler_scheduler"
 DEADLINE_SECONDS = 60.0
 
 
-class PreviousFile(Build):
-    """The scheduler's single file of an earlier release."""
+class SingleFile(Build):
+    """A scheduler as one file, in which its version is."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(REPOSITORY)
+        self._path = path
 
     def command(self, program: str, *arguments: str) -> List[str]:
         assert program == "scaler_appliance"
-        return [str(PREVIOUS), *arguments]
+        return [str(self._path), *arguments]
+
+
+def single_file(path: Path, command: str) -> SingleFile:
+    """A file that was built before, if it was."""
+    if not os.access(path, os.X_OK):
+        pytest.skip(f"there is no {path.relative_to(REPOSITORY)}: {command}")
+    return SingleFile(path)
 
 
 class LoadingClient:
@@ -194,7 +206,12 @@ def test_many_restarts_in_a_row_lose_nothing(newer: Build, cluster: Cluster) -> 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGKILL])
 def test_this_scheduler_takes_over_from_the_file_of_the_previous_release(cluster: Cluster, number: int) -> None:
-    if not os.access(PREVIOUS, os.X_OK):
-        pytest.skip("there is no dist/previous/scaler_scheduler: make dist-previous TAG=...")
-    this, previous = this_build(), PreviousFile(REPOSITORY)
+    this, previous = this_build(), single_file(PREVIOUS, "make dist-previous TAG=...")
     upgrade(cluster, [previous, this], [this, this], number, -number)
+
+
+@pytest.mark.exhaustive
+def test_single_files_take_over_from_each_other(newer: Build, cluster: Cluster) -> None:
+    this, previous = this_build(), single_file(PREVIOUS, "make dist-previous TAG=...")
+    current = single_file(CURRENT, "make dist-pypy")
+    upgrade(cluster, [previous, current, previous, current], [this, newer], signal.SIGUSR1, -signal.SIGUSR1)
