@@ -313,3 +313,13 @@ def split(payload: bytes, sizes: Iterable[int]) -> List[bytes]:
         offset += size
     assert offset == len(payload)
     return parts
+
+
+def given(worker: Worker) -> List[int]:
+    """The instances that a worker was given since it was last asked; other messages are skipped."""
+    instances: List[int] = []
+    while worker.inbox:
+        message, _ = worker.inbox.popleft()
+        if isinstance(message, m.Task):
+            instances += message.ids
+    return instances

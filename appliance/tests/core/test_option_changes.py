@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, List
 
 import pytest
-from scheduler_harness import Client, Harness, Worker
+from scheduler_harness import Client, Harness, Worker, given
 
 from scaler_appliance.core.option_changes import CHANGEABLE
 from scaler_appliance.core.state import Settings
@@ -19,15 +19,6 @@ def change(harness: Harness, **changes: Any) -> None:
 
 def limits(tenant: str = "a", weight: float = 1.0, waiting: int = -1, running: int = -1, size: int = -1) -> Any:
     return [[tenant, weight, waiting, running, size]]
-
-
-def given(worker: Worker) -> List[int]:
-    instances: List[int] = []
-    while worker.inbox:
-        message, _ = worker.inbox.popleft()
-        if isinstance(message, m.Task):
-            instances += message.ids
-    return instances
 
 
 def finish_all(client: Client, worker: Worker) -> List[int]:

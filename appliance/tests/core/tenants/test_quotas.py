@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from typing import List
 
 import pytest
-from scheduler_harness import Client, Harness, Worker, options
+from scheduler_harness import Client, Harness, given, options
 
 from scaler_appliance.core.effects import RemoveObject
 from scaler_protocol import messages as m
@@ -14,15 +13,6 @@ from scaler_protocol import messages as m
 
 def harness_with(waiting: int = -1, running: int = -1, object_bytes: int = -1) -> Harness:
     return Harness(tenants=[["a", 1.0, waiting, running, object_bytes]])
-
-
-def given(worker: Worker) -> List[int]:
-    instances: List[int] = []
-    while worker.inbox:
-        message, _ = worker.inbox.popleft()
-        if isinstance(message, m.Task):
-            instances += message.ids
-    return instances
 
 
 # Waiting --------------------------------------------------------------------------------------------------------------
