@@ -32,6 +32,8 @@ C_LIBRARIES = ("libstdc++.so.6", "libgcc_s.so.1", "libz.so.1")
 # Also what is imported by a name that is only known when the program runs.
 INCLUDED = (*DISTRIBUTIONS, "zmq.backend.cython", "anyio._backends", "jinxed", "uvicorn")
 INCLUDED_MODULES = ("nacl._sodium", "_cffi_backend")  # libsodium, and what it is called through
+# Of the builder's Python, the program takes over whether its locale makes it use UTF-8 for everything.
+ALIKE = {"LC_ALL": "C.UTF-8", "PYTHONUTF8": "0", "PYTHONHASHSEED": "0"}
 STAND_IN = HERE.parent / "pypy/stand_ins/ssl.py"
 OTHER_PROGRAMS = ("scaler_top", "scaler_ui")
 LEFT_OUT = (
@@ -62,7 +64,7 @@ def main(wheel_folder: Path, output: Path) -> None:
     run([*install, *map(str, wheels), "-r", str(HERE.parent / "pins.txt")], {})
     shutil.copyfile(STAND_IN, site / "scaler_without_tls.py")
     copy_licenses(site, WORK / "licenses")
-    run(nuitka_command(output.name, contents_name(wheels)), {"PYTHONPATH": str(site)})
+    run(nuitka_command(output.name, contents_name(wheels)), {"PYTHONPATH": str(site), **ALIKE})
     output.parent.mkdir(parents=True, exist_ok=True)
     os.replace(WORK / output.name, output)
     for name in OTHER_PROGRAMS:
