@@ -34,11 +34,14 @@ self_test.json.dumps = lambda value: "[1]"
 sys.exit(self_test.main())
 """
 WITH_A_TASK_FOR_NO_WORKER = """
-import sys
+import sys, time
 from scaler_appliance.checks import self_test
-self_test.TIMEOUT_SECONDS = 1.0
-join = self_test.WaitingPeer.join
-self_test.WaitingPeer.join = lambda peer, role, codecs, functions: join(peer, role, codecs, ["another"])
+
+def join(peer, role, codecs, functions, original=self_test.WaitingPeer.join):
+    original(peer, role, codecs, ["another"])
+    peer._deadline = time.monotonic() + 0.2
+
+self_test.WaitingPeer.join = join
 sys.exit(self_test.main())
 """
 

@@ -65,7 +65,7 @@ def test_a_scheduler_that_is_frozen_gives_no_sign_of_life_and_one_that_goes_on_d
     scheduler = start()
     listening.take_until("WATCHDOG=1")
     scheduler.process.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, scheduler.process.pid, os.WSTOPPED | os.WNOWAIT)
+    os.waitpid(scheduler.process.pid, os.WUNTRACED)
     listening.drain()
     assert listening.has_nothing(2.5), "a thread or a timer gives signs of life"
     scheduler.process.send_signal(signal.SIGCONT)

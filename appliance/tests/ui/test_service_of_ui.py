@@ -24,7 +24,7 @@ def test_it_is_ready_gives_signs_of_life_while_its_loop_goes_on_and_stops(tmp_pa
         assert [manager.take() for _ in range(3)] == [["WATCHDOG=1"]] * 3
         if number == signal.SIGTERM:
             program.process.send_signal(signal.SIGSTOP)
-            os.waitid(os.P_PID, program.process.pid, os.WSTOPPED | os.WNOWAIT)
+            os.waitpid(program.process.pid, os.WUNTRACED)
             manager.drain()
             assert manager.has_nothing(1.5)
             program.process.send_signal(signal.SIGCONT)

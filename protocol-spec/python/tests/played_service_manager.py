@@ -12,6 +12,7 @@ from typing import Dict, List, Tuple
 
 DEADLINE_SECONDS = 30.0
 WATCHDOG = ["WATCHDOG=1"]
+SO_PASSCRED = getattr(socket, "SO_PASSCRED", 16)  # on Linux; PyPy does not name it
 
 
 class PlayedServiceManager:
@@ -24,7 +25,7 @@ class PlayedServiceManager:
     def __init__(self, name: str) -> None:
         self.name = name
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, SO_PASSCRED, 1)
         self._socket.bind("\0" + name[1:] if name.startswith("@") else name)
         self._socket.settimeout(DEADLINE_SECONDS)
 
