@@ -69,8 +69,9 @@ def pytest_configure(config: pytest.Config) -> None:
         # So starts a shell what it runs in the background (`make test &`), and every program that a test starts and
         # interrupts would inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
-        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    for number in (signal.SIGQUIT, signal.SIGHUP):  # the latter by `nohup make test`
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
