@@ -15,7 +15,8 @@ except ImportError:  # CPython
 
 
 SETTINGS = "threshold=100,function_threshold=150,trace_eagerness=50"
-"""After how many turns of a loop, calls of a function, and failures of a guard PyPy compiles; a tenth of its own."""
+"""After how many turns of a loop, calls of a function, and failures of a guard PyPy compiles. Its own settings are
+1039, 1619 and 200."""
 
 
 def pause_compiling() -> None:

@@ -186,6 +186,23 @@ def test_a_row_that_is_pressed_stays_until_it_is_let_go(shown: Browser) -> None:
     shown.wait("document.querySelectorAll('tr.detail table tbody tr').length === 2")
 
 
+def test_a_row_that_is_pressed_again_at_once_stays_as_well(shown: Browser) -> None:
+    shown.visit("#/workers")
+    shown.wait(has_rows(4))
+    press = """
+        (() => {
+            const button = document.querySelector("button[aria-label*='worker-1001']");
+            for (const name of ["pointerdown", "pointerup", "pointerdown"])
+                button.dispatchEvent(new PointerEvent(name, {bubbles: true, pointerId: 7, button: 0}));
+            new MutationObserver(() => { document.body.dataset.moved = 'yes' })
+                .observe(document.querySelector('table.data tbody'), {childList: true});
+        })()
+    """
+    shown.evaluate(press)
+    shown.wait_for_events(6)
+    assert shown.evaluate("document.body.dataset.moved || ''") == ""
+
+
 def test_stopping_a_worker_asks_first(shown: Browser) -> None:
     shown.visit("#/workers")
     shown.wait(has_rows(4))

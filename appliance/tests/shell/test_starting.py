@@ -49,3 +49,10 @@ def test_a_scheduler_needs_no_libzmq() -> None:
     program = "import sys, scaler_appliance.shell.scheduler_program; print('zmq' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
     assert (ended.stdout, ended.stderr) == ("False\n", "")
+
+
+def test_a_start_imports_nothing_that_few_starts_need() -> None:
+    few = {"ctypes", "logging.config", "logging.handlers", "pathlib", "platform"}
+    program = "import sys, scaler_appliance.shell.scheduler_program; print(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    assert "scaler_appliance.shell.server" in ended.stdout.split() and not few & {*ended.stdout.split()}

@@ -12,7 +12,9 @@
 // After a touch, the click comes somewhat later than the release.
 const RELEASE_MILLISECONDS = 100;
 
-/** @type {Map<number | string, Node>} what is pressed, by pointer or key */
+/** @typedef {{node: Node}} Press */
+
+/** @type {Map<number | string, Press>} what is pressed, by pointer or key */
 const pressed = new Map();
 /** @type {Map<Node, () => void>} what waits, by place */
 const waiting = new Map();
@@ -22,7 +24,7 @@ const waiting = new Map();
  * @param {() => void} draw changes what is within the place; takes the place of one that waits
  */
 export function unlessPressed(place, draw) {
-  if ([...pressed.values()].some((node) => place.contains(node))) {
+  if ([...pressed.values()].some((press) => place.contains(press.node))) {
     waiting.set(place, draw);
     return;
   }
@@ -30,9 +32,16 @@ export function unlessPressed(place, draw) {
   draw();
 }
 
+/** @param {number | string} by @param {Event} event */
+function press(by, event) {
+  pressed.set(by, { node: /** @type {Node} */ (event.target) });
+}
+
 /** @param {number | string} by */
 function release(by) {
-  if (pressed.has(by)) setTimeout(() => forget(by), RELEASE_MILLISECONDS);
+  const released = pressed.get(by);
+  // A double click presses again before the first release is forgotten.
+  if (released) setTimeout(() => pressed.get(by) === released && forget(by), RELEASE_MILLISECONDS);
 }
 
 /** @param {number | string} by */
@@ -42,8 +51,8 @@ function forget(by) {
 }
 
 const options = { capture: true };
-document.addEventListener("pointerdown", (event) => event.button === 0 && pressed.set(event.pointerId, /** @type {Node} */ (event.target)), options);
-document.addEventListener("keydown", (event) => event.code === "Space" && pressed.set(event.code, /** @type {Node} */ (event.target)), options);
+document.addEventListener("pointerdown", (event) => event.button === 0 && press(event.pointerId, event), options);
+document.addEventListener("keydown", (event) => event.code === "Space" && press(event.code, event), options);
 for (const name of /** @type {const} */ (["pointerup", "pointercancel"])) document.addEventListener(name, (event) => release(event.pointerId), options);
 document.addEventListener("keyup", (event) => release(event.code), options);
 // No event comes of a release elsewhere.
