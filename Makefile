@@ -135,6 +135,10 @@ bench-peers: .venv/.tools .venv-pypy/.packages  ## measure this tree and compara
 situations: .venv-situations/.packages  ## run everyday situations on comparable engines, and write docs/situations.md
 	@.venv-situations/bin/python sdk/tests/situations/run_situations.py --page docs/situations.md $(ARGS)
 
+.PHONY: adapters
+adapters: .venv-adapters/.packages  ## run the test suites of joblib, Dask and others on Scaler's adapters (ARGS='joblib')
+	@cd sdk/tests/foreign_suites && $(CURDIR)/.venv-adapters/bin/python run_suites.py $(ARGS)
+
 .PHONY: dist
 dist: dist-wheels dist-pypy dist-pex dist-nuitka dist-previous  ## build all downloadable forms, in dist (nuitka takes minutes)
 	@$(MAKE) dist-pypy MACHINE=$(OTHER)
@@ -223,6 +227,9 @@ PACKAGE_FILES := .ci/prepare $(DISTRIBUTIONS:=/pyproject.toml)
 
 .venv-situations/.packages: $(PACKAGE_FILES) .ci/requirements-situations.txt $(if $(call MADE_HERE,.venv-situations/.packages),,.FORCE)
 	@$(PREPARE) situations
+
+.venv-adapters/.packages: $(PACKAGE_FILES) .ci/requirements-adapters.txt $(if $(call MADE_HERE,.venv-adapters/.packages),,.FORCE)
+	@$(PREPARE) adapters
 
 .venv-packaging/.tools: .ci/prepare .ci/requirements-packaging.txt $(if $(call MADE_HERE,.venv-packaging/.tools),,.FORCE) | .venv/.packages
 	@$(PREPARE) packaging
