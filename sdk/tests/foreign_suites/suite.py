@@ -4,8 +4,8 @@
 
 Rules:
 - A test that does not apply is excluded by name, with the reason. What is excluded and no longer exists is an error.
-- Nothing passes because it was left out unseen: a test that skips itself has to be listed as well, and a suite that runs
-  fewer tests than it is known to have has failed.
+- Nothing passes because it was left out unseen: a test that skips itself has to be listed as well, and a suite that
+  runs fewer tests than it is known to have has failed.
 """
 
 from __future__ import annotations
