@@ -89,8 +89,8 @@ class SimulatedSystem:
 
         return SimpleNamespace(open=open_, close=self.open_descriptors.pop, devnull="/dev/null", O_RDONLY=0)
 
-    def as_select(self) -> Any:
-        """In place of the module `select`."""
+    def as_readiness(self) -> Any:
+        """In place of the module `readiness`."""
         return SimpleNamespace(epoll=lambda: SimulatedEpoll(self), EPOLLIN=select.EPOLLIN, EPOLLOUT=select.EPOLLOUT)
 
     def as_time(self) -> Any:

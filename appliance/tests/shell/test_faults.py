@@ -188,9 +188,9 @@ class Played:
         patch.setattr(connections, "listen_locally", lambda address: None)
         patch.setattr(connections, "remove_socket_file", lambda address: None)
         patch.setattr(acceptor, "os", system.as_os())
-        patch.setattr(connections, "select", system.as_select())
+        patch.setattr(connections, "readiness", system.as_readiness())
         patch.setattr(status_publisher, "listen", lambda *_, **__: (system.listener_for_monitors, "tcp://127.0.0.1:2"))
-        patch.setattr(status_publisher, "select", system.as_select())
+        patch.setattr(status_publisher, "readiness", system.as_readiness())
         for module in (connections, server, status_publisher):
             patch.setattr(module, "time", system.as_time())
         patch.setattr(server, "asyncio", system.as_asyncio(self.loop))

@@ -32,6 +32,8 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 import pytest
 from fault_injection.simulated_sockets import FakeSocket, make_pair
 
+from scaler_protocol.host import readiness
+
 STOP_SECONDS = 300.0
 """More than all time-outs of a scenario."""
 
@@ -410,9 +412,8 @@ def installed(system: SimulatedSystem, modules: Sequence[ModuleType]) -> Iterato
             recv_fds=recv_fds,
             getaddrinfo=getaddrinfo,
         ),
-        "select": _FakeModule(
-            select, select=select_, poll=lambda: _Poll(system, False), epoll=lambda: _Poll(system, True)
-        ),
+        "select": _FakeModule(select, select=select_, poll=lambda: _Poll(system, False)),
+        "readiness": _FakeModule(readiness, epoll=lambda: _Poll(system, True)),
         "time": _FakeModule(time, monotonic=monotonic, sleep=sleep),
         "fcntl": _FakeModule(fcntl, flock=flock),
         "mmap": _FakeModule(mmap, mmap=make_map),

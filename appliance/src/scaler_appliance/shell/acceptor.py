@@ -15,12 +15,12 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import select
 import socket
 from contextlib import suppress
 from typing import Callable, Iterable, List
 
 from scaler_appliance.shell.caller_origins import origin_of
+from scaler_protocol.host import readiness
 
 ACCEPTED_AT_ONCE = 16
 SPARE_DESCRIPTORS = 8
@@ -51,7 +51,7 @@ class Acceptor:
         self,
         address: str,
         listeners: Iterable[socket.socket],
-        epoll: select.epoll,
+        epoll: readiness.Epoll,
         add: Callable[[socket.socket, str, str, float], None],
         advice: str,
     ) -> None:
@@ -67,8 +67,8 @@ class Acceptor:
         self._restore_spares()
         self._listeners = {listener.fileno(): listener for listener in listeners}
         for descriptor in self._listeners:
-            epoll.register(descriptor, select.EPOLLIN)
-        self._events = dict.fromkeys(self._listeners, select.EPOLLIN)
+            epoll.register(descriptor, readiness.EPOLLIN)
+        self._events = dict.fromkeys(self._listeners, readiness.EPOLLIN)
 
     def __contains__(self, descriptor: int) -> bool:
         """Whether a descriptor is that of a socket that listens."""
@@ -104,7 +104,7 @@ class Acceptor:
     def set_accepting(self, is_accepting: bool) -> None:
         """Accept callers again, or leave further ones in the queue of the kernel."""
         self.is_accepting = is_accepting
-        events = select.EPOLLIN if is_accepting else 0
+        events = readiness.EPOLLIN if is_accepting else 0
         for descriptor, before in self._events.items():
             if events != before:
                 with suppress(OSError, MemoryError):  # `sweep` tries again

@@ -30,7 +30,6 @@ Rules:
 from __future__ import annotations
 
 import logging
-import select
 import socket
 import time
 from contextlib import suppress
@@ -43,6 +42,7 @@ from scaler_appliance.shell.connection_ends import FAULT_SECONDS, ConnectionEnds
 from scaler_appliance.shell.fair_turns import FairTurns, at_work
 from scaler_appliance.shell.listening import listen, listen_locally, remove_socket_file
 from scaler_protocol import MAXIMUM_HEADER_BYTES
+from scaler_protocol.host import readiness
 from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.connection import SMALLEST_READ_BYTES, Connection
 from scaler_protocol.keys.allow_list import Grant
@@ -92,7 +92,7 @@ class PeerConnection:
         self.connection = connection
         self.caller = caller
         self.hello_deadline: Optional[float] = hello_deadline  # None: it has a session
-        self.events = select.EPOLLIN
+        self.events = readiness.EPOLLIN
         self.is_congested = False
         self.is_paused = False  # it is not read for a while
         self.counted_bytes = 0  # of messages that have been sent or received in part
@@ -154,7 +154,7 @@ class Connections:
         self._last_sweep: Optional[float] = None
         listener, self.address = listen(parse_address(address))
         local_listener = listen_locally(parse_address(self.address))
-        self._epoll = select.epoll()
+        self._epoll = readiness.epoll()
         self.acceptor = Acceptor(self.address, [listener], self._epoll, self._add, _ADVICE)
         locally = [] if local_listener is None else [local_listener]
         self.local_acceptor = Acceptor(self.address, locally, self._epoll, self._add_local, _ADVICE)
@@ -187,11 +187,11 @@ class Connections:
         end = begin = clock()
         for descriptor, events in ready:
             peer = self._by_descriptor.get(descriptor)
-            if peer is not None and events & ~select.EPOLLOUT and end - begin > READING_SECONDS:
+            if peer is not None and events & ~readiness.EPOLLOUT and end - begin > READING_SECONDS:
                 self._put_off.add(descriptor)
-                if not events & select.EPOLLOUT:
+                if not events & readiness.EPOLLOUT:
                     continue
-                events = select.EPOLLOUT
+                events = readiness.EPOLLOUT
             before = end
             if peer is None:
                 is_local = descriptor in self.local_acceptor
@@ -201,13 +201,13 @@ class Connections:
                     self._charge_newcomers(is_local, at_work(end - before))
                 continue
             try:
-                if events & ~select.EPOLLOUT and peer.name not in turns:
+                if events & ~readiness.EPOLLOUT and peer.name not in turns:
                     messages = peer.connection.receive()
                     if messages:
                         if peer.caller.grant is None:
                             self._authenticate(peer)
                         turns.add(peer.name, messages)
-                if events & select.EPOLLOUT:
+                if events & readiness.EPOLLOUT:
                     peer.connection.flush()
                 self._account(peer)
             except Exception as error:  # MemoryError, for one: it is this peer whose bytes find no room
@@ -251,7 +251,7 @@ class Connections:
         # SCL-TRN-007
         name = (self._last_number | (_LOCAL if is_local else 0)).to_bytes(_NAME_BYTES, "big")
         peer = PeerConnection(name, label, origin, connection, caller, now + HELLO_TIMEOUT_SECONDS)
-        self._epoll.register(connection.fileno(), select.EPOLLIN)
+        self._epoll.register(connection.fileno(), readiness.EPOLLIN)
         self._peers[name] = self._unregistered[name] = self._by_descriptor[connection.fileno()] = peer
 
     # Sessions -------------------------------------------------------------------------------------------------------
@@ -340,9 +340,9 @@ class Connections:
         """
         connection = peer.connection
         unsent_bytes = connection.unsent_bytes
-        events = 0 if peer.is_paused or unsent_bytes > STOP_READING_BYTES else select.EPOLLIN
+        events = 0 if peer.is_paused or unsent_bytes > STOP_READING_BYTES else readiness.EPOLLIN
         if unsent_bytes:
-            events |= select.EPOLLOUT
+            events |= readiness.EPOLLOUT
         if events != peer.events:
             self._watch(peer, events)
             if unsent_bytes > STOP_READING_BYTES:

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import socket
 import time
 from contextlib import suppress
@@ -38,6 +37,7 @@ from scaler_appliance.shell.connection_ends import FAULT_SECONDS, ConnectionEnds
 from scaler_appliance.shell.fair_turns import at_work
 from scaler_appliance.shell.listening import listen, remove_socket_file, sweep_abandoned
 from scaler_appliance.shell.publishing.subscriptions import Interest, Subscriptions
+from scaler_protocol.host import readiness
 from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.connection import Connection
 from scaler_protocol.keys.allow_list import ANY_TENANT, READ_STATUS
@@ -72,7 +72,7 @@ class _Monitor:
         self.connection = connection
         self.caller = caller
         self.deadline: Optional[float] = deadline  # of its handshake; None: it is connected
-        self.events = select.EPOLLIN
+        self.events = readiness.EPOLLIN
         self.last_turn = turn
         self.resumes_at: Optional[float] = None  # until then it is not served
 
@@ -123,7 +123,7 @@ class StatusPublisher:
                 f"cannot look for stale sockets beside {address}: {error.strerror}; {_OTHER_ADDRESS}"
             ) from error
         listener, self.address = listen(parse_address(address), is_private=True, advice=_OTHER_ADDRESS)
-        self._epoll = select.epoll()
+        self._epoll = readiness.epoll()
         self.acceptor = Acceptor(self.address, [listener], self._epoll, self._add, _ADVICE)
 
     def fileno(self) -> int:
@@ -208,7 +208,7 @@ class StatusPublisher:
             self.newcomer_seconds += allowances.forget(name, now)
 
     def _serve_monitor(self, monitor: _Monitor, events: int) -> None:
-        if events & ~select.EPOLLOUT:
+        if events & ~readiness.EPOLLOUT:
             self._try(monitor, self._read)
         if monitor.name in self._monitors:
             self._try(monitor, self._write)
@@ -256,9 +256,9 @@ class StatusPublisher:
         events = 0
         if monitor.resumes_at is None:
             answer_bytes = connection.unsent_bytes - subscriptions.size_on_its_way(monitor.name)
-            events = select.EPOLLIN if answer_bytes <= UNREAD_ANSWER_BYTES else 0
+            events = readiness.EPOLLIN if answer_bytes <= UNREAD_ANSWER_BYTES else 0
             if connection.has_unsent or subscriptions.has_waiting(monitor.name):
-                events |= select.EPOLLOUT
+                events |= readiness.EPOLLOUT
         if events == monitor.events:
             return
         if not events:  # not even for the connection's end, which would be reported again and again
@@ -285,7 +285,7 @@ class StatusPublisher:
         self._last_number += 1
         name, deadline = b"monitor %d" % self._last_number, now + HANDSHAKE_SECONDS
         monitor = _Monitor(name, f"{label} (monitor)", origin, connection, caller, deadline, self._turn)
-        self._epoll.register(connection.fileno(), select.EPOLLIN)
+        self._epoll.register(connection.fileno(), readiness.EPOLLIN)
         self._subscriptions.add(name, view=None)
         self._monitors[name] = self._connecting[name] = self._by_descriptor[connection.fileno()] = monitor
 

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import select
 import time
 from typing import Callable, Dict, List, Optional, Tuple
+
+from scaler_protocol.host import readiness
 
 IDLE_WAIT_SECONDS = 0.001
 MAXIMUM_RUN_SECONDS = 0.1
 ERROR_PAUSE_SECONDS = 0.01
 """After a failed system call that is tried again."""
 
-_READABLE = ~select.EPOLLOUT  # also the end of a stream, and errors
-_WRITABLE = select.EPOLLOUT | select.EPOLLERR | select.EPOLLHUP
+_READABLE = ~readiness.EPOLLOUT  # also the end of a stream, and errors
+_WRITABLE = readiness.EPOLLOUT | readiness.EPOLLERR | readiness.EPOLLHUP
 
 
 class _Watched:
@@ -44,7 +45,7 @@ class Rounds:
         self._loop = loop
         self._on_end = on_end
         self._watched: Dict[int, _Watched] = {}
-        self._epoll = select.epoll()
+        self._epoll = readiness.epoll()
         self._is_closed = False
         loop.add_reader(self._epoll.fileno(), self._run)
 
@@ -108,7 +109,7 @@ class Rounds:
 
     def _update(self, descriptor: int) -> None:
         entry = self._watched[descriptor]
-        events = (select.EPOLLIN if entry.on_readable else 0) | (select.EPOLLOUT if entry.on_writable else 0)
+        events = (readiness.EPOLLIN if entry.on_readable else 0) | (readiness.EPOLLOUT if entry.on_writable else 0)
         if events:
             self._epoll.modify(descriptor, events)
         else:
