@@ -38,6 +38,7 @@ OTHERS = {
     ("future.py", "CancelledError"): "what asyncio promises",
     ("future_internals.py", "CancelledError"): "what `concurrent.futures` promises",
     ("future_internals.py", "FutureTimeoutError"): "likewise",
+    ("completions.py", "FutureTimeoutError"): "as that of `concurrent.futures.as_completed`",
     ("lone_tasks.py", "TimeoutError"): "caught in the client, which treats its scheduler as lost",
     ("transport.py", "OSError"): "caught in the client: it becomes SchedulerUnreachableError",
     ("future_internals.py", "NotImplementedError"): "by no future that there is: each class says how it is loaded",

@@ -97,6 +97,8 @@ def test_functions_that_python_can_import(client: Client) -> None:
 def test_map_and_options(client: Client) -> None:
     assert client.map(conformance("sum"), range(200)) == list(range(200))
     assert client.starmap(conformance("sum"), [(1, 2), (3, 4)]) == [3, 7]
+    assert list(client.map(conformance("sum"), iter(range(50)), buffersize=7)) == list(range(50))
+    assert sorted(client.imap_unordered(conformance("sum"), range(50))) == list(range(50))
     profiled = client.options(profiling=True).submit(conformance("busy"), 5)
     profiled.result()
     assert profiled.profiling_info().duration_us >= 5_000

@@ -17,7 +17,7 @@ PROLOGUE = """
 from __future__ import annotations
 import asyncio
 from concurrent.futures import as_completed
-from typing import Any, List
+from typing import Any, Iterator, List
 from scaler import Client, NamedFunction, ScalerFuture, Scheduler
 
 def scale(value: int, factor: float = 1.0, *, offset: int = 0) -> float:
@@ -58,6 +58,9 @@ async def later(value: int) -> str:
 s: str = client.submit(later, 1).result()
 t: List[str] = client.map(later, [1, 2])
 u: List[str] = view.starmap(later, [(1,)])
+v: Iterator[float] = client.map(scale, [1, 2], buffersize=2)
+w: Iterator[str] = client.imap_unordered(later, [1, 2])
+x: Iterator[ScalerFuture[float]] = client.as_completed([client.submit(scale, 1)])
 v: float = next(as_completed([client.submit(scale, 1)])).result()
 w: float = client.submit(scale, client.send_object(1), offset=2).result()
 named = client.submit(NamedFunction("example.org/words"))

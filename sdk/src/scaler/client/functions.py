@@ -135,6 +135,7 @@ class FunctionRegistry:
         self._by_digest: Dict[bytes, FunctionRecord] = {}
         self._recent: OrderedDict[bytes, FunctionRecord] = OrderedDict()
         self._dead: Deque[Tuple[_Key, weakref.ref[Any]]] = deque()  # filled by the garbage collector, in any thread
+        self._let_go: Deque[FunctionRecord] = deque()  # filled at any moment in any thread
         self._lock = threading.RLock()
 
     def after_fork_in_child(self) -> None:
@@ -271,6 +272,10 @@ class FunctionRegistry:
         with regained(self._lock):
             self._release(record)
 
+    def let_go_later(self, record: FunctionRecord) -> None:
+        """As `let_go`, and may be called by the garbage collector, at any moment in any thread."""
+        self._let_go.append(record)
+
     def forget_all(self) -> None:
         """Forget all functions: they have to be serialised again, with different code."""
         with regained(self._lock):
@@ -284,7 +289,7 @@ class FunctionRegistry:
     def forget_dead(self) -> None:
         """Delete functions at the scheduler that no longer exist here. Called by the I/O thread, which must not wait
         and which Ctrl-C does not interrupt; a thread that holds the lock does it by itself."""
-        if self._dead and self._lock.acquire(blocking=False):
+        if (self._dead or self._let_go) and self._lock.acquire(blocking=False):
             try:
                 self._forget_dead()
             finally:
@@ -292,6 +297,8 @@ class FunctionRegistry:
 
     def _forget_dead(self) -> None:
         """The caller holds the lock."""
+        while self._let_go:
+            self._release(self._let_go.popleft())
         while self._dead:
             key, reference = self._dead.popleft()
             known = self._known.get(key)

@@ -49,11 +49,11 @@ class Bar:
 
     Parameters:
         wanted: True shows it in terminals and notebooks, "always" wherever standard error leads to.
-        total: how many tasks there are.
+        total: how many tasks there are; None if that is unknown.
         name: what they do.
     """
 
-    def __init__(self, wanted: Wanted, total: int, name: str) -> None:
+    def __init__(self, wanted: Wanted, total: Optional[int], name: str) -> None:
         self._bar: Any = None
         if wanted and (wanted == ALWAYS or _is_seen()):
             tqdm = importlib.import_module("tqdm.auto").tqdm
@@ -77,6 +77,10 @@ class Bar:
         error: Optional[BaseException],
         traceback: Optional[TracebackType],
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing more is counted. Idempotent."""
         if self._bar is not None:
             self._bar.close()
 

@@ -362,6 +362,14 @@ def has_failed(future: AnyFuture) -> bool:
     return future._has_failed or future._exception is not None
 
 
+def taken_result(future: AnyFuture) -> Any:
+    """The result of a future that has not been returned to the user, which no longer refers to it; raises as `result`
+    does."""
+    result = future.result()
+    future._result = None
+    return result
+
+
 def result_if_loaded(future: AnyFuture) -> Any:
     """The result of a future that was loaded, and has not failed."""
     return future._result
