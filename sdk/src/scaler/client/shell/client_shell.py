@@ -241,6 +241,11 @@ class ClientShell:
         """Release an object; it lives on while unfinished tasks need it."""
         self.post(c.LetGo([object_id]))
 
+    def release_value(self, object_id: int) -> None:
+        """Invalidate the reference to a value; its object lives on while unfinished tasks need it."""
+        self.value_objects.discard(object_id)
+        self.delete_object(object_id)
+
     def kept_object(self, object_id: int) -> Optional[KeptObject]:
         """An object of this client, while it is needed."""
         return self._kept.get(object_id)
@@ -301,6 +306,12 @@ class ClientShell:
     def ask_to_cancel(self, futures: Iterable[AnyFuture]) -> None:
         """Request the cancellation of tasks that have not started, without waiting."""
         self.post(c.Cancel(list(futures), False))
+
+    def stop(self, futures: Sequence[AnyFuture]) -> None:
+        """Cancel tasks, running ones included, without waiting: the futures are cancelled, unless they have an
+        outcome."""
+        self.post(c.Cancel(futures, True))
+        self.post(c.GiveUp(futures))
 
     def clear(self) -> None:
         """Cancel all unfinished tasks and release all objects except functions."""
