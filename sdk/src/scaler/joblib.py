@@ -1,10 +1,10 @@
 """The joblib backend "scaler". Importing this module registers it:
 
-    import scaler.joblib
-    from joblib import Parallel, delayed, parallel_config
+import scaler.joblib
+from joblib import Parallel, delayed, parallel_config
 
-    with parallel_config("scaler", address="tcp://127.0.0.1:2345"):
-        print(Parallel()(delayed(pow)(number, 2) for number in range(10)))
+with parallel_config("scaler", address="tcp://127.0.0.1:2345"):
+    print(Parallel()(delayed(pow)(number, 2) for number in range(10)))
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Scaler as the engine of pandas 3:
 
-    from scaler.pandas import engine
+from scaler.pandas import engine
 
-    frame.apply(function, axis=1, engine=engine)
+frame.apply(function, axis=1, engine=engine)
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from pickle import PicklingError
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Iterator, List, Optional, Tuple
 
 import joblib
 import numpy
@@ -129,12 +129,17 @@ def test_no_more_calls_than_jobs_are_in_progress(tmp_path: Any) -> None:
 # Arrays ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_large_array_is_sent_once_and_shared_read_only(any_address: str) -> None:
+def test_a_large_array_is_sent_once_and_shared_read_only(any_address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     array = numpy.ones(300_000)
-    with Client(any_address) as client, parallel_config("scaler", client=client):
-        sent: List[Any] = []
+    sent: List[Any] = []
+    with Client(any_address) as client, parallel_config("scaler", client=client.options(priority=1)):
         send_object = client.send_object
-        client.send_object = lambda value: sent.append(value) or send_object(value)  # type: ignore
+
+        def note_and_send(value: Any) -> Any:
+            sent.append(value)
+            return send_object(value)
+
+        monkeypatch.setattr(client, "send_object", note_and_send)
         results = Parallel(batch_size=1)(delayed(about_array)(array=array) for _ in range(10))
         assert len(sent) == 1
         nested = Parallel(batch_size=1)(delayed(lambda given: about_array(given["x"][0]))({"x": [array]}) for _ in "ab")
@@ -201,8 +206,8 @@ def test_nested_calls_that_ask_for_no_jobs_are_sequential() -> None:
         assert len(set(processes)) == 1
 
 
-def threads_inside() -> Tuple[Any, Any, Any]:
-    return tuple(os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ENABLE_IPC"))  # type: ignore
+def threads_inside() -> Tuple[Optional[str], Optional[str], Optional[str]]:
+    return os.environ.get("OMP_NUM_THREADS"), os.environ.get("OPENBLAS_NUM_THREADS"), os.environ.get("ENABLE_IPC")
 
 
 def test_the_threads_inside_calls_are_limited_and_other_tasks_are_not(

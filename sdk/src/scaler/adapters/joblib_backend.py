@@ -210,7 +210,7 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
             self._thread_limits(n_jobs),
             Surroundings((self.nesting_level or 0) + 1, submitter._options, self.inner_max_num_threads),
             initializer,
-            SharedArrays(submitter, minimum, is_copied=mmap_mode == "c"),
+            SharedArrays(client, minimum, is_copied=mmap_mode == "c"),
         )
 
     def _thread_limits(self, n_jobs: int) -> Limits:
@@ -268,5 +268,3 @@ def _nothing() -> None:
 
 def _ignore(outcome: Any) -> None:
     """The callback of a batch without one."""
-
-

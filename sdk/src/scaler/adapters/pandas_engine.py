@@ -60,7 +60,7 @@ class _Executor(BaseExecutionEngine):  # type: ignore[misc]
     def __init__(self, engine: PandasEngine) -> None:
         self._engine = engine
 
-    def map(  # type: ignore[override]  # pandas finds it by its name, and passes names only
+    def map(
         self,
         data: Series,
         func: Callable[..., Any],
@@ -78,7 +78,7 @@ class _Executor(BaseExecutionEngine):  # type: ignore[misc]
         results = iter(self._engine.submitter.map(_Call(func, args, kwargs), values, unpack=False))
         return data.map(lambda _: next(results), na_action=na_action)
 
-    def apply(  # type: ignore[override]
+    def apply(
         self,
         data: Any,
         func: Callable[..., Any],

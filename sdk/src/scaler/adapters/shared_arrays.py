@@ -19,7 +19,7 @@ from collections import deque
 from types import TracebackType
 from typing import Any, Deque, Dict, NamedTuple, Optional, Tuple, Type
 
-from scaler.client.submitter import Submitter
+from scaler.client import Client
 from scaler.values.payload import ObjectReference
 from scaler.values.pickling import Pickler
 
@@ -35,13 +35,13 @@ class SharedArrays:
     """The large arrays that were sent for tasks of one client.
 
     Parameters:
-        submitter: the client, or a view of it.
+        client: that the tasks are submitted to.
         minimum_bytes: smaller arrays stay in the arguments.
         is_copied: each task gets a writable copy of its own.
     """
 
-    def __init__(self, submitter: Submitter, minimum_bytes: int, is_copied: bool = False) -> None:
-        self._submitter = submitter
+    def __init__(self, client: Client, minimum_bytes: int, is_copied: bool = False) -> None:
+        self._client = client
         self._minimum_bytes = minimum_bytes
         self._is_copied = is_copied
         self._sent: Dict[int, _Sent] = {}
@@ -87,7 +87,7 @@ class SharedArrays:
             plain = plain.copy(order="K")  # so that it is mapped, not part of a pickle
         _active.arrays = None
         try:
-            return self._submitter.send_object(plain)
+            return self._client.send_object(plain)
         finally:
             _active.arrays = self
 
@@ -98,7 +98,7 @@ class SharedArrays:
             sent = self._sent.get(key)
             if sent is not None and sent.reference is reference:
                 del self._sent[key]
-                self._submitter._shell.release_value(reference.object_id)
+                self._client._shell.release_value(reference.object_id)
 
     def release(self) -> None:
         """Delete all arrays in the cluster that no unfinished task needs."""
@@ -106,7 +106,7 @@ class SharedArrays:
             self._delete_dead()
             sent, self._sent = self._sent, {}
             for each in sent.values():
-                self._submitter._shell.release_value(each.reference.object_id)
+                self._client._shell.release_value(each.reference.object_id)
 
 
 def _copied(array: Any) -> Any:

@@ -1,0 +1,75 @@
+"""A plugin for pytest: joblib's calls run on a cluster of four slots, in the place of its own processes.
+
+    pytest, this plugin ──▶ cluster; joblib's "loky" and "multiprocessing" are Scaler's ◀── the same in each worker
+
+Rules:
+- Tests that ask for another number of processes than four get them all the same: the cluster says how many run.
+- With SCALER_SUITE_JOBS=N in the environment, calls that ask for no engine run on the cluster too, with N jobs; a test
+  that has then run no call there is reported as skipped, not as passed.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from typing import Any, Iterator
+
+import pytest
+
+NO_CALLS = "has run no call on the cluster"
+KEY_OF_MANAGERS = b"the same in all processes of this suite"
+
+_submitted = 0
+
+
+def replace_engines() -> None:
+    """In this process, joblib's engines with processes are Scaler's. Also run by workers, before their first task."""
+    import joblib._parallel_backends
+    import joblib.parallel
+
+    from scaler.joblib import ScalerBackend
+
+    for name in ("loky", "multiprocessing"):
+        joblib.parallel.BACKENDS[name] = ScalerBackend
+    # The classes that tests compare with; `joblib.parallel` keeps its own, for what it does for these only.
+    joblib._parallel_backends.LokyBackend = ScalerBackend
+    joblib._parallel_backends.MultiprocessingBackend = ScalerBackend
+    multiprocessing.current_process().authkey = KEY_OF_MANAGERS
+
+
+def pytest_configure(config: Any) -> None:
+    from scaler import SchedulerClusterCombo
+    from scaler.adapters.joblib_workers import Workers
+
+    config.scaler_cluster = SchedulerClusterCombo(
+        n_workers=4, logging_level="WARNING", preload=f"{__name__}:replace_engines()"
+    )
+    os.environ["SCALER_ADDRESS"] = config.scaler_cluster.get_address()
+    replace_engines()
+    submit = Workers._submitted
+
+    def counted(self: Workers, calls: Any) -> Any:
+        global _submitted
+        _submitted += 1
+        return submit(self, calls)
+
+    Workers._submitted = counted  # type: ignore[method-assign]  # to count
+
+
+def pytest_unconfigure(config: Any) -> None:
+    config.scaler_cluster.shutdown()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: Any) -> Iterator[None]:
+    jobs = os.environ.get("SCALER_SUITE_JOBS")
+    if not jobs:
+        return (yield)
+    from joblib import parallel_config
+
+    before = _submitted
+    with parallel_config("loky", n_jobs=int(jobs)):
+        result = yield
+    if _submitted == before:
+        pytest.skip(NO_CALLS)
+    return result
