@@ -20,10 +20,10 @@ from typing import Any, Callable, Optional, Sequence, Tuple, Union
 from joblib.parallel import AutoBatchingMixin, FallbackToBackend, ParallelBackendBase, SequentialBackend
 
 from scaler.adapters.default_clients import client_for, local_cluster_of
-from scaler.adapters.joblib_calls import Initializer, Surroundings
+from scaler.adapters.joblib_calls import Initializer
 from scaler.adapters.joblib_workers import Job, Workers
 from scaler.adapters.shared_arrays import SharedArrays
-from scaler.adapters.thread_limits import Limits
+from scaler.adapters.thread_limits import ThreadLimits
 from scaler.arguments import Duration, seconds
 from scaler.client import Client
 from scaler.client.client_options import DEFAULTS, Options
@@ -138,6 +138,11 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         """The backend of calls inside calls: the same cluster."""
         return self._copy((self.nesting_level or 0) + 1), None
 
+    def _nested(self, options: Options) -> ScalerBackend:
+        """The same in a worker, where a client finds the scheduler that its task came from."""
+        level = (self.nesting_level or 0) + 1
+        return ScalerBackend(nesting_level=level, inner_max_num_threads=self.inner_max_num_threads, options=options)
+
     def _copy(self, nesting_level: Optional[int]) -> ScalerBackend:
         address, client, wait, _, *others = self._arguments()
         return ScalerBackend(address, client, wait, nesting_level, *others)
@@ -208,17 +213,17 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
             submitter,
             None if n_jobs >= slots else n_jobs,
             self._thread_limits(n_jobs),
-            Surroundings((self.nesting_level or 0) + 1, submitter._options, self.inner_max_num_threads),
+            self._nested(submitter._options),
             initializer,
             SharedArrays(client, minimum, is_copied=mmap_mode == "c"),
         )
 
-    def _thread_limits(self, n_jobs: int) -> Limits:
+    def _thread_limits(self, n_jobs: int) -> ThreadLimits:
         names = self.MAX_NUM_THREADS_VARS
         given = {name: os.environ[name] for name in names if name in os.environ}
         if self.inner_max_num_threads is not None:
             given = dict.fromkeys(names, str(self.inner_max_num_threads))
-        return Limits(names, given, n_jobs, {self.TBB_ENABLE_IPC_VAR: "1"})
+        return ThreadLimits(names, given, n_jobs, {self.TBB_ENABLE_IPC_VAR: "1"})
 
     def submit(self, func: Any, callback: Optional[Callable[[Any], None]] = None) -> Optional[Job]:
         """Run one of joblib's batches, and pass its outcome to the callback."""

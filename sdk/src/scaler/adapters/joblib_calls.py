@@ -8,11 +8,9 @@ Rules:
 
 from __future__ import annotations
 
-import contextlib
-from typing import Any, Callable, ContextManager, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from scaler.adapters.thread_limits import Limits
-from scaler.client.client_options import Options
+from scaler.adapters.thread_limits import ThreadLimits
 
 Call = Tuple[Callable[..., Any], Sequence[Any], Dict[str, Any]]
 """A function, its arguments, and its named arguments."""
@@ -30,20 +28,6 @@ class Initializer(NamedTuple):
     content: Tuple[Callable[..., Any], Sequence[Any]]
 
 
-class Surroundings(NamedTuple):
-    """What the calls of one `joblib.Parallel` find in their process.
-
-    Parameters:
-        nesting_level: of the calls of joblib inside them.
-        options: of the tasks that those submit.
-        inner_threads: what the user has set for those.
-    """
-
-    nesting_level: int
-    options: Options
-    inner_threads: Optional[int]
-
-
 class Calls:
     """The function of the task that runs a batch, named as the user's function for monitors."""
 
@@ -56,10 +40,17 @@ class Calls:
         return (Calls, (self.__qualname__,))
 
     def __call__(
-        self, limits: Limits, surroundings: Surroundings, initializer: Optional[Initializer], calls: Sequence[Call]
+        self, limits: ThreadLimits, nested: Any, initializer: Optional[Initializer], calls: Sequence[Call]
     ) -> List[Any]:
-        """The results, in order. Raises what the first call that fails raises."""
-        with limits, _nested(surroundings):
+        """Returns the results, in order. Raises what the first call that fails raises.
+
+        Parameters:
+            nested: the backend of joblib's calls inside these.
+            calls: at least one.
+        """
+        from joblib import parallel_config  # by now, the limits are in effect
+
+        with limits, parallel_config(backend=nested, n_jobs=None):
             if initializer is not None and initializer.token not in _initialized:
                 function, arguments = initializer.content
                 function(*arguments)
@@ -68,19 +59,3 @@ class Calls:
 
 
 _initialized: Set[bytes] = set()
-
-
-def _nested(surroundings: Surroundings) -> ContextManager[Any]:
-    try:
-        import joblib
-    except ImportError:  # the calls can do without, or say so
-        return contextlib.nullcontext()
-    from scaler.adapters.joblib_backend import ScalerBackend
-
-    backend = ScalerBackend(
-        nesting_level=surroundings.nesting_level,
-        inner_max_num_threads=surroundings.inner_threads,
-        options=surroundings.options,
-    )
-    context: ContextManager[Any] = joblib.parallel_config(backend=backend, n_jobs=None)
-    return context

@@ -21,9 +21,9 @@ from pickle import PicklingError
 from queue import SimpleQueue
 from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Set, Tuple
 
-from scaler.adapters.joblib_calls import Call, Calls, Initializer, Surroundings
+from scaler.adapters.joblib_calls import Call, Calls, Initializer
 from scaler.adapters.shared_arrays import SharedArrays
-from scaler.adapters.thread_limits import Limits
+from scaler.adapters.thread_limits import ThreadLimits
 from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
 from scaler.client.submitter import Submitter
@@ -63,7 +63,7 @@ class Workers:
         submitter: the client, or a view of it.
         limit: how many batches may run at once; None: as many as the cluster runs.
         limits: of the threads inside calls.
-        surroundings: of the calls.
+        nested: the backend of joblib's calls inside the calls.
         initializer: to run in each process first, if any.
         arrays: large arrays in arguments.
     """
@@ -72,15 +72,15 @@ class Workers:
         self,
         submitter: Submitter,
         limit: Optional[int],
-        limits: Limits,
-        surroundings: Surroundings,
+        limits: ThreadLimits,
+        nested: object,
         initializer: Optional[Initializer],
         arrays: SharedArrays,
     ) -> None:
         self.arrays = arrays
         self._submitter = submitter
         self._limit = limit
-        self._before_calls = (limits, surroundings, initializer)
+        self._before_calls = (limits, nested, initializer)
         self._functions: Dict[str, Tuple[Calls, FunctionRecord]] = {}
         self._waiting: Deque[Job] = deque()
         self._running: Set[Job] = set()

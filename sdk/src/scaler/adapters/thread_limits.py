@@ -1,6 +1,6 @@
 """How many threads numeric libraries use inside a task: the tasks of a host share its CPUs.
 
-    Limits ──in the arguments of a task──▶ loaded: environment variables ─▶ in effect: threadpoolctl ─▶ both restored
+    ThreadLimits ──in the arguments of a task──▶ loaded: environment variables ─▶ in effect: threadpoolctl ─▶ both restored
 
 Rules:
 - Libraries read the variables when they are loaded, so these are set before the rest of the arguments is loaded, which
@@ -23,7 +23,7 @@ from scaler.cpus import usable_cpus
 OPENMP, BLAS = "OMP_NUM_THREADS", ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
-class Limits:
+class ThreadLimits:
     """The environment variables of a task that limit threads; loading it from a pickle sets them, leaving restores.
 
     Parameters:
@@ -63,7 +63,7 @@ class Limits:
             else:
                 os.environ[name] = value
 
-    def __enter__(self) -> Limits:
+    def __enter__(self) -> ThreadLimits:
         self._pools = _pools.limited()
         self._pools.__enter__()
         return self
@@ -78,14 +78,14 @@ class Limits:
         self.restore_variables()
 
 
-_latest: Optional[Limits] = None
+_latest: Optional[ThreadLimits] = None
 
 
-def _in_effect(names: Sequence[str], given: Mapping[str, str], tasks: int, others: Mapping[str, str]) -> Limits:
+def _in_effect(names: Sequence[str], given: Mapping[str, str], tasks: int, others: Mapping[str, str]) -> ThreadLimits:
     global _latest
     if _latest is not None:
         _latest.restore_variables()  # the rest of its arguments could not be loaded
-    _latest = Limits(names, given, tasks, others)
+    _latest = ThreadLimits(names, given, tasks, others)
     _latest.set_variables()
     return _latest
 
