@@ -31,9 +31,8 @@ def replace_engines() -> None:
 
     for name in ("loky", "multiprocessing"):
         joblib.parallel.BACKENDS[name] = ScalerBackend
-    # The classes that tests compare with; `joblib.parallel` keeps its own, for what it does for these only.
+    # The class that tests compare with; `joblib.parallel` keeps its own, for what it does for this one only.
     joblib._parallel_backends.LokyBackend = ScalerBackend
-    joblib._parallel_backends.MultiprocessingBackend = ScalerBackend
     multiprocessing.current_process().authkey = KEY_OF_MANAGERS
 
 
@@ -54,6 +53,22 @@ def pytest_configure(config: Any) -> None:
         return submit(self, calls)
 
     Workers._submitted = counted  # type: ignore[method-assign]  # to count
+
+
+def pytest_collectstart() -> None:
+    """Test modules import the class now, and joblib's own methods look for it later."""
+    import joblib._parallel_backends
+
+    from scaler.joblib import ScalerBackend
+
+    joblib._parallel_backends.MultiprocessingBackend = ScalerBackend
+
+
+def pytest_collection_finish() -> None:
+    import joblib._parallel_backends
+    import joblib.parallel
+
+    joblib._parallel_backends.MultiprocessingBackend = joblib.parallel.MultiprocessingBackend
 
 
 def pytest_unconfigure(config: Any) -> None:

@@ -1,6 +1,6 @@
 """How many threads numeric libraries use inside a task: the tasks of a host share its CPUs.
 
-    ThreadLimits ──in the arguments of a task──▶ loaded: environment variables ─▶ in effect: threadpoolctl ─▶ both restored
+    ThreadLimits ──a task's arguments──▶ loaded: environment variables ─▶ in use: threadpoolctl ─▶ both restored
 
 Rules:
 - Libraries read the variables when they are loaded, so these are set before the rest of the arguments is loaded, which
