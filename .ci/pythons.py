@@ -20,6 +20,7 @@ TREE = Path(__file__).resolve().parents[1]
 SUPPORTED = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 PACKAGES = ("-e", "protocol-spec/python", "-e", "appliance[top,ui]", "-e", "sdk")
 TOOLS = (
+    "dask",
     "hypothesis",
     "numpy",
     "pycapnp",

@@ -17,7 +17,7 @@ from __future__ import annotations
 import pickle
 from array import array
 from concurrent.futures import FIRST_EXCEPTION
-from typing import Any, Callable, Dict, Hashable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Hashable, List, Optional, Protocol, Sequence, Set, Tuple
 
 from scaler import blocking
 from scaler.client.core.commands import SubmitGraph
@@ -80,7 +80,12 @@ class GraphFuture(ScalerFuture[Any]):
 
 def run_graph(client: Submission, graph: Graph, keys: Sequence[Hashable]) -> Dict[Any, Any]:
     """The values of `keys`; raises the exception of the first task that failed."""
-    futures = submit_graph(client, graph, keys)
+    return results_of(client, submit_graph(client, graph, keys))
+
+
+def results_of(client: Submission, futures: Dict[Any, ScalerFuture[Any]]) -> Dict[Any, Any]:
+    """Wait for the futures of a graph; returns their results, or raises the exception of the first one that failed, and
+    cancels the others."""
     try:
         with blocking.announced(), Bar(client._options.progress, len(futures), "graph") as bar:
             done = wait(futures.values(), bar, return_when=FIRST_EXCEPTION).done
@@ -89,11 +94,16 @@ def run_graph(client: Submission, graph: Graph, keys: Sequence[Hashable]) -> Dic
                 future.result()
         return {key: future.result() for key, future in futures.items()}
     finally:
-        rest = [future for future in futures.values() if not future.done()]
-        for future in rest:
-            future._is_unwanted = True
-        if rest:
-            client._shell.ask_to_cancel(rest)
+        cancel_rest(client, futures)
+
+
+def cancel_rest(client: Submission, futures: Dict[Any, ScalerFuture[Any]]) -> None:
+    """Ask to cancel what has no outcome; does not wait."""
+    rest = [future for future in futures.values() if not future.done()]
+    for future in rest:
+        future._is_unwanted = True
+    if rest:
+        client._shell.ask_to_cancel(rest)
 
 
 def submit_graph(client: Submission, graph: Graph, keys: Sequence[Hashable]) -> Dict[Any, ScalerFuture[Any]]:
@@ -103,7 +113,7 @@ def submit_graph(client: Submission, graph: Graph, keys: Sequence[Hashable]) -> 
     order = GraphOrder(graph, keys)
     futures: Dict[Any, ScalerFuture[Any]] = {}
     if len(order):
-        builder = _Builder(client, graph, order)
+        builder = _TupleGraphBuilder(client, graph, order)
         try:
             builder.add_all()
             futures.update(builder.submit(keys))
@@ -166,10 +176,29 @@ def _evaluate(value: Any) -> Any:
     return value
 
 
-class _Builder:
-    """Makes the columns of one graph."""
+class SortedTasks(Protocol):
+    """The tasks of a graph, sorted: see `GraphOrder`."""
 
-    def __init__(self, client: Submission, graph: Graph, order: GraphOrder) -> None:
+    keys: List[Any]
+    offsets: array[int]
+    predecessors: array[int]
+
+    def __len__(self) -> int: ...
+
+    def find(self, key: Any) -> Optional[int]:
+        """The position of a task; None if the key is not that of a needed task."""
+
+
+class GraphBuilder:
+    """Makes the columns of one graph; subclasses know how to read its tasks.
+
+    Parameters:
+        client: what to submit with.
+        graph: has the data that `order` has no tasks for, by key.
+        order: the tasks.
+    """
+
+    def __init__(self, client: Submission, graph: Graph, order: SortedTasks) -> None:
         self._client = client
         self._graph = graph
         self._order = order
@@ -182,81 +211,6 @@ class _Builder:
         self._payloads: List[bytes] = []
         self._records: List[FunctionRecord] = []  # of the functions
         self._dependencies: Dict[int, List[int]] = {}  # by position; most need none
-
-    def add_all(self) -> None:
-        """Make functions and payloads, in order. The most common kinds of nodes are handled here, the others in
-        `_add`."""
-        known = self._known
-        payloads, records = self._payloads, self._records
-        is_short = self._client._serializer is None
-        for key, task, form in zip(self._order.keys, self._order.tasks, self._order.forms):
-            payload: Optional[bytes] = None
-            if form == ONLY_RESULTS:
-                payload = b""
-            elif form == NO_KEYS:
-                arguments = task[1:]
-                if is_plain(arguments):
-                    payload = pickle.dumps(arguments, PROTOCOL) if arguments else b""
-            elif form == FLAT:
-                payload = self._dump_flat(task[1:])
-            if payload is None or len(payload) >= INLINE_BYTES or not is_short:
-                self._add(key, task)
-                continue
-            records.append(known.get(id(task[0])) or self._hold_function(task[0]))
-            payloads.append(payload)
-
-    def _dump_flat(self, arguments: Tuple[Any, ...]) -> Optional[bytes]:
-        """The payload of a FLAT node; None if its other arguments are not plain."""
-        find = self._order.find
-        places: Dict[int, int] = {}  # of predecessors, among those of the node
-        slots: List[Tuple[int, int]] = []
-        others: List[Any] = []
-        for slot, value in enumerate(arguments):
-            position = find(value)
-            if position is not None:
-                slots.append((slot, places.setdefault(position, len(places))))
-                value = None
-            others.append(value)
-        return dump_slots(slots, others)
-
-    def _add(self, key: Any, task: Tuple[Any, ...]) -> None:
-        """Append a task of any kind."""
-        function: Callable[..., Any] = task[0]
-        needed: Dict[int, int] = {}  # positions of predecessors, to their place among them
-        has_calls = [False]
-        arguments = [self._resolve(value, needed, has_calls) for value in task[1:]]
-        if has_calls[0]:
-            function, arguments = call_nested, [function, *arguments]
-        record = self._known.get(id(function)) or self._hold_function(function)
-        payload, dependencies = self._dump(key, function, tuple(arguments))
-        if len(dependencies) > MAXIMUM_DEPENDENCIES:
-            raise TooManyReferences(
-                f"node {repr_of(key)} needs more than {MAXIMUM_DEPENDENCIES} objects: gather some in one first"
-            )
-        if dependencies:
-            self._dependencies[len(self._payloads)] = dependencies
-        self._records.append(record)
-        self._payloads.append(payload)
-
-    def _resolve(self, value: Any, needed: Dict[int, int], has_calls: List[bool]) -> Any:
-        """An argument with its keys replaced by what they stand for."""
-        if is_key(self._graph, value):
-            position = self._order.find(value)
-            if position is None:
-                return self._data_of(value)
-            place = needed.setdefault(position, len(needed))
-            while place >= len(self._results):
-                self._results.append(ResultOf(len(self._results)))
-            return self._results[place]
-        if type(value) is list or type(value) is tuple:
-            items = [self._resolve(item, needed, has_calls) for item in value]
-            if type(value) is list:
-                return items
-            if is_task(value):
-                has_calls[0] = True
-                return _Call(value[0], items[1:])
-            return tuple(items)
-        return value
 
     def _data_of(self, key: Any) -> Any:
         """Data as an argument: large data is sent as an object, when it is first met."""
@@ -322,6 +276,14 @@ class _Builder:
             return join(parts), dependencies
         return BY_DEPENDENCY, [self._send_object(parts), *dependencies]
 
+    def _set_dependencies(self, key: Any, position: int, dependencies: List[int]) -> None:
+        if len(dependencies) > MAXIMUM_DEPENDENCIES:
+            raise TooManyReferences(
+                f"node {repr_of(key)} needs more than {MAXIMUM_DEPENDENCIES} objects: gather some in one first"
+            )
+        if dependencies:
+            self._dependencies[position] = dependencies
+
     def submit(self, keys: Sequence[Hashable]) -> Dict[Any, ScalerFuture[Any]]:
         """Send the graph; returns the futures of those of `keys` that are tasks."""
         shell = self._client._shell
@@ -377,3 +339,81 @@ class _Builder:
             shell.functions.let_go(record)
         for object_id in sorted(self._objects):
             shell.delete_object(object_id)
+
+
+class _TupleGraphBuilder(GraphBuilder):
+    """Reads tasks that are tuples."""
+
+    def __init__(self, client: Submission, graph: Graph, order: GraphOrder) -> None:
+        super().__init__(client, graph, order)
+        self._sorted = order
+
+    def add_all(self) -> None:
+        """Make functions and payloads, in order. The most common kinds of nodes are handled here, the others in
+        `_add`."""
+        known = self._known
+        payloads, records = self._payloads, self._records
+        is_short = self._client._serializer is None
+        for key, task, form in zip(self._sorted.keys, self._sorted.tasks, self._sorted.forms):
+            payload: Optional[bytes] = None
+            if form == ONLY_RESULTS:
+                payload = b""
+            elif form == NO_KEYS:
+                arguments = task[1:]
+                if is_plain(arguments):
+                    payload = pickle.dumps(arguments, PROTOCOL) if arguments else b""
+            elif form == FLAT:
+                payload = self._dump_flat(task[1:])
+            if payload is None or len(payload) >= INLINE_BYTES or not is_short:
+                self._add(key, task)
+                continue
+            records.append(known.get(id(task[0])) or self._hold_function(task[0]))
+            payloads.append(payload)
+
+    def _dump_flat(self, arguments: Tuple[Any, ...]) -> Optional[bytes]:
+        """The payload of a FLAT node; None if its other arguments are not plain."""
+        find = self._order.find
+        places: Dict[int, int] = {}  # of predecessors, among those of the node
+        slots: List[Tuple[int, int]] = []
+        others: List[Any] = []
+        for slot, value in enumerate(arguments):
+            position = find(value)
+            if position is not None:
+                slots.append((slot, places.setdefault(position, len(places))))
+                value = None
+            others.append(value)
+        return dump_slots(slots, others)
+
+    def _add(self, key: Any, task: Tuple[Any, ...]) -> None:
+        """Append a task of any kind."""
+        function: Callable[..., Any] = task[0]
+        needed: Dict[int, int] = {}  # positions of predecessors, to their place among them
+        has_calls = [False]
+        arguments = [self._resolve(value, needed, has_calls) for value in task[1:]]
+        if has_calls[0]:
+            function, arguments = call_nested, [function, *arguments]
+        record = self._known.get(id(function)) or self._hold_function(function)
+        payload, dependencies = self._dump(key, function, tuple(arguments))
+        self._set_dependencies(key, len(self._payloads), dependencies)
+        self._records.append(record)
+        self._payloads.append(payload)
+
+    def _resolve(self, value: Any, needed: Dict[int, int], has_calls: List[bool]) -> Any:
+        """An argument with its keys replaced by what they stand for."""
+        if is_key(self._graph, value):
+            position = self._order.find(value)
+            if position is None:
+                return self._data_of(value)
+            place = needed.setdefault(position, len(needed))
+            while place >= len(self._results):
+                self._results.append(ResultOf(len(self._results)))
+            return self._results[place]
+        if type(value) is list or type(value) is tuple:
+            items = [self._resolve(item, needed, has_calls) for item in value]
+            if type(value) is list:
+                return items
+            if is_task(value):
+                has_calls[0] = True
+                return _Call(value[0], items[1:])
+            return tuple(items)
+        return value

@@ -13,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 import pickle
+import sys
 import time
 from concurrent.futures import ALL_COMPLETED, Future
 from math import inf
@@ -428,8 +429,11 @@ class Submitter(Submission):
         capabilities: Optional[Mapping[str, float]] = None,
         reserialize: bool = False,
         progress: Optional[Wanted] = None,
+        **options: Any,
     ) -> Dict[Any, Any]:
         """Run a graph of tasks, as far as `keys` need it.
+
+        Dask calls it for `scheduler=client`, with a graph of its own: see `dask_get`.
 
         Parameters:
             graph: values by key, any hashable. A tuple that begins with a callable is a task: it is called with the
@@ -440,6 +444,7 @@ class Submitter(Submission):
             capabilities: as of `options`, for every task of the graph; None: those of this client or view.
             reserialize: accepted for programs of earlier generations; data is always serialised at the call.
             progress: as of `options`, counting `keys`; None: that of this client or view.
+            options: of Dask's `compute`, for its graphs only.
 
         Returns a dictionary by key, in the order of `keys`: of the values, or of their futures.
 
@@ -453,11 +458,40 @@ class Submitter(Submission):
         submitter: Submitter = self
         if capabilities is not None or progress is not None:
             submitter = self.options(capabilities=capabilities, progress=progress)
+        if "dask" in sys.modules:
+            from scaler.adapters.dask_order import is_dask
+
+            if is_dask(graph, keys):
+                return submitter.dask_get(graph, keys, **options)  # type: ignore[no-any-return]
+        if options:
+            raise TypeError(f"get() got an unexpected keyword argument {next(iter(options))!r}")
         return run_graph(submitter, graph, keys) if block else submit_graph(submitter, graph, keys)
 
     def submit_graph(self, graph: Dict[Any, Any], keys: Sequence[Hashable]) -> List[ScalerFuture[Any]]:
         """As `get` with `block=False`, but returns a list of futures in the order of `keys`."""
         return list(submit_graph(self, graph, keys).values())
+
+    asynchronous = False
+    """Dask asks for it: results are returned, not awaited."""
+
+    def dask_get(self, dsk: Any, keys: Any, **options: Any) -> Any:
+        """Run a graph of Dask; a scheduler for `dask.config.set(scheduler=client.dask_get)`, or for `compute`.
+
+        Parameters:
+            dsk: an expression, a HighLevelGraph, or a dictionary.
+            keys: whose values are wanted: one, or a list, which may contain lists.
+            options: as of `compute`: `priority`, `retries` and `resources`, as `dask.annotate` has them, and
+                `callbacks`. Others are those of other schedulers, and are ignored.
+
+        Returns the value of one key, or a tuple of values for each list.
+
+        Raises GraphKeyError and GraphCycleError for an invalid graph, SerializeObjectError for a node that cannot be
+        serialised, and the exception of the first task that failed; a note says which one.
+        """
+        from scaler.adapters.dask_graphs import get, options_of
+
+        wanted = options_of(self._options, dsk, options)
+        return get(self.options(**wanted) if wanted else self, dsk, keys, options)
 
     def _map(
         self,
