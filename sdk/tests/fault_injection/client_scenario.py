@@ -24,7 +24,7 @@ from scaler.client.shell import (
     transport,
 )
 from scaler.client.shell.io_thread import IoThread
-from scaler_protocol.host import addresses, connection, segments, spill
+from scaler_protocol.host import addresses, connection, segments, spill, waker
 
 MODULES = (
     io_thread,
@@ -38,6 +38,7 @@ MODULES = (
     addresses,
     segments,
     spill,
+    waker,
 )
 OBJECT_BYTES = 200_000
 OBJECT_SIZE = OBJECT_BYTES + 64  # with its header

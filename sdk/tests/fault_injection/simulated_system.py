@@ -33,6 +33,7 @@ import pytest
 from fault_injection.simulated_sockets import FakeSocket, make_pair
 
 from scaler_protocol.host import readiness
+from scaler_protocol.host import system as host_system
 
 STOP_SECONDS = 300.0
 """More than all time-outs of a scenario."""
@@ -413,9 +414,9 @@ def installed(system: SimulatedSystem, modules: Sequence[ModuleType]) -> Iterato
             getaddrinfo=getaddrinfo,
         ),
         "select": _FakeModule(select, select=select_, poll=lambda: _Poll(system, False)),
-        "readiness": _FakeModule(readiness, epoll=lambda: _Poll(system, True)),
+        "readiness": _FakeModule(readiness, poll=lambda: _Poll(system, False), epoll=lambda: _Poll(system, True)),
         "time": _FakeModule(time, monotonic=monotonic, sleep=sleep),
-        "fcntl": _FakeModule(fcntl, flock=flock),
+        "system": _FakeModule(host_system, flock=flock),
         "mmap": _FakeModule(mmap, mmap=make_map),
     }
     with pytest.MonkeyPatch.context() as patch:

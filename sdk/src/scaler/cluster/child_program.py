@@ -37,6 +37,14 @@ logger = logging.getLogger("scaler")
 Started = TypeVar("Started", bound="ChildProgram")
 
 
+def check_system() -> None:
+    """Raise ProgramStartError on a system on which schedulers and workers do not run."""
+    if not hasattr(os, "fork"):
+        raise ProgramStartError(
+            "schedulers and workers run on Linux and macOS: connect to a cluster there with Client(address), or use WSL"
+        )
+
+
 class ChildProgram:
     """A child process; a context manager that stops it.
 
@@ -56,6 +64,7 @@ class ChildProgram:
 
     def start(self) -> None:
         """Start the process. Raises ProgramStartError if the program cannot be run."""
+        check_system()
         self._launch(())
 
     def _launch(self, pass_fds: Sequence[int]) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import select
 import shlex
 from typing import List, Sequence
 
 from scaler.cluster.appliance import scheduler_command
-from scaler.cluster.child_program import ChildProgram, option_arguments
+from scaler.cluster.child_program import ChildProgram, check_system, option_arguments
 from scaler.cluster.settings import SchedulerOptions, SchedulerSettings, option_values, takes
 from scaler.compat.earlier_arguments import accepts_earlier
 from scaler.exceptions import ProgramStartError
@@ -42,6 +41,7 @@ class SchedulerProcess(ChildProgram):
 
         Raises ProgramStartError if it ends instead (its own message is on standard error), or takes too long.
         """
+        check_system()
         reader, writer = (_not_a_standard_stream(end) for end in os.pipe())
         try:
             self._command += ["--address-file", f"/dev/fd/{writer}"]
@@ -82,6 +82,8 @@ def _not_a_standard_stream(descriptor: int) -> int:
     """The same file under a number above those of the standard streams, which a program may have closed."""
     if descriptor > 2:
         return descriptor
+    import fcntl
+
     try:
         return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
     finally:

@@ -3,7 +3,8 @@
     one entry a processor, one cache line each
 
 Rules:
-- It is created before the fork server is forked, so that agent, fork server and processors inherit it.
+- It is created before the fork server is forked, so that agent, fork server and processors inherit it. Where processors
+  are programs of their own, it is a file without a name, whose descriptor they get.
 - A processor writes only its own entry; the other processes read. The cost is one store per task.
 - `progress` defines the bits of an entry.
 """
@@ -11,17 +12,33 @@ Rules:
 from __future__ import annotations
 
 import mmap
+import os
+import tempfile
+from typing import Optional
 
 from scaler.worker.progress import MAXIMUM_PROCESSORS
 
 _ENTRY_BYTES = 64
+_PAGE_BYTES = MAXIMUM_PROCESSORS * _ENTRY_BYTES
 
 
 class ProgressPage:
-    """Entries for MAXIMUM_PROCESSORS processors; untouched pages take no memory."""
+    """Entries for MAXIMUM_PROCESSORS processors; untouched pages take no memory.
 
-    def __init__(self) -> None:
-        self._view = memoryview(mmap.mmap(-1, MAXIMUM_PROCESSORS * _ENTRY_BYTES)).cast("Q")
+    Parameters:
+        descriptor: of a file that another process has made for it; -1: memory that forks inherit.
+    """
+
+    def __init__(self, descriptor: int = -1) -> None:
+        self.descriptor = descriptor
+        self._view = memoryview(mmap.mmap(descriptor, _PAGE_BYTES)).cast("Q")
+
+    @classmethod
+    def in_file(cls, folder: Optional[str] = None) -> ProgressPage:
+        """A page that programs can share. Raises OSError if there is no room for it."""
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.truncate(_PAGE_BYTES)
+            return cls(os.dup(file.fileno()))
 
     def entry(self, index: int) -> memoryview:
         """The entry of processor `index`: `entry[0]` is its position."""

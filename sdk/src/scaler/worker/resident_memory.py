@@ -1,7 +1,8 @@
 """The memory of a process, as the system reports it.
 
 Rules:
-- On Linux the figures come from /proc; elsewhere from getrusage, or are 0 if unknown.
+- On Linux the figures come from /proc; elsewhere from psutil and getrusage, or are 0 if unknown. psutil does not tell
+  what is shared: there, all resident memory counts as private.
 - Reading never raises: a missing figure must not fail a task.
 """
 
@@ -14,6 +15,7 @@ import sys
 from typing import Any
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_HAS_PROC = os.path.exists("/proc/self/statm")
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
@@ -23,7 +25,7 @@ def resident_bytes(process_id: int = 0) -> int:
         with open(f"/proc/{process_id or 'self'}/statm", "rb") as file:
             return int(file.read().split()[1]) * _PAGE_BYTES
     except (OSError, IndexError, ValueError, MemoryError):
-        return 0
+        return 0 if _HAS_PROC else _resident_by_psutil(process_id)
 
 
 def private_bytes(process_id: int) -> int:
@@ -33,6 +35,15 @@ def private_bytes(process_id: int) -> int:
             _, resident, shared = map(int, file.read().split()[:3])
         return (resident - shared) * _PAGE_BYTES
     except (OSError, ValueError, MemoryError):
+        return 0 if _HAS_PROC else _resident_by_psutil(process_id)
+
+
+def _resident_by_psutil(process_id: int) -> int:
+    try:
+        import psutil
+
+        return int(psutil.Process(process_id or None).memory_info().rss)
+    except Exception:  # not installed; or the process is gone, or access is denied
         return 0
 
 

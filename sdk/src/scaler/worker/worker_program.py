@@ -21,6 +21,7 @@ from scaler.values.texts import counted
 from scaler.worker.exit_codes import EXIT_ERROR, EXIT_USAGE
 from scaler.worker.fork_server.fork_server import ForkServerSettings, start_fork_server
 from scaler.worker.fork_server.fork_server_client import ForkServerClient
+from scaler.worker.fork_server.processor_process import SPAWNS
 from scaler.worker.progress_page import ProgressPage
 from scaler.worker.worker_options import CLUSTER, read_options
 from scaler.worker.worker_settings import WorkerSettings
@@ -97,8 +98,8 @@ def run(options: argparse.Namespace, note: str = "", service_manager: Optional[S
     )
     logger.info("ClusterProcess: the scheduler is at %s", settings.address)
     _raise_descriptor_limit()
-    page = ProgressPage()
     try:
+        page = ProgressPage.in_file() if SPAWNS else ProgressPage()
         fork_server, fork_server_process_id = start_fork_server(
             page, ForkServerSettings(settings.address, options.preload)
         )

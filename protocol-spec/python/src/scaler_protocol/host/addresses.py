@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import pwd
 import re
 import socket
 import sys
@@ -138,8 +137,10 @@ def _owner(path: str) -> str:
     except OSError:
         return ""
     try:
+        import pwd  # not everywhere
+
         return f": the socket belongs to {pwd.getpwuid(number).pw_name}"
-    except KeyError:
+    except (ImportError, KeyError):
         return f": the socket belongs to user {number}"
 
 
@@ -149,6 +150,8 @@ def resolve(address: Address, listens: bool = False) -> Tuple[int, SocketAddress
     Raises OSError if the host is unknown.
     """
     if address.path:
+        if not hasattr(socket, "AF_UNIX"):
+            raise OSError(errno.EAFNOSUPPORT, "this system has no Unix domain sockets: use an address tcp://HOST:PORT")
         return socket.AF_UNIX, "\0" + address.path[1:] if address.path.startswith("@") else address.path
     host = "0.0.0.0" if address.host == "*" else address.host
     flags = socket.AI_PASSIVE if listens else 0

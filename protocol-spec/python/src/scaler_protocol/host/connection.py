@@ -20,6 +20,7 @@ from collections import deque
 from itertools import islice
 from typing import Callable, Deque, List, Optional, Sequence
 
+from scaler_protocol.host import system
 from scaler_protocol.host.addresses import Address, local_socket_name, resolve
 from scaler_protocol.host.peer_credentials import is_of_this_user
 from scaler_protocol.wire.buffers import flat_view
@@ -105,7 +106,7 @@ class Connection:
 
     def __init__(self, stream: socket.socket, protocol: Zmtp) -> None:
         stream.setblocking(False)
-        if stream.family != socket.AF_UNIX:
+        if stream.family != system.AF_UNIX:
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if hasattr(socket, "TCP_KEEPIDLE"):

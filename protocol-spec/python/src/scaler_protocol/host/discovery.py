@@ -18,12 +18,12 @@ Rules:
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import json
 import logging
 import os
 import re
+import socket
 import stat
 import tempfile
 import time
@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import ContextManager, Dict, Iterator, List, Mapping, Optional, Type
 
+from scaler_protocol.host import system
 from scaler_protocol.host.addresses import parse_address
 
 ADDRESS_VARIABLE = "SCALER_ADDRESS"
@@ -96,10 +97,10 @@ class Announcement:
         name = f"{kind}-{os.getpid()}-{next(_numbers)}-{os.urandom(4).hex()}.json"
         self.path = os.path.join(folder, name)
         unfinished = os.path.join(folder, _UNFINISHED_PREFIX + name)
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.O_CLOEXEC, 0o600)
         self._file = os.fdopen(descriptor, "wb")
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+            system.flock(self._file, system.LOCK_EX)
             self._file.write(json.dumps(entry).encode())
             self._file.flush()
             os.rename(unfinished, self.path)
@@ -157,7 +158,7 @@ def folders() -> List[str]:
     given = os.environ.get(FOLDER_VARIABLE)
     if given:
         return [os.path.abspath(given)]
-    fallback = os.path.join(tempfile.gettempdir(), f"scaler-{os.geteuid()}")
+    fallback = os.path.join(tempfile.gettempdir(), f"scaler-{system.user_id()}")
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if os.path.isabs(runtime) and problem_of_folder(runtime) == "":
         return [os.path.join(runtime, "scaler"), fallback]
@@ -264,16 +265,17 @@ def _read_if_alive(folder: str, name: str) -> bytes:
     if not _OWN_NAME.fullmatch(name):
         return b""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # it may be a pipe
+        flags = os.O_RDONLY | system.O_CLOEXEC | system.O_NOFOLLOW | system.O_NONBLOCK  # it may be a pipe
+        descriptor = os.open(path, flags)
     except OSError:
         return b""  # just removed
     try:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != system.user_id():
             return b""
         try:
             # A shared lock, so that two simultaneous readers do not take each other for the owner.
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            system.flock(descriptor, system.LOCK_SH | system.LOCK_NB)
         except OSError:
             return os.read(descriptor, _MAXIMUM_ENTRY_BYTES)
         found = os.fstat(descriptor)
@@ -316,9 +318,9 @@ def problem_of_folder(folder: str) -> str:
         return error.strerror or "it cannot be read"
     if not stat.S_ISDIR(found.st_mode):
         return "it is not a directory"
-    if found.st_uid != os.geteuid():
+    if found.st_uid != system.user_id():
         return f"it belongs to the user with the id {found.st_uid}"
-    if found.st_mode & 0o077:
+    if found.st_mode & 0o077 and system.HAS_USERS:
         return f"others can access it (mode {stat.S_IMODE(found.st_mode):04o})"
     return ""
 
@@ -329,4 +331,4 @@ def _network() -> str:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as boot_id:
             return f"{boot_id.read().strip()}/{os.stat('/proc/self/ns/net').st_ino}"
     except OSError:
-        return os.uname().nodename
+        return socket.gethostname()

@@ -22,9 +22,11 @@ import os
 import stat
 from typing import Optional
 
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+from scaler_protocol.host import system
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.O_NOFOLLOW | system.O_CLOEXEC
 _OPEN_ALREADY = ("/dev/fd/", "/dev/std", "/proc/")  # links there stand for open files
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY
+_APPEND = os.O_WRONLY | os.O_APPEND | system.O_CLOEXEC | system.O_NOCTTY
 
 
 def write_at_once(path: str, text: str, mode: int = 0o600) -> None:
@@ -80,7 +82,7 @@ def _append_to_existing(path: str) -> int:
     is_link = stat.S_ISLNK(found.st_mode)
     _check_before(path, found)
     # A link of this user may lead to a file that does not exist yet.
-    descriptor = os.open(path, _APPEND | (os.O_CREAT if is_link else os.O_NOFOLLOW), 0o666)
+    descriptor = os.open(path, _APPEND | (os.O_CREAT if is_link else system.O_NOFOLLOW), 0o666)
     try:
         opened = os.fstat(descriptor)
         if not stat.S_ISREG(opened.st_mode):
@@ -105,7 +107,7 @@ def _open_special(path: str) -> Optional[int]:
     is_link = stat.S_ISLNK(found.st_mode)
     if is_link and not path.startswith(_OPEN_ALREADY) and (not os.path.exists(path) or os.path.isfile(path)):
         return None
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY | (0 if is_link else os.O_NOFOLLOW))
+    descriptor = os.open(path, os.O_WRONLY | system.O_CLOEXEC | system.O_NOCTTY | (0 if is_link else system.O_NOFOLLOW))
     try:
         opened = os.fstat(descriptor)
         if stat.S_ISREG(opened.st_mode):
@@ -132,7 +134,7 @@ def _check_special(path: str, opened: os.stat_result) -> None:
 
 
 def _check_owner(path: str, found: os.stat_result, kind: str) -> None:
-    if found.st_uid not in (os.geteuid(), 0):
+    if found.st_uid not in (system.user_id(), 0):
         why = f"this {kind} belongs to the user with the id {found.st_uid}; remove it, or use another name"
         raise PermissionError(errno.EPERM, why, path)
 

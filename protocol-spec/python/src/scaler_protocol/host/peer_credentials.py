@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 from functools import lru_cache
 from typing import Optional
+
+from scaler_protocol.host import system
 
 _PEER_CREDENTIALS: int = getattr(socket, "SO_PEERCRED", 17)  # PyPy 3.9 lacks the name
 _CREDENTIALS = struct.Struct("iII")  # Linux's `struct ucred`: process, user, group
@@ -19,17 +20,17 @@ def is_of_this_user(stream: socket.socket) -> bool:
     They can do whatever this process can. Of a listening program, it is the user that made the socket; of a caller, the
     one that called.
     """
-    return user_of_peer(stream) in (_ROOT, os.geteuid())
+    return user_of_peer(stream) in (_ROOT, system.user_id())
 
 
 def is_of_root_alone(stream: socket.socket) -> bool:
     """Whether the other end belongs to root, and this process does not: root does not trust us without a key."""
-    return os.geteuid() != _ROOT and user_of_peer(stream) == _ROOT
+    return system.user_id() != _ROOT and user_of_peer(stream) == _ROOT
 
 
 def user_of_peer(stream: socket.socket) -> Optional[int]:
     """The user at the other end; None if that is not known."""
-    if stream.family != socket.AF_UNIX:
+    if stream.family != system.AF_UNIX:
         return None
     try:
         found = stream.getsockopt(socket.SOL_SOCKET, _PEER_CREDENTIALS, _CREDENTIALS.size)

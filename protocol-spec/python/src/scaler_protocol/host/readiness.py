@@ -1,4 +1,4 @@
-"""Which descriptors are ready: epoll, or on macOS and the BSDs the same by kqueue.
+"""Which descriptors are ready: epoll, or on macOS and the BSDs the same by kqueue; poll, or on Windows select.
 
 Rules:
 - The interface is that of `select.epoll`, and on Linux the object is one. It has a descriptor of its own, so that an
@@ -14,6 +14,7 @@ import os
 import select
 from typing import Any, Dict, List, Optional, Protocol, Tuple
 
+POLLIN, POLLOUT = 1, 4
 EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP = 1, 4, 8, 16
 _EVENTS_AT_ONCE = 1024
 
@@ -97,3 +98,55 @@ class KqueueAsEpoll:
 
     def close(self) -> None:
         self._queue.close()
+
+
+class Poll(Protocol):
+    """What is used of `select.poll`."""
+
+    def register(self, fd: int, eventmask: int, /) -> None: ...
+
+    def modify(self, fd: int, eventmask: int, /) -> None: ...
+
+    def unregister(self, fd: int, /) -> None: ...
+
+    def poll(self, timeout: Optional[float] = None, /) -> List[Tuple[int, int]]: ...
+
+
+def poll() -> Poll:
+    """A new object of the kind that this system has."""
+    return select.poll() if hasattr(select, "poll") else SelectAsPoll()
+
+
+class SelectAsPoll:
+    """`select.select` with the interface of a poll object, for few sockets."""
+
+    def __init__(self) -> None:
+        self._watched: Dict[int, int] = {}
+
+    def register(self, fd: int, eventmask: int, /) -> None:
+        self._watched[fd] = eventmask
+
+    def modify(self, fd: int, eventmask: int, /) -> None:
+        """Raises FileNotFoundError if it is not registered."""
+        if fd not in self._watched:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        self._watched[fd] = eventmask
+
+    def unregister(self, fd: int, /) -> None:
+        """Raises KeyError if it is not registered."""
+        del self._watched[fd]
+
+    def poll(self, timeout: Optional[float] = None, /) -> List[Tuple[int, int]]:
+        """The descriptors that are ready, and how; waits at most so many milliseconds, or without a limit.
+
+        Raises OSError if one of them is closed.
+        """
+        readers = [fd for fd, events in self._watched.items() if events & POLLIN]
+        writers = [fd for fd, events in self._watched.items() if events & POLLOUT]
+        seconds = None if timeout is None else timeout / 1000
+        # Windows reports there that a connection was refused.
+        readable, writable, failed = select.select(readers, writers, writers, seconds)
+        ready: Dict[int, int] = dict.fromkeys(readable, POLLIN)
+        for fd in {*writable, *failed}:
+            ready[fd] = ready.get(fd, 0) | POLLOUT
+        return list(ready.items())

@@ -14,7 +14,6 @@ Rules:
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import mmap
 import os
@@ -22,6 +21,7 @@ import shutil
 import tempfile
 from typing import Iterator, List, Optional, Sequence
 
+from scaler_protocol.host import system
 from scaler_protocol.wire.buffers import Buffer, flat_view
 
 TOKEN_NAME = "token"
@@ -52,12 +52,12 @@ class ObjectDirectory:
         parent = parent or default_parent()
         for _ in remove_abandoned(parent):
             pass
-        self.path = tempfile.mkdtemp(prefix=f"{_DIRECTORY_PREFIX}{os.getuid()}-", dir=parent)
+        self.path = tempfile.mkdtemp(prefix=f"{_DIRECTORY_PREFIX}{system.user_id()}-", dir=parent)
         self.token = os.urandom(16)
         try:
             self._token_file = open(os.path.join(self.path, TOKEN_NAME), "xb", buffering=0)
             try:
-                fcntl.flock(self._token_file, fcntl.LOCK_EX)
+                system.flock(self._token_file, system.LOCK_EX)
                 self._token_file.write(self.token)
             except BaseException:
                 self._token_file.close()
@@ -114,7 +114,7 @@ def names_in_parts(directory: str) -> Iterator[List[str]]:
 
 def remove_abandoned(parent: str) -> Iterator[None]:
     """Remove this user's object directories whose owners have ended, some files between two steps. Raises OSError."""
-    prefix = f"{_DIRECTORY_PREFIX}{os.getuid()}-"
+    prefix = f"{_DIRECTORY_PREFIX}{system.user_id()}-"
     for found in names_in_parts(parent):
         for path in [os.path.join(parent, name) for name in found if name.startswith(prefix)]:
             if not is_lock_abandoned(os.path.join(path, TOKEN_NAME)):
@@ -137,7 +137,7 @@ def is_lock_abandoned(path: str) -> bool:
         return False  # just being created or removed
     with locked_file:
         try:
-            fcntl.flock(locked_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.flock(locked_file, system.LOCK_EX | system.LOCK_NB)
         except OSError:
             return False
         return os.fstat(locked_file.fileno()).st_size > 0  # an empty file belongs to an owner that is starting
@@ -168,7 +168,7 @@ def write_object(path: str, parts: Sequence[Buffer]) -> int:
 
     Raises OSError if there is no room; no file is left then.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.O_CLOEXEC, 0o600)
     try:
         try:
             return _write_all(descriptor, [flat_view(part) for part in parts if len(part)])
@@ -213,7 +213,7 @@ def map_object(path: str) -> memoryview:
 
     Raises FileNotFoundError if the object does not exist (any more).
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | system.O_CLOEXEC)
     try:
         if os.fstat(descriptor).st_size == 0:
             return memoryview(b"")
@@ -224,7 +224,7 @@ def map_object(path: str) -> memoryview:
 
 def read_chunk(path: str, offset: int, length: int) -> bytes:
     """Up to `length` bytes of an object file, starting at `offset`."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | system.O_CLOEXEC)
     try:
         chunk = os.pread(descriptor, length, offset)
         while 0 < len(chunk) < length:
@@ -239,7 +239,7 @@ def read_chunk(path: str, offset: int, length: int) -> bytes:
 
 def write_chunk(path: str, offset: int, chunk: Buffer) -> None:
     """Write one chunk of an object file that is being received; the first chunk creates the file."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | system.O_CLOEXEC, 0o600)
     try:
         view = flat_view(chunk)
         while len(view):

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 from typing import Callable, Iterator, List, Sequence
 
+from scaler_protocol.host import system
 from scaler_protocol.host.segments import SPILL_NAME, is_lock_abandoned, names_in_parts, temporary_name, write_object
 from scaler_protocol.wire.buffers import Buffer
 
@@ -107,10 +107,10 @@ def _no_room(directory: str, size: int) -> NoRoomError:
 
 def _free_bytes(directory: str) -> int:
     try:
-        system = os.statvfs(directory)
+        found = os.statvfs(directory)
     except OSError:
         return 0
-    return system.f_bavail * system.f_frsize
+    return found.f_bavail * found.f_frsize
 
 
 def unique_name() -> str:
@@ -190,7 +190,7 @@ def copy_file(source: str, target: str, is_wanted: Callable[[], bool]) -> bool:
         size = os.fstat(reading.fileno()).st_size
         if not has_room(os.path.dirname(target), size):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.O_CLOEXEC, 0o600)
         is_whole = False
         try:
             with open(descriptor, "wb", buffering=0) as writing:
@@ -215,9 +215,9 @@ class WriterLock:
 
     def __init__(self, prefix: str) -> None:
         self._path = f"{prefix}{LOCK_SUFFIX}"
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | system.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            system.flock(self._descriptor, system.LOCK_EX)
             os.write(self._descriptor, b"held")
         except BaseException:
             self.release()

@@ -23,6 +23,7 @@ import socket
 import time
 from typing import Dict, Iterator, List, Tuple
 
+from scaler_protocol.host import system
 from scaler_protocol.host.discovery import own_folder, problem_of_folder
 from scaler_protocol.keys.allow_list import DEFAULT_TENANT, AllowList, Grant
 from scaler_protocol.keys.errors import KeyFileError
@@ -89,7 +90,7 @@ def _can_make(path: str) -> bool:
     while not os.path.lexists(path):
         path = os.path.dirname(path)
     try:
-        return os.stat(path).st_uid == os.geteuid() and os.access(path, os.W_OK | os.X_OK)
+        return os.stat(path).st_uid == system.user_id() and os.access(path, os.W_OK | os.X_OK)
     except OSError:
         return False
 

@@ -22,10 +22,13 @@ import contextlib
 import os
 import stat
 
+from scaler_protocol.host import system
 from scaler_protocol.host.peer_credentials import user_of_others
 from scaler_protocol.keys.errors import KeyFileError
 
 MAXIMUM_KEY_FILE_BYTES = 1 << 16
+_EXISTING = os.O_RDONLY | system.O_BINARY | system.O_NONBLOCK | system.O_CLOEXEC | system.O_NOCTTY
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.O_BINARY | system.O_NOFOLLOW | system.O_CLOEXEC
 
 
 def read_private(path: str, maximum_bytes: int = MAXIMUM_KEY_FILE_BYTES) -> str:
@@ -51,7 +54,7 @@ def _read(path: str, maximum_bytes: int, forbidden: int, forbidden_of_root: int)
     """The text of a file without these bits in its mode."""
     try:
         _check_folders(path)
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        descriptor = os.open(path, _EXISTING)
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -75,10 +78,10 @@ def _read(path: str, maximum_bytes: int, forbidden: int, forbidden_of_root: int)
 
 
 def _check(path: str, found: os.stat_result, forbidden: int) -> None:
-    mode = stat.S_IMODE(found.st_mode)
+    mode = stat.S_IMODE(found.st_mode) if system.HAS_USERS else 0
     if not stat.S_ISREG(found.st_mode):
         raise KeyFileError(f"cannot use {path}: it is not a regular file")
-    if found.st_uid not in (os.geteuid(), 0):
+    if found.st_uid not in (system.user_id(), 0):
         raise KeyFileError(
             f"cannot use {path}: it belongs to the user with the id {found.st_uid}, who can change it and read it;"
             f" make a file of your own: install -m 600 {path} NEW_FILE"
@@ -89,10 +92,12 @@ def _check(path: str, found: os.stat_result, forbidden: int) -> None:
 
 def _check_folders(path: str) -> None:
     """Raises KeyFileError if another user could replace a file, or a folder above it."""
+    if not system.HAS_USERS:
+        return
     folder, home = os.path.dirname(os.path.realpath(path)), os.path.realpath(os.path.expanduser("~"))
     while True:
         found = os.stat(folder)
-        if found.st_uid not in (os.geteuid(), 0) and found.st_uid != user_of_others():
+        if found.st_uid not in (system.user_id(), 0) and found.st_uid != user_of_others():
             raise KeyFileError(
                 f"cannot use {path}: the folder {folder} belongs to the user with the id {found.st_uid}, who can"
                 " replace what is in it; move the file to a folder of your own"
@@ -120,7 +125,7 @@ def _is_own_group(group: int) -> bool:
     import pwd
 
     try:
-        name, found = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(group)
+        name, found = pwd.getpwuid(system.user_id()).pw_name, grp.getgrgid(group)
     except KeyError:
         return False
     return found.gr_name == name and set(found.gr_mem) <= {name}
@@ -137,10 +142,11 @@ def write_private(path: str, text: str, is_replaced: bool = False) -> None:
     folder, name = os.path.split(path)
     unfinished = os.path.join(folder, f".new-{name}-{os.getpid()}-{os.urandom(8).hex()}")
     try:
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(unfinished, _NEW, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                os.fchmod(descriptor, 0o600)  # also if the umask leaves less
+                if system.HAS_USERS:
+                    os.fchmod(descriptor, 0o600)  # also if the umask leaves less
                 file.write(text.encode())
                 file.flush()
                 os.fsync(descriptor)
@@ -160,7 +166,9 @@ def write_private(path: str, text: str, is_replaced: bool = False) -> None:
 
 def _sync_folder(folder: str) -> None:
     """So that the name, too, is still there after a power failure; some network file systems cannot."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if not system.HAS_USERS:
+        return  # Windows opens no folders
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | system.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):
             os.fsync(descriptor)

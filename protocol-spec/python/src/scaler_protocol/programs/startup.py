@@ -57,6 +57,8 @@ def _open_what_is_closed() -> None:
 
 
 def _has_lost_its_reader(descriptor: int) -> bool:
+    if not hasattr(select, "poll"):
+        return True  # Windows: the most likely pipe
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(events & select.POLLERR for _, events in poll.poll(0))
@@ -64,6 +66,8 @@ def _has_lost_its_reader(descriptor: int) -> bool:
 
 def has_terminal() -> bool:
     """Whether the standard input is a terminal that has not hung up."""
+    if not hasattr(os, "tcgetpgrp"):
+        return sys.stdin.isatty()
     try:
         os.tcgetpgrp(0)
     except OSError:

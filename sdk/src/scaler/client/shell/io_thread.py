@@ -114,7 +114,7 @@ class IoThread:
         self._session_effects: List[SessionEffect] = []
         with contextlib.ExitStack() as after_error:
             after_error.callback(self.mailbox.close_pipe)
-            self.transport = Transport(credentials, self.mailbox.reader)
+            self.transport = Transport(credentials, self.mailbox.waker)
             after_error.callback(self.transport.drop)
             self._session = PeerSession(hello, settings, self._session_effects, self._heartbeat, random.random)
             self.welcome = self._connect_first()

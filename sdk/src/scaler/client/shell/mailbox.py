@@ -15,11 +15,11 @@ Rules:
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections import deque
-from itertools import islice, repeat
+from itertools import islice
 from typing import Any, Callable, Deque, List
+
+from scaler_protocol.host.waker import Waker
 
 CLOSED = -1
 
@@ -35,13 +35,7 @@ class Mailbox:
         self.sleeping: Deque[bytes] = deque()  # one byte while the I/O thread sleeps: writing it wakes the thread
         self._refuse = refuse
         self._has_ended = False
-        self.reader, self._writer = os.pipe()
-        try:
-            os.set_blocking(self.reader, False)
-            os.set_blocking(self._writer, False)
-        except BaseException:
-            self.close_pipe()
-            raise
+        self.waker = Waker()
         self._written: Deque[int] = deque(maxlen=0)
 
     def post(self, command: Any) -> None:
@@ -57,7 +51,7 @@ class Mailbox:
             return
         try:
             # In one step: the thread that takes the byte writes it. Nothing is written while the I/O thread is awake.
-            self._written.extend(map(os.write, repeat(self._writer), iter(self.sleeping.pop, None)))
+            self._written.extend(map(self.waker.write, iter(self.sleeping.pop, None)))
         except (IndexError, OSError, MemoryError):
             pass  # there is no byte, another thread was faster, or the pipe is closed
 
@@ -91,12 +85,7 @@ class Mailbox:
 
     def close_pipe(self) -> None:
         """Close the pipe: the I/O thread has ended."""
-        descriptors = self.reader, self._writer
-        self.reader = self._writer = -1  # before the numbers may be reused
-        for descriptor in descriptors:
-            if descriptor >= 0:
-                with contextlib.suppress(OSError):  # it is closed all the same
-                    os.close(descriptor)
+        self.waker.close()
 
     def after_fork_in_child(self) -> None:
         """In a fork of the client's process: there is no I/O thread."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import select
 import socket
 import time
 from typing import Callable, List, NamedTuple, Optional, Sequence
@@ -31,10 +30,12 @@ from scaler.exceptions import (
 )
 from scaler.values.payload import Buffer
 from scaler.version import __version__
+from scaler_protocol.host import readiness
 from scaler_protocol.host.addresses import parse_address, resolve, why_foreign, why_not_connected, why_not_greeted
 from scaler_protocol.host.connection import Connection, first_words
 from scaler_protocol.host.interpreter import language
 from scaler_protocol.host.sodium import MissingLibraryError
+from scaler_protocol.host.waker import Waker
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.session.effects import EndCause, Ended
@@ -47,7 +48,7 @@ LINGER_SECONDS = 1.0
 MAXIMUM_MESSAGE_BYTES = 1 << 40  # a client trusts its scheduler
 FIRST_WORDS_TIMEOUT_SECONDS = 0.5
 _LONGEST_WAIT_SECONDS = 1e6  # infinity is no number of milliseconds
-_READABLE = ~select.POLLOUT  # data, the end of the stream, errors
+_READABLE = ~readiness.POLLOUT  # data, the end of the stream, errors
 _ERROR_PAUSE_SECONDS = 0.01
 _OWN_ERRORS = (errno.ENOMEM, errno.ENOBUFS, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EIO)  # of this host
 
@@ -67,10 +68,10 @@ class TaskSender(NamedTuple):
 class Transport:
     """Parameters:
     credentials: for the scheduler, at its address.
-    wake_reader: a descriptor that ends `wait` when there is something to read.
+    waker: ends `wait` when something was written to it.
     """
 
-    def __init__(self, credentials: Credentials, wake_reader: int) -> None:
+    def __init__(self, credentials: Credentials, waker: Waker) -> None:
         self.address = credentials.address
         self._credentials = credentials
         self.is_connecting = False
@@ -78,9 +79,9 @@ class Transport:
         self._parsed = parse_address(self.address)
         self._connection: Optional[Connection] = None
         self._stream: Optional[socket.socket] = None
-        self._wake_reader = wake_reader
-        self._poll = select.poll()
-        self._poll.register(wake_reader, select.POLLIN)
+        self._waker = waker
+        self._poll = readiness.poll()
+        self._poll.register(waker.fileno(), readiness.POLLIN)
         self._events = 0  # that `wait` waits for at the connection
         self._has_spoken = False  # the peer of the last connection
         self._is_scheduler = False  # whether the peer's name says that it is a scheduler
@@ -107,7 +108,7 @@ class Transport:
                 raise OSError(error_number, os.strerror(error_number))
             self.is_connecting = error_number == errno.EINPROGRESS
         self._stream = stream
-        self._events = select.POLLOUT if self.is_connecting else select.POLLIN
+        self._events = readiness.POLLOUT if self.is_connecting else readiness.POLLIN
         self._poll.register(stream.fileno(), self._events)
         if not self.is_connecting:
             self._start()
@@ -120,8 +121,8 @@ class Transport:
         """
         stream = self._stream
         assert stream is not None
-        poll = select.poll()
-        poll.register(stream, select.POLLOUT)
+        poll = readiness.poll()
+        poll.register(stream.fileno(), readiness.POLLOUT)
         if not poll.poll(0):
             return False
         error_number = stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -199,7 +200,7 @@ class Transport:
     def _wait(self, timeout_seconds: float) -> bool:
         connection = self._connection
         if connection is not None:
-            events = select.POLLIN | select.POLLOUT if connection.has_unsent else select.POLLIN
+            events = readiness.POLLIN | readiness.POLLOUT if connection.has_unsent else readiness.POLLIN
             if events != self._events:
                 self._poll.modify(connection.fileno(), events)
                 self._events = events
@@ -207,12 +208,12 @@ class Transport:
         seconds = timeout_seconds if timeout_seconds < _LONGEST_WAIT_SECONDS else _LONGEST_WAIT_SECONDS
         milliseconds = int(seconds * 1000) + 1
         for descriptor, events in self._poll.poll(milliseconds if milliseconds > 0 else 0):
-            if descriptor == self._wake_reader:
-                os.read(descriptor, 4096)
+            if descriptor == self._waker.fileno():
+                self._waker.drain()
                 continue
             if self.is_connecting:
                 return True
-            if events & select.POLLOUT:
+            if events & readiness.POLLOUT:
                 self._flush()
             is_readable = bool(events & _READABLE)
         return is_readable

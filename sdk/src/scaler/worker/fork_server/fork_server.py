@@ -11,19 +11,16 @@ Rules:
 - It does not end for an error of the system, because its processors would end with it: it tries again.
 - Each processor leads its own process group, so that killing it also kills its subprocesses, and Ctrl-C in the terminal
   reaches only the agent.
-- A system without fork needs another way to start processors, which belongs in `_fork_processor`.
+- On macOS, whose own libraries may not be used in a fork, processors are started as programs (`processor_process`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
-import faulthandler
 import gc
 import glob
 import importlib
-import io
 import logging
 import os
 import select
@@ -36,11 +33,12 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from scaler.exceptions import PreloadError
 from scaler.values.source_versions import versions
-from scaler.worker.fork_server import stacks
+from scaler.worker.fork_server import processor_process, stacks
 from scaler.worker.fork_server.agent_connection import AgentConnection, AgentGoneError, Order
 from scaler.worker.fork_server.fork_server_client import ForkServerClient, OrderKind, ReportKind
 from scaler.worker.fork_server.preload import preload
-from scaler.worker.processor.processor import Processor, ProcessorSettings
+from scaler.worker.fork_server.processor_process import ProcessorProcess
+from scaler.worker.processor.processor import ProcessorSettings
 from scaler.worker.progress_page import ProgressPage
 from scaler_protocol.host.spill import remove_file
 
@@ -50,10 +48,6 @@ _PAUSE_SECONDS = 0.05  # before the system is asked again for what it could not 
 _POLL_SECONDS = 0.005  # at the end, until killed processes are gone
 
 _UNKNOWN_STATUS = 255 << 8  # an exit code that no processor has
-
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
-_OUT_OF_MEMORY_SCORE = 300  # of 1000: like 30 % more of the memory there is
 
 
 class ForkServerSettings(NamedTuple):
@@ -100,9 +94,10 @@ class _ForkServer:
     def run(self) -> int:
         """Serve until the agent is gone; returns the exit code of the process."""
         _ignore_signals()
-        _prepare_standard_streams()
+        processor_process.buffer_lines()
+        _close_standard_input()
         self._watch_children()
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        processor_process.prctl(processor_process.PR_SET_CHILD_SUBREAPER, 1)
         try:
             preload(self._settings.preloads)
         except PreloadError as error:
@@ -211,7 +206,7 @@ class _ForkServer:
         stack_file = -1
         try:
             stack_file = stacks.make_stack_file()
-            process_id = self._fork_processor(number, name, descriptor, stack_file)
+            process_id = self._start_processor(number, name, descriptor, stack_file)
         except (OSError, MemoryError) as error:
             if stack_file >= 0:
                 _close(stack_file)
@@ -226,12 +221,17 @@ class _ForkServer:
         self._stack_files[process_id] = stack_file
         self._agent.report(ReportKind.SPAWNED, number, process_id)
 
-    def _fork_processor(self, number: int, name: str, descriptor: int, stack_file: int) -> int:
+    def _start_processor(self, number: int, name: str, descriptor: int, stack_file: int) -> int:
+        process = ProcessorProcess(
+            self._process_id, number, descriptor, stack_file, ProcessorSettings(name, self._settings.scheduler_address)
+        )
+        if processor_process.SPAWNS:
+            return processor_process.spawn(process, self._page, self._settings.preloads)
         process_id = os.fork()
         if process_id:
             return process_id
         try:
-            self._become_processor(number, name, descriptor, stack_file)
+            self._become_processor(process)
         except BaseException:
             logger.exception("processor %s: internal error", name)
             os._exit(1)
@@ -241,26 +241,14 @@ class _ForkServer:
                 sys.stderr.flush()
             os._exit(0)
 
-    def _become_processor(self, number: int, name: str, descriptor: int, stack_file: int) -> None:
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != self._process_id:
-            return  # the fork server ended before the line above
-        with contextlib.suppress(OSError):
-            os.setpgid(0, 0)
-        _be_killed_before_the_agent()
+    def _become_processor(self, process: ProcessorProcess) -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         for unneeded in (self._wakeup_read, self._wakeup_write, *self._stack_files.values()):
             os.close(unneeded)
         self._agent.close()
-        _enable_faulthandler()
-        stacks.write_stack_on_signal(stack_file)
-        _reseed_random_generators()
-        os.set_inheritable(descriptor, False)
-        stream = socket.socket(fileno=descriptor)
-        settings = ProcessorSettings(name=name, scheduler_address=self._settings.scheduler_address)
-        Processor(stream, self._page.entry(number), settings).run()
+        processor_process.run(process, self._page)
 
     def _reap(self) -> None:
         while True:
@@ -337,46 +325,11 @@ def _ignore_signals() -> None:
         signal.signal(number, _ignore)
 
 
-def _prepare_standard_streams() -> None:
-    """Show output as soon as it is printed, even if the processor is killed later.
-
-    Standard input may be a pipe whose end stops the cluster: only the agent reads it.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True)
+def _close_standard_input() -> None:
+    """It may be a pipe whose end stops the cluster: only the agent reads it."""
     descriptor = os.open(os.devnull, os.O_RDONLY)
     os.dup2(descriptor, 0)
     os.close(descriptor)
-
-
-def _enable_faulthandler() -> None:
-    with contextlib.suppress(Exception):  # standard error may be closed, or not a file
-        faulthandler.enable()
-
-
-def _reseed_random_generators() -> None:
-    """Make forked processors draw different random numbers. `random` does that by itself, numpy does not."""
-    numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        numpy_random.seed()
-
-
-def _prctl(option: int, argument: int) -> None:
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(option, argument, 0, 0, 0)
-
-
-def _be_killed_before_the_agent() -> None:
-    """If memory runs out, let the system kill a processor, which costs one task, rather than its agent.
-
-    It does not always choose the largest process: one that it has killed may not have ended when memory runs out again.
-    """
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+") as file:
-        if int(file.read()) < _OUT_OF_MEMORY_SCORE:
-            file.seek(0)
-            file.write(str(_OUT_OF_MEMORY_SCORE))
 
 
 def _exists(process_id: int) -> bool:
@@ -402,6 +355,8 @@ def _children_of(parent: int) -> List[int]:
     children: List[int] = []
     try:
         names = os.listdir("/proc")
+    except FileNotFoundError:  # not Linux
+        return _children_by_psutil(parent)
     except (OSError, MemoryError):
         return children
     for name in names:
@@ -414,3 +369,12 @@ def _children_of(parent: int) -> List[int]:
             except (OSError, MemoryError, IndexError, ValueError):
                 continue
     return children
+
+
+def _children_by_psutil(parent: int) -> List[int]:
+    try:
+        import psutil
+
+        return [each.pid for each in psutil.Process(parent).children()]
+    except Exception:  # not installed, or the system refuses: subprocesses of tasks have groups of their own
+        return []

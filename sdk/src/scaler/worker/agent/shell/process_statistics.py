@@ -48,7 +48,7 @@ class ProcessStatistics:
         permille = 0
         if last is not None:
             permille = max(0, int(1000 * (seconds - last.cpu_seconds) / (now - last.time)))
-        usage = ProcessUsage(permille, _resident_bytes(process_id))
+        usage = ProcessUsage(permille, resident_bytes(process_id))
         self._samples[process_id] = _Sample(now, seconds, usage)
         return usage
 
@@ -85,14 +85,3 @@ def _cpu_seconds(process_id: int) -> float:
         except Exception:  # psutil's own errors: the process is gone, or access is denied
             return 0.0
     return 0.0
-
-
-def _resident_bytes(process_id: int) -> int:
-    if _HAS_PROC:
-        return resident_bytes(process_id)
-    if psutil is not None:
-        try:
-            return int(psutil.Process(process_id).memory_info().rss)
-        except Exception:
-            return 0
-    return 0
