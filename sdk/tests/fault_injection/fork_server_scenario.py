@@ -15,7 +15,7 @@ from fault_injection.simulated_processes import Child, SimulatedProcesses, no_si
 from fault_injection.simulated_sockets import FakeSocket, join
 from fault_injection.simulated_system import Fault, SimulatedSystem, StuckError, installed
 
-from scaler.worker.fork_server import agent_connection, fork_server, stacks
+from scaler.worker.fork_server import agent_connection, fork_server, processor_process, stacks
 from scaler.worker.fork_server.fork_server_client import ORDER, REPORT, OrderKind, ReportKind
 
 MODULES = (fork_server, agent_connection, stacks)
@@ -163,8 +163,10 @@ def run_fork_server(folder: Path, fault: Optional[Fault] = None) -> ForkServerRu
             for name, call in agent.processes.calls().items():
                 setattr(simulated, name, call)
             patch.setattr(fork_server, "signal", no_signals())
-            for name in ("_prctl", "_prepare_standard_streams", "_freeze"):
+            for name in ("_close_standard_input", "_freeze"):
                 patch.setattr(fork_server, name, lambda *_: None)
+            for name in ("prctl", "buffer_lines"):
+                patch.setattr(processor_process, name, lambda *_: None)
             patch.setattr(fork_server, "versions", SimpleNamespace(start=lambda: None))
             patch.setattr(fork_server, "_children_of", lambda parent: list(agent.processes.children))
             patch.setattr(stacks, "make_stack_file", lambda: _make_stack_file(system, folder))

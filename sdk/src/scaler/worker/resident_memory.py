@@ -15,27 +15,31 @@ import sys
 from typing import Any
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_HAS_PROC = os.path.exists("/proc/self/statm")
+HAS_PROC = os.path.exists("/proc/self/statm")
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 def resident_bytes(process_id: int = 0) -> int:
     """Resident memory of a process in bytes, this one by default; 0 if it is gone or unknown."""
+    if not HAS_PROC:
+        return _resident_by_psutil(process_id)
     try:
         with open(f"/proc/{process_id or 'self'}/statm", "rb") as file:
             return int(file.read().split()[1]) * _PAGE_BYTES
     except (OSError, IndexError, ValueError, MemoryError):
-        return 0 if _HAS_PROC else _resident_by_psutil(process_id)
+        return 0
 
 
 def private_bytes(process_id: int) -> int:
     """Resident memory of a process without what it shares with others, such as objects it has mapped."""
+    if not HAS_PROC:
+        return _resident_by_psutil(process_id)
     try:
         with open(f"/proc/{process_id}/statm", "rb") as file:
             _, resident, shared = map(int, file.read().split()[:3])
         return (resident - shared) * _PAGE_BYTES
     except (OSError, ValueError, MemoryError):
-        return 0 if _HAS_PROC else _resident_by_psutil(process_id)
+        return 0
 
 
 def _resident_by_psutil(process_id: int) -> int:

@@ -209,5 +209,5 @@ elif PLATFORM == "windows":
     everything.DefaultSelector = selectors.SelectSelector
     for name in MODULES_NOT_ON_WINDOWS:
         sys.modules.pop(name, None)
-    sys.meta_path.insert(0, NoSuchModules)  # type: ignore[arg-type]  # the protocol of finders is wider
+    sys.meta_path.insert(0, NoSuchModules)
     sys.platform = "win32"

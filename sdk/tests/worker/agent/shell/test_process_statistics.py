@@ -10,7 +10,6 @@ import psutil
 import pytest
 
 from scaler.worker import resident_memory
-from scaler.worker.agent.shell import process_statistics as statistics_module
 from scaler.worker.agent.shell.process_statistics import ProcessStatistics, free_memory_bytes
 
 
@@ -62,7 +61,7 @@ def test_a_process_that_the_system_does_not_show_has_no_figures(monkeypatch: pyt
     def refuse(process_id: int) -> None:
         raise psutil.AccessDenied(process_id)
 
-    monkeypatch.setattr(statistics_module, "_HAS_PROC", False)
+    monkeypatch.setattr(resident_memory, "HAS_PROC", False)
     assert ProcessStatistics().usage(os.getpid(), 0.0).resident_bytes > 1 << 20
     monkeypatch.setattr(psutil, "Process", refuse)
     statistics = ProcessStatistics()

@@ -12,8 +12,8 @@ import importlib
 import os
 from typing import Any, Dict, Iterable, NamedTuple
 
+from scaler.worker import resident_memory
 from scaler.worker.agent.core.heartbeats import ProcessUsage
-from scaler.worker.resident_memory import resident_bytes
 
 try:
     psutil: Any = importlib.import_module("psutil")
@@ -23,7 +23,6 @@ except Exception:  # not installed, or a build that does not fit this interprete
 MINIMUM_INTERVAL_SECONDS = 0.5
 """Figures younger than this are reused: heartbeats that announce a free slot may follow each other closely."""
 
-_HAS_PROC = os.path.exists("/proc/self/stat")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -48,7 +47,7 @@ class ProcessStatistics:
         permille = 0
         if last is not None:
             permille = max(0, int(1000 * (seconds - last.cpu_seconds) / (now - last.time)))
-        usage = ProcessUsage(permille, resident_bytes(process_id))
+        usage = ProcessUsage(permille, resident_memory.resident_bytes(process_id))
         self._samples[process_id] = _Sample(now, seconds, usage)
         return usage
 
@@ -71,7 +70,7 @@ def free_memory_bytes() -> int:
 
 
 def _cpu_seconds(process_id: int) -> float:
-    if _HAS_PROC:
+    if resident_memory.HAS_PROC:
         try:
             with open(f"/proc/{process_id}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
