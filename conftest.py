@@ -69,8 +69,9 @@ def pytest_configure(config: pytest.Config) -> None:
         # So starts a shell what it runs in the background (`make test &`), and every program that a test starts and
         # interrupts would inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number in (signal.SIGQUIT, signal.SIGHUP):  # the latter by `nohup make test`
-        if signal.getsignal(number) is signal.SIG_IGN:
+    for name in ("SIGQUIT", "SIGHUP"):  # the latter by `nohup make test`; Windows has neither
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
 
 
