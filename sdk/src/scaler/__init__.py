@@ -20,6 +20,7 @@ from scaler.version import __version__
 if TYPE_CHECKING:
     from scaler.client import Client, ScalerFuture
     from scaler.cluster import Cluster, Scheduler, SchedulerClusterCombo
+    from scaler.executor.executor import ScalerExecutor
     from scaler.serializer import Serializer
     from scaler.values.named_functions import NamedFunction
     from scaler.values.payload import ObjectReference
@@ -29,6 +30,7 @@ __all__ = [
     "Cluster",
     "NamedFunction",
     "ObjectReference",
+    "ScalerExecutor",
     "ScalerFuture",
     "Scheduler",
     "SchedulerClusterCombo",
@@ -41,6 +43,7 @@ _MODULES = {
     "Cluster": "scaler.cluster",
     "NamedFunction": "scaler.values.named_functions",
     "ObjectReference": "scaler.values.payload",
+    "ScalerExecutor": "scaler.executor.executor",
     "ScalerFuture": "scaler.client",
     "Scheduler": "scaler.cluster",
     "SchedulerClusterCombo": "scaler.cluster",

@@ -13,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 import warnings
+from concurrent.futures import BrokenExecutor
 from graphlib import CycleError
 
 __all__ = [
@@ -24,8 +25,10 @@ __all__ = [
     "DependencyError",
     "DeserializeObjectError",
     "DisconnectedError",
+    "ExecutorShutdownError",
     "GraphCycleError",
     "GraphKeyError",
+    "InitializerError",
     "InvalidAddressError",
     "InvalidArgumentError",
     "MissingObjects",
@@ -113,6 +116,14 @@ class DisconnectedError(ScalerError, ConnectionError):
 class ClientFailedError(DisconnectedError):
     """The client met a bug of its own, or an error of the system, and has ended; the message says where the recording
     is."""
+
+
+class ExecutorShutdownError(ScalerError, RuntimeError):
+    """The executor was shut down, or the program ends, and nothing more can be submitted."""
+
+
+class InitializerError(ScalerError, BrokenExecutor):
+    """The initializer of an executor has failed, and the executor cannot be used any more."""
 
 
 class ClientShutdownException(ScalerError):

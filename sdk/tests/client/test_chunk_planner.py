@@ -33,6 +33,12 @@ def test_until_the_first_measurement_each_slot_gets_one_item() -> None:
     assert sent_by(ChunkPlanner(buffer_items=3), 4) == [1] * 3
 
 
+def test_a_buffer_without_room_for_larger_chunks_does_not_wait_for_a_measurement() -> None:
+    assert sent_by(ChunkPlanner(buffer_items=2), 1) == [1] * 2
+    assert sent_by(ChunkPlanner(buffer_items=15), 4) == [1] * 8
+    assert sent_by(ChunkPlanner(buffer_items=16), 4) == [1] * 4
+
+
 @pytest.mark.parametrize("item_seconds", [TARGET_SECONDS / 100, TARGET_SECONDS / 7, TARGET_SECONDS, 10.0])
 def test_a_chunk_is_about_the_target_of_work_and_runs_ahead_for_each_slot(item_seconds: float) -> None:
     planner = ChunkPlanner()

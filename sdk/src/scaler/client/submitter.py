@@ -55,6 +55,8 @@ from scaler.values.payload import INLINE_BYTES, PROTOCOL, SCALAR_TYPES, ObjectRe
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
 
+    from scaler.executor.client_executor import ClientExecutor
+
     P = ParamSpec("P")
 
     StandIn = Union[ScalerFuture[Any], ObjectReference]
@@ -492,6 +494,24 @@ class Submitter(Submission):
 
         wanted = options_of(self._options, dsk, options)
         return get(self.options(**wanted) if wanted else self, dsk, keys, options)
+
+    def executor(
+        self, initializer: Optional[Callable[..., object]] = None, initargs: Sequence[Any] = (), **options: Any
+    ) -> ClientExecutor:
+        """An Executor of `concurrent.futures` whose calls run through this client.
+
+        Parameters:
+            initializer: called in each process that runs calls of this executor, before the first of them.
+            initargs: its arguments.
+            options: as of `options`, for all calls.
+
+        Raises as `options`, and as ClientExecutor. Its `shutdown` waits for its calls, and leaves the client as it is.
+        """
+        from scaler.executor.client_executor import ClientExecutor  # rarely needed
+        from scaler.executor.executor_state import ExecutorState
+
+        submitter: Submitter = self.options(**options) if options else self
+        return ClientExecutor(ExecutorState(submitter, submitter.submit), initializer, initargs)
 
     def _map(
         self,

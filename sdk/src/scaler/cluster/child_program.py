@@ -7,6 +7,7 @@ Rules:
 - The child has a session of its own, so that Ctrl-C reaches only this program, which may have more to do.
 - Stopping takes a bounded time: SIGTERM, a grace period, SIGKILL.
 - A child does not notify the service manager of this process.
+- A fork of this process leaves the child to it.
 - A child that ends without having been asked to is restarted if `scaler.restarts` says so.
 """
 
@@ -143,6 +144,7 @@ class _Child:
     def __init__(self, command: Sequence[str], environment: Dict[str, str], pass_fds: Sequence[int]) -> None:
         self._command = command
         self._environment = environment
+        self._parent = os.getpid()
         self._is_watched = False
         self._only_code: Optional[int] = None
         self._lock = threading.Lock()  # protects which process it is, and whether it is to end
@@ -226,6 +228,8 @@ class _Child:
             return None
 
     def stop(self) -> None:
+        if os.getpid() != self._parent:  # at the exit of a fork, for example
+            return
         self.terminate()
         try:
             self.process.wait(STOP_TIMEOUT_SECONDS)

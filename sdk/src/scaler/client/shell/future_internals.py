@@ -362,10 +362,10 @@ def has_failed(future: AnyFuture) -> bool:
     return future._has_failed or future._exception is not None
 
 
-def taken_result(future: AnyFuture) -> Any:
+def taken_result(future: AnyFuture, timeout: Optional[float] = None) -> Any:
     """The result of a future that has not been returned to the user, which no longer refers to it; raises as `result`
     does."""
-    result = future.result()
+    result = future.result(timeout)
     future._result = None
     return result
 

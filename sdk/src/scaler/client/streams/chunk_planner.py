@@ -5,7 +5,7 @@
 
 Rules:
 - A chunk is about TARGET_SECONDS of work, by the measured duration of an item. Until the first measurement chunks are
-  single items, one for each slot.
+  single items, one for each slot. A buffer that has no room for larger ones does not wait for it.
 - Chunks run ahead: CHUNKS_AHEAD for each slot, so that a slot finds the next one when it ends one.
 - What was taken and not yielded yet never exceeds the buffer. Room is given back a chunk at a time, because chunks of
   what happens to be free would become smaller and smaller.
@@ -54,7 +54,9 @@ class ChunkPlanner:
             left: how many items have not been taken, if that is known.
         """
         if self._fixed_items is None:
-            if self.running >= (CHUNKS_AHEAD * slots if self._item_seconds else slots):
+            ahead = CHUNKS_AHEAD * slots
+            is_small = self._buffer_items is not None and self._buffer_items < 2 * ahead
+            if self.running >= (ahead if self._item_seconds or is_small else slots):
                 return 0
         size = self._size(slots, left)
         return size if self._room(slots, size) >= size else 0

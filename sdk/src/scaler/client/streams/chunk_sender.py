@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
-from scaler.client.functions import function_name
+from scaler.client.functions import FunctionRecord, function_name
 from scaler.client.future import ScalerFuture
 from scaler.client.mapping import Chunk, ChunkOfStream, add_note
 from scaler.client.shell.future_internals import taken_result
@@ -58,7 +58,7 @@ class Sender(Protocol):
         """What came of the task of `count` items, which is done."""
 
     def close(self) -> None:
-        """No more items follow. Called at any moment in any thread, by the garbage collector too."""
+        """No more items follow. Called at any moment in any thread, by the garbage collector too; idempotent."""
 
 
 class ChunkSender:
@@ -82,9 +82,10 @@ class ChunkSender:
         record = client._register(self._chunk)
         while not client._shell.functions.hold(record):
             record = client._register(self._chunk)
-        self._record = record
+        self._record: Optional[FunctionRecord] = record
 
     def send(self, first: int, items: Sequence[Item]) -> ScalerFuture[Any]:
+        assert self._record is not None
         try:
             return self._client._submit_held(self._record, self._chunk, (first, items), {})
         except TooManyReferences as error:
@@ -108,7 +109,9 @@ class ChunkSender:
             return ChunkOutcome([], 0.0, error)
 
     def close(self) -> None:
-        self._client._shell.functions.let_go_later(self._record)
+        record, self._record = self._record, None
+        if record is not None:
+            self._client._shell.functions.let_go_later(record)
 
 
 class CallSender:

@@ -26,15 +26,18 @@ def started(stream: Stream) -> Stream:
     return stream
 
 
-def in_order(sending: Sending, deadline: Optional[float] = None) -> Stream:
+def in_order(sending: Sending, deadline: Optional[float] = None, ends_when_lost: bool = True) -> Stream:
     """The results in the order of the items.
 
     Parameters:
         deadline: of `time.monotonic`, when the iterator raises TimeoutError.
+        ends_when_lost: even if it was never asked for a result. Otherwise it has no first item to be taken, and
+            `sending` was filled before.
     """
     try:
-        sending.fill()
-        yield None
+        if ends_when_lost:
+            sending.fill()
+            yield None
         while sending.sent:
             chunk = sending.sent[0]
             if chunk.outcome is None:

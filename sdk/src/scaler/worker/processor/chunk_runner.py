@@ -46,7 +46,10 @@ FLUSH_INTERVAL_SECONDS = 0.001
 """Finished results wait at most this long to be sent together with others, unless a task is running."""
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-_OF_CALLERS = (os.path.join(_PACKAGE, "client", "mapping.py"), os.path.join(_PACKAGE, "client", "graph.py"))
+_OF_CALLERS = tuple(
+    os.path.join(_PACKAGE, *names)
+    for names in (("client", "mapping.py"), ("client", "graph.py"), ("executor", "initialized.py"))
+)
 _OWN_FILES = (__file__, *_OF_CALLERS, *coroutines.OWN_FILES)
 
 _PICKLE_MARK = 0x80

@@ -1,0 +1,1 @@
+"""A cluster as an Executor of `concurrent.futures`; workers import `initialized` alone."""
