@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
+import time
 from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
@@ -21,7 +23,7 @@ from scaler import Client
 from scaler.adapters import dask_submission
 from scaler.adapters.dask_nodes import NodeBundle
 from scaler.adapters.dask_order import NodeOrder, read_graph
-from scaler.exceptions import GraphCycleError, GraphKeyError, SerializeObjectError
+from scaler.exceptions import GraphCycleError, GraphKeyError, ProcessorDiedError, SerializeObjectError
 
 
 def inc(number: int) -> int:
@@ -273,3 +275,54 @@ def test_only_needed_nodes_are_ordered_each_after_what_it_needs() -> None:
     assert order.offsets.tolist() == [0, 0, 1]
     assert order.data == {"a": 1}
     assert (order.find("e"), order.find("d"), order.find("a")) == (0, None, None)
+
+
+# Ends ---------------------------------------------------------------------------------------------------------------
+
+
+def wait_for(running: Path, go: Path) -> int:
+    """Says that it runs, and in which process; waits until it may end."""
+    running.write_text(str(os.getpid()))
+    while not go.exists():
+        time.sleep(0.01)
+    return 1
+
+
+def process_once_written(path: Path) -> int:
+    while not path.exists() or not path.read_text():
+        time.sleep(0.01)
+    return int(path.read_text())
+
+
+def test_ctrl_c_cancels_the_computation_and_leaves_the_client_usable(
+    any_client: Client, done_files: List[Path]
+) -> None:
+    running, go = done_files
+    waiting_thread = threading.get_ident()
+
+    def interrupt() -> None:
+        process_once_written(running)
+        signal.pthread_kill(waiting_thread, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        dask.delayed(inc)(dask.delayed(wait_for)(running, go)).compute(scheduler=any_client)
+    thread.join()
+    process = process_once_written(running)
+    while Path(f"/proc/{process}").exists():  # its task is stopped
+        time.sleep(0.01)
+    assert dask.delayed(inc)(1).compute(scheduler=any_client) == 2
+
+
+def test_the_death_of_a_tasks_process_is_an_error_that_names_its_key(
+    any_client: Client, done_files: List[Path]
+) -> None:
+    running, go = done_files
+    thread = threading.Thread(target=lambda: os.kill(process_once_written(running), signal.SIGKILL))
+    thread.start()
+    waiting = dask.delayed(wait_for)(running, go, dask_key_name="the-waiting-one")
+    with pytest.raises(ProcessorDiedError) as caught:
+        dask.delayed(inc)(waiting).compute(scheduler=any_client)
+    thread.join()
+    assert any("the-waiting-one" in note for note in notes_of(caught.value)) or not hasattr(caught.value, "add_note")

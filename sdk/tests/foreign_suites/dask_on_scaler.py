@@ -58,7 +58,9 @@ def _name_scheduler(function: Any) -> None:
     parameters = inspect.signature(function).parameters.values()
     if (function.__kwdefaults__ or {}).get("scheduler"):
         function.__kwdefaults__["scheduler"] = NAME
-    with_defaults = [each.name for each in parameters if each.default is not each.empty and each.kind != each.KEYWORD_ONLY]
+    with_defaults = [
+        each.name for each in parameters if each.default is not each.empty and each.kind != each.KEYWORD_ONLY
+    ]
     defaults = list(function.__defaults__ or ())
     if "scheduler" in with_defaults:
         defaults[with_defaults.index("scheduler")] = NAME

@@ -4,7 +4,7 @@
 
 Rules:
 - Dask optimises its graph before it calls; here it is run. Intermediate results stay in the cluster.
-- Errors are those of the nodes, with Dask's key in a note. Whatever ends the wait, Ctrl-C too, cancels the rest.
+- Errors are those of the nodes, with Dask's key in a note. Whatever ends the wait, Ctrl-C too, stops the rest.
 - The options of a graph are those of all its tasks: what annotations ask for is added up.
 - With callbacks for single tasks, all tasks have futures here, since a callback sees results.
 """
@@ -50,7 +50,7 @@ def _run(
     results: Dict[Any, Any] = {}
     if targets:
         futures = submit_nodes(client, order, targets, _retries_of(order, retries, options))
-        results = results_of(client, futures)
+        results = results_of(client, futures, is_forced=True)
     return _found(order, wanted, results)
 
 
@@ -210,7 +210,7 @@ def _followed(
     if not targets:
         return {}
     if not before and not after:
-        return results_of(client, submit_nodes(client, order, targets, retries))
+        return results_of(client, submit_nodes(client, order, targets, retries), is_forced=True)
     futures = submit_nodes(client, order, order.keys, retries)
     by_future: Dict[Any, Any] = {future: key for key, future in futures.items()}
     results: Dict[Any, Any] = {}
@@ -231,7 +231,7 @@ def _followed(
                 if key in results_wanted:
                     results[key] = result
     finally:
-        cancel_rest(client, futures)
+        cancel_rest(client, futures, is_forced=True)
     return results
 
 

@@ -83,9 +83,9 @@ def run_graph(client: Submission, graph: Graph, keys: Sequence[Hashable]) -> Dic
     return results_of(client, submit_graph(client, graph, keys))
 
 
-def results_of(client: Submission, futures: Dict[Any, ScalerFuture[Any]]) -> Dict[Any, Any]:
+def results_of(client: Submission, futures: Dict[Any, ScalerFuture[Any]], is_forced: bool = False) -> Dict[Any, Any]:
     """Wait for the futures of a graph; returns their results, or raises the exception of the first one that failed, and
-    cancels the others."""
+    cancels the others, as `cancel_rest` does."""
     try:
         with blocking.announced(), Bar(client._options.progress, len(futures), "graph") as bar:
             done = wait(futures.values(), bar, return_when=FIRST_EXCEPTION).done
@@ -94,15 +94,17 @@ def results_of(client: Submission, futures: Dict[Any, ScalerFuture[Any]]) -> Dic
                 future.result()
         return {key: future.result() for key, future in futures.items()}
     finally:
-        cancel_rest(client, futures)
+        cancel_rest(client, futures, is_forced)
 
 
-def cancel_rest(client: Submission, futures: Dict[Any, ScalerFuture[Any]]) -> None:
-    """Ask to cancel what has no outcome; does not wait."""
+def cancel_rest(client: Submission, futures: Dict[Any, ScalerFuture[Any]], is_forced: bool) -> None:
+    """Cancel what has no outcome, without waiting; tasks that run are stopped only by force."""
     rest = [future for future in futures.values() if not future.done()]
     for future in rest:
         future._is_unwanted = True
-    if rest:
+    if rest and is_forced:
+        client._shell.stop(rest)
+    elif rest:
         client._shell.ask_to_cancel(rest)
 
 
