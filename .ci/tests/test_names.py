@@ -34,6 +34,7 @@ CLASSES = {
     "Send": "an effect of each core",
     "SendChunk": "an effect of each core",
     "Log": "an effect of each core",
+    "Client": "for threads, and in scaler.aio for coroutines",
     "Failure": "the name of the class that a conformance function raises is part of the protocol",
     "WorkerInfo": "the message, and what users see of it",
     "Processor": "the class, and what programs for earlier generations find under its name",

@@ -32,17 +32,20 @@ NEVER_SEEN = {
 }
 """Public exceptions of modules that no user meets. Private ones, which begin with an underscore, are not listed."""
 
-SEEN_BY_USERS = ("client", "cluster", "graph", "values/named_functions.py", "arguments.py")
+SEEN_BY_USERS = ("aio", "client", "cluster", "graph", "values/named_functions.py", "arguments.py")
 
 OTHERS = {
     ("future.py", "CancelledError"): "what asyncio promises",
     ("future_internals.py", "CancelledError"): "what `concurrent.futures` promises",
     ("future_internals.py", "FutureTimeoutError"): "likewise",
     ("completions.py", "FutureTimeoutError"): "as that of `concurrent.futures.as_completed`",
+    ("aio_client.py", "AttributeError"): "what `__getattr__` promises",
+    ("loop_transport.py", "NotImplementedError"): "what the loop has raised, with the reason",
+    ("loop_transport.py", "OSError"): "as in transport.py",
     ("lone_tasks.py", "TimeoutError"): "caught in the client, which treats its scheduler as lost",
     ("transport.py", "OSError"): "caught in the client: it becomes SchedulerUnreachableError",
     ("future_internals.py", "NotImplementedError"): "by no future that there is: each class says how it is loaded",
-    ("io_thread.py", "MalformedMessageError"): "handled there, as what cannot be read: no client raises it",
+    ("client_driver.py", "MalformedMessageError"): "handled there, as what cannot be read: no client raises it",
     ("map_methods.py", "NotImplementedError"): "by no client that there is: each says which options it has",
     ("client_replay.py", "RecordingError"): "of `scaler replay`, which prints it: no client raises it",
 }

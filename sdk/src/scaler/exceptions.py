@@ -62,6 +62,7 @@ __all__ = [
     "UnfinishedTasksWarning",
     "WorkerDiedError",
     "WrongArgumentsError",
+    "WrongEventLoopError",
 ]
 
 
@@ -124,6 +125,10 @@ class ExecutorShutdownError(ScalerError, RuntimeError):
 
 class InitializerError(ScalerError, BrokenExecutor):
     """The initializer of an executor has failed, and the executor cannot be used any more."""
+
+
+class WrongEventLoopError(ScalerError, RuntimeError):
+    """A client of `scaler.aio` was used outside of the event loop that it was connected in."""
 
 
 class ClientShutdownException(ScalerError):

@@ -15,11 +15,13 @@ from fault_injection.simulated_system import Fault, SimulatedSystem, StuckError,
 
 from scaler import Client
 from scaler.client.shell import (
+    client_driver,
     client_object_files,
     deferred_sender,
     io_thread,
     lone_tasks,
     mailbox,
+    polled_transport,
     settling,
     transport,
 )
@@ -27,8 +29,10 @@ from scaler.client.shell.io_thread import IoThread
 from scaler_protocol.host import addresses, connection, segments, spill, waker
 
 MODULES = (
+    client_driver,
     io_thread,
     transport,
+    polled_transport,
     mailbox,
     lone_tasks,
     settling,

@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
 
 from scaler import nesting
 from scaler.arguments import Duration, seconds, whole
-from scaler.client.archives import CodeSource, Uploadable, source_at
+from scaler.client.archives import CodeSource, Root, Uploadable, source_at
 from scaler.client.client_options import DEFAULTS
 from scaler.client.future import ScalerFuture
 from scaler.client.info import ClusterInfo
@@ -31,13 +31,10 @@ from scaler.exceptions import (
     InvalidAddressError,
     InvalidArgumentError,
     SchedulerNotFoundError,
-    SerializeObjectError,
 )
 from scaler.notebook import Link, Row, card
 from scaler.serializer import Serializer
-from scaler.values.payload import ObjectReference, Parts, dump_value, parts_size
-from scaler.values.texts import description_of
-from scaler_protocol import messages as m
+from scaler.values.payload import ObjectReference
 from scaler_protocol.host.addresses import AddressError, parse_address
 from scaler_protocol.host.discovery import DiscoveryError, address_given_or_found, link_to
 from scaler_protocol.keys.credentials import Credentials
@@ -52,7 +49,67 @@ _shared_lock = threading.Lock()
 _open_shells: weakref.WeakSet[ClientShell] = weakref.WeakSet()
 
 
-class Client(Submitter):
+class ClientArguments:
+    """The arguments of a client: `Client` explains them."""
+
+    def _set_up(
+        self,
+        address: Optional[str],
+        profiling: bool,
+        timeout_seconds: Duration,
+        heartbeat_interval_seconds: Duration,
+        serializer: Optional[Serializer],
+        streams_output: bool,
+        connect_timeout_seconds: Duration,
+        modules: Union[Uploadable, Sequence[Uploadable]],
+        key_file: Optional[Union[str, os.PathLike[str]]],
+        insecure: Optional[bool],
+    ) -> List[CodeSource]:
+        """Check all of them; returns the code to ship."""
+        check_installation()
+        if isinstance(modules, (str, os.PathLike, ModuleType)):
+            modules = [modules]
+        code_sources = [CodeSource(each) for each in modules]
+        self._address = _checked_address(address) if address else _address_found()
+        self._options = DEFAULTS.refined(profiling=bool(profiling), stream_output=streams_output)
+        self._task_options = self._options.message()
+        self._timeout_seconds = seconds("timeout_seconds", timeout_seconds)
+        self._heartbeat_interval_seconds = seconds(
+            "heartbeat_interval_seconds", heartbeat_interval_seconds, MINIMUM_INTERVAL_SECONDS, MAXIMUM_SECONDS
+        )
+        self._connect_timeout_seconds = seconds(
+            "connect_timeout_seconds", connect_timeout_seconds, below=MAXIMUM_SECONDS
+        )
+        self._serializer = _checked_serializer(serializer)
+        self._key_file = os.fspath(key_file) if key_file is not None else None
+        self._insecure = insecure
+        return code_sources
+
+    def __getstate__(self) -> Dict[str, Any]:
+        """What a copy of the client needs."""
+        return {
+            "address": self._address,
+            "options": self._options,
+            "timeout_seconds": self._timeout_seconds,
+            "heartbeat_interval_seconds": self._heartbeat_interval_seconds,
+            "connect_timeout_seconds": self._connect_timeout_seconds,
+            "serializer": self._serializer,
+            "key_file": self._key_file,
+            "insecure": self._insecure,
+        }
+
+    def _set_state(self, state: Dict[str, Any]) -> List[Sequence[Root]]:
+        """Take over the state of another client; returns where the code is that it ships."""
+        state = dict(state)
+        code_roots: List[Sequence[Root]] = state.pop("code_roots", [])
+        for name, value in state.items():
+            setattr(self, f"_{name}", value)
+        self._task_options = self._options.message()
+        # Inside a task, a client has the task's code.
+        return code_roots if nesting.code is None else []
+
+
+class Client(Submitter, ClientArguments):
     """A connection to a scheduler; submits tasks and returns futures.
 
     Parameters:
@@ -107,23 +164,18 @@ class Client(Submitter):
         key_file: Optional[Union[str, os.PathLike[str]]] = None,
         insecure: Optional[bool] = None,
     ) -> None:
-        check_installation()
-        if isinstance(modules, (str, os.PathLike, ModuleType)):
-            modules = [modules]
-        code_sources = [CodeSource(each) for each in modules]
-        self._address = _checked_address(address) if address else _address_found()
-        self._options = DEFAULTS.refined(profiling=bool(profiling), stream_output=bool(stream_output))
-        self._task_options = self._options.message()
-        self._timeout_seconds = seconds("timeout_seconds", timeout_seconds)
-        self._heartbeat_interval_seconds = seconds(
-            "heartbeat_interval_seconds", heartbeat_interval_seconds, MINIMUM_INTERVAL_SECONDS, MAXIMUM_SECONDS
+        code_sources = self._set_up(
+            address,
+            profiling,
+            timeout_seconds,
+            heartbeat_interval_seconds,
+            serializer,
+            bool(stream_output),
+            connect_timeout_seconds,
+            modules,
+            key_file,
+            insecure,
         )
-        self._connect_timeout_seconds = seconds(
-            "connect_timeout_seconds", connect_timeout_seconds, below=MAXIMUM_SECONDS
-        )
-        self._serializer = _checked_serializer(serializer)
-        self._key_file = os.fspath(key_file) if key_file is not None else None
-        self._insecure = insecure
         self._shell = self._make_shell(code_sources)
         weakref.finalize(self, self._shell.abandon).atexit = False
         if callable(stream_output):
@@ -161,20 +213,7 @@ class Client(Submitter):
 
         Returns a reference to pass to `submit` and `map`; it is valid until `clear` or `disconnect`.
         """
-        self._shell.check_open()
-        name = name if name is not None else type(obj).__name__
-        if not isinstance(name, str):
-            raise ArgumentTypeError(f"the name of an object must be a str, not {type(name).__name__}")
-        try:
-            content = dump_value(obj, self._serializer)
-        except Exception as error:
-            raise SerializeObjectError(
-                f"an object of type {type(obj).__name__} cannot be serialised: {description_of(error)}"
-            ) from error
-        parts: Parts = content if isinstance(content, list) else [content]
-        object_id = self._shell.send_object(parts, name, m.ObjectKind.VALUE)
-        self._shell.value_objects.add(object_id)
-        return ObjectReference(name, parts_size(parts), object_id)
+        return self._send_object(obj, name)
 
     def explain(self, future: ScalerFuture[Any], timeout_seconds: Duration = 10.0) -> str:
         """Describe the state of a future in one sentence: its outcome, where it runs, or what it waits for.
@@ -191,7 +230,7 @@ class Client(Submitter):
             raise InvalidArgumentError(
                 "the future belongs to another client: call explain() of the client that submitted the task"
             )
-        return explain(self._shell, future, _waiting(timeout_seconds))
+        return explain(self._shell, future, waiting_seconds(timeout_seconds))
 
     def info(self, maximum_workers: int = 100, timeout_seconds: Duration = 10.0) -> ClusterInfo:
         """The size and the load of the cluster, as its scheduler sees it now.
@@ -205,7 +244,7 @@ class Client(Submitter):
             ArgumentTypeError, InvalidArgumentError: `maximum_workers` is not a whole number, or below 0.
         """
         wanted = min(whole("maximum_workers", maximum_workers), (1 << 32) - 1)
-        return info(self._shell, self._address, wanted, _waiting(timeout_seconds))
+        return info(self._shell, self._address, wanted, waiting_seconds(timeout_seconds))
 
     # Code -----------------------------------------------------------------------------------------------------------
 
@@ -302,27 +341,11 @@ class Client(Submitter):
     # Being passed to tasks ------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> Dict[str, Any]:
-        return {
-            "address": self._address,
-            "options": self._options,
-            "timeout_seconds": self._timeout_seconds,
-            "heartbeat_interval_seconds": self._heartbeat_interval_seconds,
-            "connect_timeout_seconds": self._connect_timeout_seconds,
-            "serializer": self._serializer,
-            "key_file": self._key_file,
-            "insecure": self._insecure,
-            "code_roots": self._shell.code.roots,
-        }
+        return {**super().__getstate__(), "code_roots": self._shell.code.roots}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         """All copies of a client that arrive in one process share one connection."""
-        state = dict(state)
-        code_roots = state.pop("code_roots", [])
-        if nesting.code is not None:
-            code_roots = []  # inside a task it has the task's code
-        for name, value in state.items():
-            setattr(self, f"_{name}", value)
-        self._task_options = self._options.message()
+        code_roots = self._set_state(state)
         identity = self._address, self._key_file, self._insecure
         key = (*identity, type(self._serializer), *(tuple(roots) for roots in code_roots))
         with _shared_lock:
@@ -347,15 +370,10 @@ class Client(Submitter):
         return card("Client", rows)
 
     def _state(self) -> str:
-        shell = self._shell
-        if shell.closed_because is not None:
-            return "disconnected"
-        count = shell.unfinished_count
-        unfinished = f"{count} unfinished task{'' if count == 1 else 's'}"
-        return unfinished if shell.is_connected else f"{unfinished}, looking for its scheduler"
+        return self._shell.state()
 
 
-def _waiting(timeout_seconds: Duration) -> float:
+def waiting_seconds(timeout_seconds: Duration) -> float:
     """How long to wait for an answer of the scheduler."""
     return seconds("timeout_seconds", timeout_seconds, below=MAXIMUM_SECONDS)
 

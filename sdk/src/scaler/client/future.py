@@ -50,33 +50,33 @@ class Owner(Protocol):
     _shell: ClientShell
 
 
-class ScalerFuture(FutureWithSharedCondition[R]):
-    """The outcome of one task; everything that `concurrent.futures.Future` promises holds.
+class TaskOutcome:
+    """What the futures of all clients have in common: how an outcome is loaded, measured and described.
 
-    It can also be awaited, and knows its `task_id`. For type checkers it is generic in the function's return type.
+    Rules: those that inherit from it have the other fields of a task, which their clients set.
     """
 
-    _client: Owner
+    if TYPE_CHECKING:
+        _client: Any
+        _task_id: int
+        _payload: Optional[Buffer]
+        _has_failed: bool
+        _profile: Tuple[int, ...]
+        _inherited_from: Optional[Tuple[Any]]
+
+        @property
+        def task_id(self) -> int: ...
+
+        def done(self) -> bool: ...
+
+        def cancelled(self) -> bool: ...
+
     _is_unwanted = False  # its cancellation was requested at some time
     _keeps_content = False  # the bytes of its result after loading: other tasks may need them
     _stands_for_its_result = True  # in the arguments of a task
     _named: Optional[NamedFunction] = None  # if it is called by name: its result is in a codec that all languages read
-
-    def __init__(self, client: Owner, function: Optional[FunctionRecord] = None) -> None:
-        self._client = client
-        self._function = function
-
-    @property
-    def task_id(self) -> int:
-        """The client's number of this task."""
-        if self._task_id == NOT_NUMBERED:
-            self._client._shell.await_number(self)
-        return self._task_id
-
-    def running(self) -> bool:
-        """True from submission until the outcome is known, as in earlier generations, and while `repr` says "running":
-        the client does not see when a worker begins. `Client.explain` says whether the task waits, and for what."""
-        return not self.done()
+    _function: Optional[FunctionRecord] = None
+    _content: Optional[Buffer] = None
 
     def profiling_info(self) -> ProfileResult:
         """What was measured of the task, when it was submitted with profiling.
@@ -93,6 +93,82 @@ class ScalerFuture(FutureWithSharedCondition[R]):
                 " ask for it with client.options(profiling=True), or Client(profiling=True) for all tasks"
             )
         return ProfileResult(*self._profile)
+
+    def _loaded(self, payload: Buffer) -> Tuple[Any, Optional[BaseException]]:
+        if self._keeps_content:
+            self._content = payload
+            payload = memoryview(payload).toreadonly()  # so that the result has arrays of its own
+        if self._has_failed:
+            return None, self._load_failure(bytes(payload))
+        try:
+            if self._named is None:
+                return load_value(payload, self._client._shell.serializer), None
+            return self._named.neutral_codec.load_result(payload), None
+        except KeyboardInterrupt:  # from the user who waits for it: the result can be asked for again
+            raise
+        except BaseException as error:
+            return None, _not_loadable(error)
+
+    def _load_failure(self, payload: bytes) -> BaseException:
+        if self._inherited_from is not None:
+            return dependency_error(self, self._inherited_from[0], payload, self._named is not None)
+        return load_failure(payload, self._function.name if self._function else "", self._named is not None)
+
+    def __reduce__(self) -> Any:
+        return reduce_future(self)
+
+    def __repr__(self) -> str:
+        name = f" of {self._function.name}" if self._function is not None and self._function.name else ""
+        return f"<{type(self).__name__} {self.task_id}{name}: {self._outcome()}>"
+
+    def _repr_html_(self) -> str:
+        rows: List[Row] = [
+            ("function", self._function.name if self._function is not None else ""),
+            ("task", self.task_id),
+            ("state", self._outcome()),
+            ("scheduler", self._client._shell.address),
+        ]
+        return card(type(self).__name__, rows)
+
+    def _outcome(self) -> str:
+        """A description, without loading anything, because that would run user code."""
+        if not self.done():
+            return "running"
+        if self.cancelled():
+            return "cancelled"
+        error = exception_if_loaded(self)
+        if error is not None:
+            return f"finished, raised {type(error).__name__}"
+        if self._has_failed:
+            return "finished, failed"
+        if self._payload is not None:
+            return "finished, has a result"
+        return f"finished, returned {type(result_if_loaded(self)).__name__}"
+
+
+class ScalerFuture(TaskOutcome, FutureWithSharedCondition[R]):
+    """The outcome of one task; everything that `concurrent.futures.Future` promises holds.
+
+    It can also be awaited, and knows its `task_id`. For type checkers it is generic in the function's return type.
+    """
+
+    _client: Owner
+
+    def __init__(self, client: Owner, function: Optional[FunctionRecord] = None) -> None:
+        self._client = client
+        self._function = function
+
+    @property
+    def task_id(self) -> int:
+        """The client's number of this task."""
+        if self._task_id == NOT_NUMBERED:
+            self._client._shell.await_number(self)
+        return self._task_id
+
+    def running(self) -> bool:
+        """True from submission until the outcome is known, as in earlier generations, and while `repr` says "running":
+        the client does not see when a worker begins. `Client.explain` says whether the task waits, and for what."""
+        return not self.done()
 
     @accepts_earlier("ScalerFuture.cancel")
     def cancel(self, timeout_seconds: Optional[Duration] = None, *, force: bool = True) -> bool:
@@ -124,29 +200,6 @@ class ScalerFuture(FutureWithSharedCondition[R]):
         if end_of_wait is not None:
             super().add_done_callback(end_of_wait)
 
-    def _loaded(self, payload: Buffer) -> Tuple[Any, Optional[BaseException]]:
-        if self._keeps_content:
-            self._content = payload
-            payload = memoryview(payload).toreadonly()  # so that the result has arrays of its own
-        if self._has_failed:
-            return None, self._load_failure(bytes(payload))
-        try:
-            if self._named is None:
-                return load_value(payload, self._client._shell.serializer), None
-            return self._named.neutral_codec.load_result(payload), None
-        except KeyboardInterrupt:  # from the user who waits for it: the result can be asked for again
-            raise
-        except BaseException as error:
-            return None, _not_loadable(error)
-
-    def _load_failure(self, payload: bytes) -> BaseException:
-        if self._inherited_from is not None:
-            return dependency_error(self, self._inherited_from[0], payload, self._named is not None)
-        return load_failure(payload, self._function.name if self._function else "", self._named is not None)
-
-    def __reduce__(self) -> Any:
-        return reduce_future(self)
-
     def __await__(self) -> Generator[Any, None, R]:
         import asyncio  # slow, and here already if it is awaited
 
@@ -170,34 +223,6 @@ class ScalerFuture(FutureWithSharedCondition[R]):
         if self.cancelled():
             raise asyncio.CancelledError() from (RemoteTraceback(self._stack) if self._stack else None)
         return self.result()
-
-    def __repr__(self) -> str:
-        name = f" of {self._function.name}" if self._function is not None and self._function.name else ""
-        return f"<{type(self).__name__} {self.task_id}{name}: {self._outcome()}>"
-
-    def _repr_html_(self) -> str:
-        rows: List[Row] = [
-            ("function", self._function.name if self._function is not None else ""),
-            ("task", self.task_id),
-            ("state", self._outcome()),
-            ("scheduler", self._client._shell.address),
-        ]
-        return card(type(self).__name__, rows)
-
-    def _outcome(self) -> str:
-        """A description, without loading anything, because that would run user code."""
-        if not self.done():
-            return "running"
-        if self.cancelled():
-            return "cancelled"
-        error = exception_if_loaded(self)
-        if error is not None:
-            return f"finished, raised {type(error).__name__}"
-        if self._has_failed:
-            return "finished, failed"
-        if self._payload is not None:
-            return "finished, has a result"
-        return f"finished, returned {type(result_if_loaded(self)).__name__}"
 
 
 def _is_in_event_loop() -> bool:

@@ -23,7 +23,7 @@ from scaler import blocking
 from scaler.client.core.commands import SubmitGraph
 from scaler.client.core.outbox import GraphRun
 from scaler.client.functions import FunctionRecord, function_name
-from scaler.client.future import ScalerFuture
+from scaler.client.future import ScalerFuture, TaskOutcome
 from scaler.client.mapping import add_note
 from scaler.client.progress_bar import Bar, wait
 from scaler.client.submission import MAXIMUM_DEPENDENCIES, Submission
@@ -59,9 +59,10 @@ from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol import messages as m
 
 
-class GraphFuture(ScalerFuture[Any]):
-    """The future of a graph's task: its exception names the task that raised it."""
+class GraphOutcome(TaskOutcome):
+    """The outcome of a graph's task: its exception names the task that raised it."""
 
+    _cause = 0
     _keys: Sequence[Any] = ()  # of the graph's tasks, by position
     _functions: Sequence[FunctionRecord] = ()
     _position = 0
@@ -76,6 +77,10 @@ class GraphFuture(ScalerFuture[Any]):
             keys, self._keys = self._keys, ()
             add_note(error, f"(raised by node {repr_of(keys[position])} of the graph)")
         return result, error
+
+
+class GraphFuture(GraphOutcome, ScalerFuture[Any]):
+    """The future of a graph's task."""
 
 
 def run_graph(client: Submission, graph: Graph, keys: Sequence[Hashable]) -> Dict[Any, Any]:
@@ -144,7 +149,7 @@ def _check_keys(graph: Graph, keys: Sequence[Hashable]) -> None:
 
 def _done(client: Submission, value: Any) -> ScalerFuture[Any]:
     """The future of data: it has its result already."""
-    future: ScalerFuture[Any] = ScalerFuture(client)
+    future: ScalerFuture[Any] = client._future_kind(client)
     future._set_result_loaded(value)
     return future
 
@@ -298,7 +303,9 @@ class GraphBuilder:
             position = order.find(key)
             if position is None:
                 continue
-            future = futures[key] = targets[position] = GraphFuture(self._client, self._records[position])
+            future = futures[key] = targets[position] = self._client._graph_future_kind(
+                self._client, self._records[position]
+            )
             future._keys, future._position, future._functions = order.keys, position, self._records
         columns = m.GraphTask(
             payload_sizes=array("I", map(len, self._payloads)),

@@ -23,7 +23,6 @@ from scaler.exceptions import ArgumentTypeError, SerializeObjectError
 from scaler.values.named_functions import NamedFunction
 from scaler.values.payload import INLINE_BYTES
 from scaler.values.texts import description_of
-from scaler_protocol import messages as m
 
 
 def submit_named(
@@ -49,15 +48,11 @@ def submit_named(
             f"an argument of {function.name} cannot be written in codec {function.codec!r}: {description_of(error)}"
         ) from error
     shell = client._shell
-    dependencies: List[int] = []
-    if len(payload) >= INLINE_BYTES:  # SCL-COD-006: an empty payload, and the arguments as an object
-        shell.await_room()  # before the arguments take room in the cluster
-        dependencies = [shell.send_object([payload], "", m.ObjectKind.ARGUMENTS, function.codec)]
-    future: ScalerFuture[Any] = ScalerFuture(client, FunctionRecord(0, function.name, b"", False))
+    future: ScalerFuture[Any] = client._future_kind(client, FunctionRecord(0, function.name, b"", False))
     future._named = function
     options = client._travelling_options()
-    if dependencies:
-        shell.submit(SubmitTask(future, function, b"", options, dependencies, arguments_bytes=len(payload)))
+    if len(payload) >= INLINE_BYTES:  # SCL-COD-006: an empty payload, and the arguments as an object
+        shell.submit_with_arguments(SubmitTask(future, function, b"", options), [payload], function.codec)
     else:
         shell.check_open()
         shell.submit_plain(future, function, payload, options)

@@ -24,17 +24,25 @@ _SESSIONS_LIMIT = 1 << 32
 def explain(shell: ClientShell, future: ScalerFuture[Any], timeout_seconds: float) -> str:
     """Why a future of this client is not done, or how it ended, in one sentence."""
     if not future.done() and shell.closed_because is None:
-        answer = shell.ask_where(future, timeout_seconds)
-        if isinstance(answer, DeferredTask):
-            return _text_of_deferred(answer)
-        if answer == NOT_CONNECTED:
-            return "the client has lost its scheduler and is reconnecting; the task will be sent again"
-        text: Optional[str] = answer.text if isinstance(answer, m.Explanation) else None
-        if isinstance(answer, TimeoutError):
-            text = f"the scheduler has not said within {timeout_seconds:g} s where the task is"
+        text = text_of_answer(shell.ask_where(future, timeout_seconds), timeout_seconds)
         if text is not None and not future.done():
             return text
-    return _outcome_of(future)
+    return outcome_of(future)
+
+
+def text_of_answer(answer: object, timeout_seconds: float) -> Optional[str]:
+    """What the answer to `core.commands.Explain` says; None if the task has ended.
+
+    Parameters:
+        answer: a TimeoutError if there was none for `timeout_seconds`.
+    """
+    if isinstance(answer, DeferredTask):
+        return _text_of_deferred(answer)
+    if answer == NOT_CONNECTED:
+        return "the client has lost its scheduler and is reconnecting; the task will be sent again"
+    if isinstance(answer, TimeoutError):
+        return f"the scheduler has not said within {timeout_seconds:g} s where the task is"
+    return answer.text if isinstance(answer, m.Explanation) else None
 
 
 def _text_of_deferred(task: DeferredTask) -> str:
@@ -47,7 +55,7 @@ def _text_of_deferred(task: DeferredTask) -> str:
     return f"the task waits in this client for task {missing[0].task_id}{f' of {name}' if name else ''}{others}"
 
 
-def _outcome_of(future: ScalerFuture[Any]) -> str:
+def outcome_of(future: Any) -> str:
     """How a finished future ended; does not load its result, because that would run user code."""
     if not future.done():
         return "the task will have no outcome: its client is disconnected"
@@ -64,6 +72,12 @@ def info(shell: ClientShell, address: str, maximum_workers: int, timeout_seconds
     answer = shell.ask(m.InfoRequest(maximum_workers=maximum_workers), timeout_seconds)
     if answer is None:
         shell.check_open()
+    return info_of(answer, address, timeout_seconds)
+
+
+def info_of(answer: Optional[m.Info], address: str, timeout_seconds: float) -> ClusterInfo:
+    """What the answer to an InfoRequest says. Raises DisconnectedError if there was none."""
+    if answer is None:
         raise DisconnectedError(
             f"the scheduler at {address} has not answered for {timeout_seconds:g} s: it is down, busy, or too old to"
             " support this request"
@@ -90,12 +104,21 @@ def info(shell: ClientShell, address: str, maximum_workers: int, timeout_seconds
 
 def shut_down_worker(shell: ClientShell, worker: object, drain: bool, timeout_seconds: float) -> None:
     """Ask that a worker leaves; raises what `Client.shutdown_worker` says."""
+    check_worker_leaves(shell.ask(request_of_worker(worker, drain), timeout_seconds))
+
+
+def request_of_worker(worker: object, drain: bool) -> m.WorkerShutdown:
+    """The request that a worker leaves."""
     if isinstance(worker, bool) or not isinstance(worker, (int, str)) or not worker:
         raise ArgumentTypeError(f"worker must be a session number or a name, got {worker!r}")
     if isinstance(worker, int) and not 0 < worker < _SESSIONS_LIMIT:
         raise InvalidArgumentError(f"no worker has the session number {worker}: see Client.info()")
     session, name = (worker, "") if isinstance(worker, int) else (0, worker)
-    answer = shell.ask(m.WorkerShutdown(session=session, name=name, is_draining=drain), timeout_seconds)
+    return m.WorkerShutdown(session=session, name=name, is_draining=drain)
+
+
+def check_worker_leaves(answer: Optional[m.WorkerShutdownResponse]) -> None:
+    """Raise what `Client.shutdown_worker` says if the scheduler refuses, or has not answered."""
     if answer is None:
         raise DisconnectedError("the scheduler did not answer the request to let a worker leave")
     if not answer.accepted:
@@ -104,7 +127,11 @@ def shut_down_worker(shell: ClientShell, worker: object, drain: bool, timeout_se
 
 def shut_down_cluster(shell: ClientShell, timeout_seconds: float) -> None:
     """Ask the scheduler to stop the cluster; raises what `Client.shutdown` says."""
-    answer = shell.ask(m.ClientShutdown(), timeout_seconds)
+    check_cluster_stops(shell.ask(m.ClientShutdown(), timeout_seconds))
+
+
+def check_cluster_stops(answer: Optional[m.ClientShutdownResponse]) -> None:
+    """Raise what `Client.shutdown` says if the scheduler refuses, or has not answered."""
     if answer is None:
         raise DisconnectedError("the scheduler did not answer the request to shut down")
     # SCL-CLT-014

@@ -25,7 +25,7 @@ from scaler.exceptions import (
     TooManyReferences,
 )
 from scaler.serializer import Serializer
-from scaler.values.payload import BY_DEPENDENCY, INLINE_BYTES, ObjectReference, join, parts_size
+from scaler.values.payload import BY_DEPENDENCY, INLINE_BYTES, ObjectReference, Parts, dump_value, join, parts_size
 from scaler.values.texts import description_of
 from scaler_protocol.wire import messages as m
 
@@ -36,6 +36,10 @@ class Submission:
     """Submits tasks with certain options through one client's shell."""
 
     _shell: ClientShell
+    _future_kind: Any = ScalerFuture
+    _graph_future_kind: Any
+    """The classes of the futures that are made for tasks, and for tasks of graphs."""
+
     _serializer: Optional[Serializer]
     _options: Options
     _task_options: Optional[m.TaskOptions]  # the message for `_options`; None: all are defaults
@@ -84,7 +88,7 @@ class Submission:
             raise SerializeObjectError(
                 f"an argument of {function_name(fn)} cannot be serialised: {description_of(error)}"
             ) from error
-        future: ScalerFuture[Any] = ScalerFuture(self, record)
+        future: ScalerFuture[Any] = self._future_kind(self, record)
         if needed and self._ends_at_once(future, needed):
             return future
         count = len(references) + len(needed)
@@ -94,21 +98,15 @@ class Submission:
                 f" most {MAXIMUM_DEPENDENCIES - 1}: gather some in one first"
             )
         dependencies = [self._check_reference(reference) for reference in references]
-        arguments_id = 0
+        options = self._travelling_options()
         # SCL-CLT-009
         if parts_size(parts) >= INLINE_BYTES:
-            shell.await_room()  # before the arguments take room in the cluster
-            arguments_id = shell.send_object(parts, "", m.ObjectKind.ARGUMENTS)
-            dependencies.insert(0, arguments_id)
-            payload = BY_DEPENDENCY
+            task = SubmitTask(future, record.object_id, BY_DEPENDENCY, options, dependencies, needed)
+            shell.submit_with_arguments(task, parts)
+        elif dependencies or needed:
+            shell.submit(SubmitTask(future, record.object_id, join(parts), options, dependencies, needed))
         else:
-            payload = join(parts)
-        options = self._travelling_options()
-        if dependencies or needed:
-            size = parts_size(parts) if arguments_id else 0
-            shell.submit(SubmitTask(future, record.object_id, payload, options, dependencies, needed, size))
-        else:
-            shell.submit_plain(future, record.object_id, payload, options)
+            shell.submit_plain(future, record.object_id, join(parts), options)
         return future
 
     def _ends_at_once(self, future: ScalerFuture[Any], predecessors: Sequence[ScalerFuture[Any]]) -> bool:
@@ -124,6 +122,23 @@ class Submission:
             future._set_failed_after(failed)
         self._shell.post(NumberFuture(future))
         return True
+
+    def _send_object(self, obj: Any, name: Optional[str]) -> ObjectReference:
+        """As `Client.send_object`."""
+        self._shell.check_open()
+        name = name if name is not None else type(obj).__name__
+        if not isinstance(name, str):
+            raise ArgumentTypeError(f"the name of an object must be a str, not {type(name).__name__}")
+        try:
+            content = dump_value(obj, self._serializer)
+        except Exception as error:
+            raise SerializeObjectError(
+                f"an object of type {type(obj).__name__} cannot be serialised: {description_of(error)}"
+            ) from error
+        parts: Parts = content if isinstance(content, list) else [content]
+        object_id = self._shell.send_object(parts, name, m.ObjectKind.VALUE)
+        self._shell.value_objects.add(object_id)
+        return ObjectReference(name, parts_size(parts), object_id)
 
     def _travelling_options(self) -> Optional[m.TaskOptions]:
         return self._task_options if nesting.priority_of_task is None else nesting.message_inside(self._options)

@@ -38,7 +38,7 @@ from scaler import blocking, nesting
 from scaler.arguments import Duration, Size, seconds
 from scaler.client.client_options import Options
 from scaler.client.future import ScalerFuture
-from scaler.client.graph_submission import run_graph, submit_graph
+from scaler.client.graph_submission import GraphFuture, run_graph, submit_graph
 from scaler.client.named_calls import submit_named
 from scaler.client.progress_bar import Bar, DoneAndNotDone, Wanted, checked, wait
 from scaler.client.signatures import check_call
@@ -62,6 +62,8 @@ R = TypeVar("R")
 
 class Submitter(Maps):
     """Submits tasks with certain options to one client."""
+
+    _graph_future_kind = GraphFuture
 
     def options(
         self,
@@ -162,7 +164,7 @@ class Submitter(Maps):
             return self._submit_checked(record, fn, args, kwargs)
         if not record.fewest <= len(args) <= record.most:
             check_call(fn, args, kwargs)
-        future: ScalerFuture[Any] = ScalerFuture(self, record)
+        future: ScalerFuture[Any] = self._future_kind(self, record)
         options = self._task_options if nesting.priority_of_task is None else nesting.message_inside(self._options)
         payload = pickle.dumps(args, PROTOCOL) if args else b""
         if len(payload) >= INLINE_BYTES:

@@ -23,7 +23,7 @@ from scaler.client.core.cluster_queries import Queries
 from scaler.client.core.credit import Credit
 from scaler.client.core.deferring import PREDECESSORS, DeferredTask
 from scaler.client.core.effects import Cancelled, Effect, Failed, FailedAfter, NoteStack, PlaceObject, Send, Tell, Warn
-from scaler.client.core.handles import REFUSED, TaskHandle
+from scaler.client.core.handles import NOT_NUMBERED, REFUSED, TaskHandle
 from scaler.client.core.kept_objects import KeptObject
 from scaler.client.core.outbox import MAXIMUM_BATCH_TASKS, FunctionKey, Outbox, OutgoingObject, TaskNeeds
 from scaler.client.core.pending_futures import PendingFutures
@@ -239,11 +239,20 @@ class ClientCore:
         while self._waiting and self.credit.is_left and not self._recovery.unsent_ids:
             command = self._waiting.popleft()
             if type(command) is c.SubmitTask:
-                self._submit(command)
+                if command.future._is_cancel_asked:
+                    self._drop(command)
+                else:
+                    self._submit(command)
             elif type(command) is c.SubmitDeferred:
                 self._submit_deferred(command)
             else:
                 self._tell(command.asker, True)  # type: ignore[union-attr]
+
+    def _drop(self, task: c.SubmitTask) -> None:
+        """A task was cancelled before there was credit for it."""
+        self._effects.append(Cancelled([task.future]))
+        self._post(task.dependencies, task.arguments_bytes)
+        self._tell(task.asker, True)
 
     def _submit(self, task: c.SubmitTask) -> None:
         future = task.future
@@ -397,6 +406,8 @@ class ClientCore:
         """Cancel tasks: at once if there is no scheduler, or if they still wait here; else by asking the scheduler."""
         asked: List[TaskHandle] = []
         for future in command.futures:
+            if future._task_id == NOT_NUMBERED:
+                future._is_cancel_asked = True  # it waits for credit, and is dropped when there is some
             if self.futures.get(future._task_id) is not future:
                 continue
             future._is_cancel_asked = True

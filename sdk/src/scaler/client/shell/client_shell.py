@@ -16,7 +16,7 @@ import itertools
 import os
 import time
 import weakref
-from typing import Any, Iterable, List, Optional, Sequence, Set
+from typing import Any, Callable, Iterable, List, Optional, Sequence, Set
 
 from scaler import blocking
 from scaler.client.archives import CodeSource
@@ -27,6 +27,7 @@ from scaler.client.core.handles import NOT_NUMBERED, REFUSED
 from scaler.client.core.kept_objects import KeptObject
 from scaler.client.core.outbox import FunctionKey
 from scaler.client.functions import FunctionRegistry
+from scaler.client.shell.client_driver import ClientDriver
 from scaler.client.shell.deferred_sender import DeferredSender
 from scaler.client.shell.future_internals import AnyFuture, CancelWaiter, add_waiter, forget_waiter
 from scaler.client.shell.io_thread import IoThread
@@ -47,50 +48,52 @@ SHORT_WAIT_SECONDS = 0.05  # for a longer wait, it pays to give the slot to othe
 MAXIMUM_DEFERRED_CANCEL_SECONDS = 1.0
 
 
-class ClientShell:
-    """The running part of one client.
+def client_hello() -> m.Hello:
+    """Introduces a client of this process."""
+    return described(m.Hello(role=m.Role.CLIENT, codecs=list(CODECS), name=f"{os.getpid()}", features=[PREDECESSORS]))
+
+
+def client_settings(
+    timeout_seconds: float, connect_timeout_seconds: float, heartbeat_interval_seconds: float
+) -> SessionSettings:
+    """The settings of a client's session.
 
     Parameters:
         timeout_seconds: how long to try to reconnect.
         connect_timeout_seconds: how long to wait for the first one.
+    """
+    return SessionSettings(
+        heartbeat_interval_seconds,
+        silence_timeout_seconds=timeout_seconds,
+        give_up_seconds=timeout_seconds,
+        first_timeout_seconds=connect_timeout_seconds,
+        lasting_seconds=5.0,
+    )
 
-    Raises SchedulerUnreachableError, NotASchedulerError, ProtocolVersionError, SchedulerRefusedError.
+
+class BaseShell:
+    """The part of a running client that is the same whether threads wait for it or an event loop does.
+
+    Attributes:
+        io: drives its core, and is connected.
+        post: passes a command to the core.
     """
 
-    def __init__(
-        self,
-        credentials: Credentials,
-        serializer: Optional[Serializer],
-        timeout_seconds: float,
-        connect_timeout_seconds: float,
-        heartbeat_interval_seconds: float,
-        code_sources: Sequence[CodeSource] = (),
-    ) -> None:
+    io: ClientDriver
+    post: Callable[[Any], None]
+
+    def __init__(self, serializer: Optional[Serializer], address: str) -> None:
         self.serializer = serializer
-        self.address = credentials.address
+        self.address = address
         self.value_objects: Set[int] = set()
         self._numbers = itertools.count(1)
         self._kept: weakref.WeakValueDictionary[int, KeptObject] = weakref.WeakValueDictionary()
         self._is_abandoned = False
-        deferred = DeferredSender(lambda content: self.send_object([content], ""), lambda each: self.post(each))
-        hello = m.Hello(role=m.Role.CLIENT, codecs=list(CODECS), name=f"{os.getpid()}", features=[PREDECESSORS])
-        settings = SessionSettings(
-            heartbeat_interval_seconds,
-            silence_timeout_seconds=timeout_seconds,
-            give_up_seconds=timeout_seconds,
-            first_timeout_seconds=connect_timeout_seconds,
-            lasting_seconds=5.0,
-        )
-        self.io = IoThread(credentials, described(hello), settings, self._numbers, self._on_heartbeat, deferred.send)
+
+    def _make_registries(self, code_sources: Sequence[CodeSource]) -> None:
         self.core = self.io.core
-        self.mailbox = self.io.mailbox
-        self.commands = self.mailbox.commands
-        self.post = self.mailbox.post
-        self.output = self.io.output
-        self.condition = self.io.settling.condition
         self.code = ClientCode(code_sources, self._send_archive, self.delete_object, self._kept.get)
-        self.functions = FunctionRegistry(serializer, self._send_function, self.delete_object, self.code)
-        self.io.start()
+        self.functions = FunctionRegistry(self.serializer, self._send_function, self.delete_object, self.code)
 
     # What is known ---------------------------------------------------------------------------------------------------
 
@@ -118,6 +121,14 @@ class ClientShell:
         """How many tasks the cluster runs at once, as last heard."""
         return self.core.slots
 
+    def state(self) -> str:
+        """In a few words, for people."""
+        if self.closed_because is not None:
+            return "disconnected"
+        count = self.unfinished_count
+        unfinished = f"{count} unfinished task{'' if count == 1 else 's'}"
+        return unfinished if self.is_connected else f"{unfinished}, looking for its scheduler"
+
     def check_open(self) -> None:
         """Raise the error that ended this client, if any."""
         because = self.io.closed_because
@@ -126,13 +137,131 @@ class ClientShell:
         if because is not None:
             raise DisconnectedError(str(because))
 
+    def is_own_object(self, object_id: int) -> bool:
+        return self.core.objects.is_own(object_id)
+
+    # Objects --------------------------------------------------------------------------------------------------------
+
+    def send_object(
+        self, parts: Parts, name: str, kind: m.ObjectKind = m.ObjectKind.VALUE, codec: str = PYTHON_CODEC
+    ) -> int:
+        """Place an object in the cluster and return its id.
+
+        Raises ObjectStorageFullError if there is no room for it, DisconnectedError when the client is closed.
+        """
+        number = next(self._numbers)
+        content = self.io.files.store(parts, number)
+        self.check_open()
+        # SCL-OBJ-001
+        object_id = object_id_of(self.io.welcome.session, number)
+        kept = KeptObject(number, object_id, name, kind, parts_size(parts), codec, content)
+        self._kept[object_id] = kept
+        self.post(c.HoldObject(kept))
+        return object_id
+
+    def _send_function(self, parts: Parts, name: str) -> int:
+        return self.send_object(parts, name, m.ObjectKind.FUNCTION)
+
+    def _send_archive(self, parts: Parts, name: str) -> int:
+        return self.send_object(parts, name)
+
+    def _with_arguments(self, task: c.SubmitTask, parts: Parts, codec: str) -> c.SubmitTask:
+        """Place a task's arguments in the cluster; only the task holds them from now on."""
+        arguments_id = self.send_object(parts, "", m.ObjectKind.ARGUMENTS, codec)
+        dependencies = [arguments_id, *task.dependencies]
+        return task._replace(dependencies=dependencies, arguments_bytes=parts_size(parts))
+
+    def delete_object(self, object_id: int) -> None:
+        """Release an object; it lives on while unfinished tasks need it."""
+        self.post(c.LetGo([object_id]))
+
+    def release_value(self, object_id: int) -> None:
+        """Invalidate the reference to a value; its object lives on while unfinished tasks need it."""
+        self.value_objects.discard(object_id)
+        self.delete_object(object_id)
+
+    def kept_object(self, object_id: int) -> Optional[KeptObject]:
+        """An object of this client, while it is needed."""
+        return self._kept.get(object_id)
+
+    def ask_to_cancel(self, futures: Iterable[AnyFuture]) -> None:
+        """Request the cancellation of tasks that have not started, without waiting."""
+        self.post(c.Cancel(list(futures), False))
+
+    # Ending ---------------------------------------------------------------------------------------------------------
+
+    def _start_leaving(self) -> None:
+        if self.io.closed_because is None:
+            self.io.closed_because = DisconnectedError("this client is disconnected: make a new Client")
+        self.io.mailbox.room = CLOSED
+        self.io.is_leaving = True
+
+    def abandon(self) -> None:
+        """The last reference to this client is gone: leave at the next heartbeat.
+
+        It has no unfinished futures, because these refer to it. Called by the garbage collector, at any moment in any
+        thread.
+        """
+        self._is_abandoned = True
+
+    def _on_heartbeat(self) -> None:
+        """Periodic checks. I/O thread."""
+        self.functions.forget_dead()
+        self.code.delete_unneeded()
+        if self._is_abandoned and not self.value_objects:  # object references may still be in use
+            self._start_leaving()
+
+    def after_fork_in_child(self) -> None:
+        """In a fork of the client's process: leave everything to the parent, send nothing, wait for no lock that a
+        thread of the parent held, and end everything that would never end here.
+        """
+        self.io.after_fork_in_child(
+            DisconnectedError(
+                "this client belongs to the process that made it, and this one is a fork of that: make a new Client"
+                " here"
+            )
+        )
+        self.code.after_fork_in_child()
+        self.functions.after_fork_in_child()
+
+
+class ClientShell(BaseShell):
+    """The running part of a client that threads use.
+
+    Parameters:
+        timeout_seconds: how long to try to reconnect.
+        connect_timeout_seconds: how long to wait for the first one.
+
+    Raises SchedulerUnreachableError, NotASchedulerError, ProtocolVersionError, SchedulerRefusedError.
+    """
+
+    io: IoThread
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        serializer: Optional[Serializer],
+        timeout_seconds: float,
+        connect_timeout_seconds: float,
+        heartbeat_interval_seconds: float,
+        code_sources: Sequence[CodeSource] = (),
+    ) -> None:
+        super().__init__(serializer, credentials.address)
+        deferred = DeferredSender(lambda content: self.send_object([content], ""), lambda each: self.post(each))
+        settings = client_settings(timeout_seconds, connect_timeout_seconds, heartbeat_interval_seconds)
+        self.io = IoThread(credentials, client_hello(), settings, self._numbers, self._on_heartbeat, deferred.send)
+        self.mailbox = self.io.mailbox
+        self.commands = self.mailbox.commands
+        self.post = self.mailbox.post
+        self.output = self.io.output
+        self.condition = self.io.settling.condition
+        self._make_registries(code_sources)
+        self.io.start()
+
     def wait_for_slots(self, timeout_seconds: float) -> int:
         """How many tasks the cluster runs at once; waits until that is known."""
         self.io.first_echo.wait(timeout_seconds)
         return self.core.slots
-
-    def is_own_object(self, object_id: int) -> bool:
-        return self.core.objects.is_own(object_id)
 
     # Submitting -----------------------------------------------------------------------------------------------------
 
@@ -170,6 +299,14 @@ class ClientShell:
         else:
             waiter = Waiter()
             self._wait_for(task._replace(asker=waiter), waiter)
+
+    def submit_with_arguments(self, task: c.SubmitTask, parts: Parts, codec: str = PYTHON_CODEC) -> None:
+        """Submit a task whose arguments are an object of their own; wait while there is no credit.
+
+        Raises DisconnectedError when the client is closed, ObjectStorageFullError if there is no room for them.
+        """
+        self.await_room()  # before the arguments take room in the cluster
+        self.submit(self._with_arguments(task, parts, codec))
 
     def await_room(self) -> None:
         """Return as soon as there is credit for a task. Raises DisconnectedError when the client is closed."""
@@ -211,44 +348,6 @@ class ClientShell:
             waiter.wait(timeout_seconds)
         finally:
             self.io.waiting.discard(waiter)
-
-    # Objects --------------------------------------------------------------------------------------------------------
-
-    def send_object(
-        self, parts: Parts, name: str, kind: m.ObjectKind = m.ObjectKind.VALUE, codec: str = PYTHON_CODEC
-    ) -> int:
-        """Place an object in the cluster and return its id.
-
-        Raises ObjectStorageFullError if there is no room for it, DisconnectedError when the client is closed.
-        """
-        number = next(self._numbers)
-        content = self.io.files.store(parts, number)
-        self.check_open()
-        # SCL-OBJ-001
-        object_id = object_id_of(self.io.welcome.session, number)
-        kept = KeptObject(number, object_id, name, kind, parts_size(parts), codec, content)
-        self._kept[object_id] = kept
-        self.post(c.HoldObject(kept))
-        return object_id
-
-    def _send_function(self, parts: Parts, name: str) -> int:
-        return self.send_object(parts, name, m.ObjectKind.FUNCTION)
-
-    def _send_archive(self, parts: Parts, name: str) -> int:
-        return self.send_object(parts, name)
-
-    def delete_object(self, object_id: int) -> None:
-        """Release an object; it lives on while unfinished tasks need it."""
-        self.post(c.LetGo([object_id]))
-
-    def release_value(self, object_id: int) -> None:
-        """Invalidate the reference to a value; its object lives on while unfinished tasks need it."""
-        self.value_objects.discard(object_id)
-        self.delete_object(object_id)
-
-    def kept_object(self, object_id: int) -> Optional[KeptObject]:
-        """An object of this client, while it is needed."""
-        return self._kept.get(object_id)
 
     # Cancelling -----------------------------------------------------------------------------------------------------
 
@@ -303,10 +402,6 @@ class ClientShell:
         finally:
             forget_waiter(future, waiter)
 
-    def ask_to_cancel(self, futures: Iterable[AnyFuture]) -> None:
-        """Request the cancellation of tasks that have not started, without waiting."""
-        self.post(c.Cancel(list(futures), False))
-
     def stop(self, futures: Sequence[AnyFuture]) -> None:
         """Cancel tasks, running ones included, without waiting: the futures are cancelled, unless they have an
         outcome."""
@@ -358,40 +453,6 @@ class ClientShell:
         self._start_leaving()
         self.mailbox.wake()
         self.io.join()
-
-    def _start_leaving(self) -> None:
-        if self.io.closed_because is None:
-            self.io.closed_because = DisconnectedError("this client is disconnected: make a new Client")
-        self.mailbox.room = CLOSED
-        self.io.is_leaving = True
-
-    def abandon(self) -> None:
-        """The last reference to this client is gone: leave at the next heartbeat.
-
-        It has no unfinished futures, because these refer to it. Called by the garbage collector, at any moment in any
-        thread.
-        """
-        self._is_abandoned = True
-
-    def _on_heartbeat(self) -> None:
-        """Periodic checks. I/O thread."""
-        self.functions.forget_dead()
-        self.code.delete_unneeded()
-        if self._is_abandoned and not self.value_objects:  # object references may still be in use
-            self._start_leaving()
-
-    def after_fork_in_child(self) -> None:
-        """In a fork of the client's process: leave everything to the parent, send nothing, wait for no lock that a
-        thread of the parent held, and end everything that would never end here.
-        """
-        self.io.after_fork_in_child(
-            DisconnectedError(
-                "this client belongs to the process that made it, and this one is a fork of that: make a new Client"
-                " here"
-            )
-        )
-        self.code.after_fork_in_child()
-        self.functions.after_fork_in_child()
 
 
 def _await_answer(future: AnyFuture, waiter: CancelWaiter, deadline: float, force: bool) -> bool:

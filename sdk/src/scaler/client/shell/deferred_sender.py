@@ -58,12 +58,16 @@ class DeferredSender:
                     self._is_working = False
                     return
                 task = self._ready.popleft()
-            try:
-                self._post(self._command(task))
-            except DisconnectedError:
-                pass  # which ends its future as well
-            except Exception as error:  # for example no room for a large result: the future must end in any case
-                self._post(EndDeferred(task, error=error))
+            self.send_here(task)
+
+    def send_here(self, task: DeferredTask) -> None:
+        """Send a task in this thread."""
+        try:
+            self._post(self._command(task))
+        except DisconnectedError:
+            pass  # which ends its future as well
+        except Exception as error:  # for example no room for a large result: the future must end in any case
+            self._post(EndDeferred(task, error=error))
 
     def _command(self, task: DeferredTask) -> Command:
         predecessors: Any = task.predecessors

@@ -370,14 +370,20 @@ def taken_result(future: AnyFuture, timeout: Optional[float] = None) -> Any:
     return result
 
 
-def result_if_loaded(future: AnyFuture) -> Any:
+def result_if_loaded(future: Any) -> Any:
     """The result of a future that was loaded, and has not failed."""
     return future._result
 
 
-def exception_if_loaded(future: AnyFuture) -> Optional[BaseException]:
+def keep_outcome(future: Any, result: Any, error: Optional[BaseException]) -> None:
+    """A future has been loaded: one of these is its outcome."""
+    future._result, future._exception = result, error
+
+
+def exception_if_loaded(future: Any) -> Optional[BaseException]:
     """The exception of a future that has failed and was loaded; else None."""
-    return future._exception
+    error: Optional[BaseException] = future._exception
+    return error
 
 
 def content_of(future: AnyFuture) -> Any:

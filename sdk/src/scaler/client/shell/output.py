@@ -56,7 +56,7 @@ class OutputChannel:
 
     def on_task_log(self, message: m.TaskLog) -> None:
         """A task printed something. I/O thread."""
-        output = TaskOutput(message.id, "stderr" if message.stream == _STDERR else "stdout", message.text)
+        output = task_output(message)
         with self._lock:
             if self._waiting_bytes >= MAXIMUM_WAITING_BYTES:
                 self._dropped += len(output.text)
@@ -90,6 +90,11 @@ class OutputChannel:
             if dropped:
                 logger.warning("%d characters of tasks' output came faster than they could be shown", dropped)
             output = self._waiting.get()
+
+
+def task_output(message: m.TaskLog) -> TaskOutput:
+    """What a task printed."""
+    return TaskOutput(message.id, "stderr" if message.stream == _STDERR else "stdout", message.text)
 
 
 def print_output(output: TaskOutput) -> None:

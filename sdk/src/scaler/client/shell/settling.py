@@ -11,9 +11,10 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from typing import Any, Deque, List, Optional, Sequence, Tuple
+from typing import Any, Deque, List, Mapping, Optional, Sequence, Tuple
 
 from scaler.client.core.effects import Outcome
+from scaler.client.shell.client_failures import unfinished_futures
 from scaler.client.shell.future_internals import (
     AnyFuture,
     has_failed,
@@ -49,7 +50,7 @@ class Settling:
         with self.condition:
             for outcome in outcomes:
                 future: Any = outcome.future
-                _prepare(future, outcome)
+                prepare(future, outcome)
                 settle_outcome(future, outcome.payload, watched)
             self._note(watched)
 
@@ -100,6 +101,10 @@ class Settling:
         except (RuntimeError, MemoryError):
             pass  # no room for a thread: tried again next time
 
+    def unfinished(self, known: Mapping[int, Any]) -> Sequence[AnyFuture]:
+        """All futures of this client that have no outcome; `known` to its core are those."""
+        return unfinished_futures(self.condition, known)
+
     def close(self) -> None:
         """No more futures follow; pending callbacks still run."""
         self._callbacks.put(None)
@@ -110,7 +115,8 @@ class Settling:
         settle_failed(futures, error)
 
 
-def _prepare(future: Any, outcome: Outcome) -> None:
+def prepare(future: Any, outcome: Outcome) -> None:
+    """Tell a future what comes with its outcome."""
     if outcome.profile:
         future._profile = outcome.profile
     if outcome.cause:

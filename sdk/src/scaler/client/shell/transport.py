@@ -3,8 +3,8 @@
 Rules:
 - Sending never blocks and never raises: what cannot be sent at once waits here, in order. Only `receive` reports the
   end of the connection, whatever the system's error was.
-- An error while waiting is followed by a pause and by reading, so that what has arrived is not missed, and a descriptor
-  that stays ready does not keep the processor busy.
+- How to wait for the stream is up to its owner: a thread that polls (`polled_transport`), or an event loop
+  (`scaler.aio.loop_transport`).
 - One thread does everything, except that `task_sender` returns functions that send a single message from another
   thread.
 - The session decides when to connect and what to send.
@@ -16,7 +16,7 @@ import contextlib
 import errno
 import os
 import socket
-import time
+from abc import ABC, abstractmethod
 from typing import Callable, List, NamedTuple, Optional, Sequence
 
 from scaler.exceptions import (
@@ -30,12 +30,17 @@ from scaler.exceptions import (
 )
 from scaler.values.payload import Buffer
 from scaler.version import __version__
-from scaler_protocol.host import readiness
-from scaler_protocol.host.addresses import parse_address, resolve, why_foreign, why_not_connected, why_not_greeted
+from scaler_protocol.host.addresses import (
+    SocketAddress,
+    parse_address,
+    resolve,
+    why_foreign,
+    why_not_connected,
+    why_not_greeted,
+)
 from scaler_protocol.host.connection import Connection, first_words
 from scaler_protocol.host.interpreter import language
 from scaler_protocol.host.sodium import MissingLibraryError
-from scaler_protocol.host.waker import Waker
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.session.effects import EndCause, Ended
@@ -47,9 +52,6 @@ from scaler_protocol.wire.zmtp import MechanismError, PeerGoneError, RefusedErro
 LINGER_SECONDS = 1.0
 MAXIMUM_MESSAGE_BYTES = 1 << 40  # a client trusts its scheduler
 FIRST_WORDS_TIMEOUT_SECONDS = 0.5
-_LONGEST_WAIT_SECONDS = 1e6  # infinity is no number of milliseconds
-_READABLE = ~readiness.POLLOUT  # data, the end of the stream, errors
-_ERROR_PAUSE_SECONDS = 0.01
 _OWN_ERRORS = (errno.ENOMEM, errno.ENOBUFS, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EIO)  # of this host
 
 
@@ -65,13 +67,12 @@ class TaskSender(NamedTuple):
     send: Callable[[bytes, int], int]
 
 
-class Transport:
+class Transport(ABC):
     """Parameters:
     credentials: for the scheduler, at its address.
-    waker: ends `wait` when something was written to it.
     """
 
-    def __init__(self, credentials: Credentials, waker: Waker) -> None:
+    def __init__(self, credentials: Credentials) -> None:
         self.address = credentials.address
         self._credentials = credentials
         self.is_connecting = False
@@ -79,10 +80,6 @@ class Transport:
         self._parsed = parse_address(self.address)
         self._connection: Optional[Connection] = None
         self._stream: Optional[socket.socket] = None
-        self._waker = waker
-        self._poll = readiness.poll()
-        self._poll.register(waker.fileno(), readiness.POLLIN)
-        self._events = 0  # that `wait` waits for at the connection
         self._has_spoken = False  # the peer of the last connection
         self._is_scheduler = False  # whether the peer's name says that it is a scheduler
 
@@ -100,31 +97,44 @@ class Transport:
         self._is_scheduler = stream is not None
         self._has_spoken = False
         if stream is None:
-            family, target = resolve(self._parsed)
-            stream = self._stream = socket.socket(family, socket.SOCK_STREAM)
-            stream.setblocking(False)
-            error_number = stream.connect_ex(target)
-            if error_number not in (0, errno.EINPROGRESS):
-                raise OSError(error_number, os.strerror(error_number))
-            self.is_connecting = error_number == errno.EINPROGRESS
+            return self._connect_by_name()
+        return self._began_to_connect(stream)
+
+    def _connect_by_name(self) -> bool:
+        """Begin to connect to the address, whose name has to be resolved first."""
+        return self._connect_to(*resolve(self._parsed))
+
+    def _connect_to(self, family: int, target: SocketAddress) -> bool:
+        stream = self._stream = socket.socket(family, socket.SOCK_STREAM)
+        stream.setblocking(False)
+        error_number = stream.connect_ex(target)
+        if error_number not in (0, errno.EINPROGRESS):
+            raise OSError(error_number, os.strerror(error_number))
+        self.is_connecting = error_number == errno.EINPROGRESS
+        return self._began_to_connect(stream)
+
+    def _began_to_connect(self, stream: socket.socket) -> bool:
         self._stream = stream
-        self._events = readiness.POLLOUT if self.is_connecting else readiness.POLLIN
-        self._poll.register(stream.fileno(), self._events)
+        self._watch(stream)
         if not self.is_connecting:
             self._start()
         return not self.is_connecting
 
+    @abstractmethod
+    def _watch(self, stream: socket.socket) -> None:
+        """Notice from now on when the stream is connected, or can be read."""
+
+    @abstractmethod
+    def _unwatch(self, stream: socket.socket) -> None:
+        """Undo `_watch`, which may have failed."""
+
     def finish_connecting(self) -> bool:
-        """Whether the connection is established now, after `wait` returned.
+        """Whether the connection is established now, after something has happened at the stream.
 
         Raises OSError, of which AuthenticationError is one, or MemoryError; `drop` follows.
         """
         stream = self._stream
         assert stream is not None
-        poll = readiness.poll()
-        poll.register(stream.fileno(), readiness.POLLOUT)
-        if not poll.poll(0):
-            return False
         error_number = stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error_number:
             raise OSError(error_number, os.strerror(error_number))
@@ -188,36 +198,6 @@ class Transport:
             text = f"the connection to the scheduler at {self.address} ended ({str(error) or 'out of memory'}): {why}"
             raise DisconnectedError(text) from error
 
-    def wait(self, timeout_seconds: float) -> bool:
-        """Sleep until something arrives, the wake descriptor is written to, or the time is over; returns whether to
-        receive, or to finish connecting."""
-        try:
-            return self._wait(timeout_seconds)
-        except (OSError, MemoryError):
-            time.sleep(_ERROR_PAUSE_SECONDS)
-            return self._stream is not None
-
-    def _wait(self, timeout_seconds: float) -> bool:
-        connection = self._connection
-        if connection is not None:
-            events = readiness.POLLIN | readiness.POLLOUT if connection.has_unsent else readiness.POLLIN
-            if events != self._events:
-                self._poll.modify(connection.fileno(), events)
-                self._events = events
-        is_readable = False
-        seconds = timeout_seconds if timeout_seconds < _LONGEST_WAIT_SECONDS else _LONGEST_WAIT_SECONDS
-        milliseconds = int(seconds * 1000) + 1
-        for descriptor, events in self._poll.poll(milliseconds if milliseconds > 0 else 0):
-            if descriptor == self._waker.fileno():
-                self._waker.drain()
-                continue
-            if self.is_connecting:
-                return True
-            if events & readiness.POLLOUT:
-                self._flush()
-            is_readable = bool(events & _READABLE)
-        return is_readable
-
     def _flush(self) -> None:
         try:
             if self._connection is not None:
@@ -239,21 +219,9 @@ class Transport:
         if connection is not None:
             self._has_spoken = connection.peer_has_spoken
         if stream is not None:
-            with contextlib.suppress(KeyError, OSError, MemoryError):  # it may not have been registered
-                self._poll.unregister(stream.fileno())
+            self._unwatch(stream)
             with contextlib.suppress(OSError):  # it is closed all the same
                 stream.close()
-
-    def close(self, linger_seconds: float, now: Callable[[], float]) -> None:
-        """Close the connection for good, after a bounded time to send what is waiting."""
-        deadline = now() + linger_seconds
-        connection = self._connection
-        try:
-            while connection is not None and not connection.flush() and now() < deadline:
-                self.wait(deadline - now())
-        except (OSError, MemoryError):
-            pass  # the connection has already ended
-        self.drop()
 
     # Why there is no connection -------------------------------------------------------------------------------------
 

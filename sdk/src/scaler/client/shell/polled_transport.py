@@ -1,0 +1,92 @@
+"""A connection whose thread sleeps until something happens at it.
+
+    wait ──▶ poll: the stream, and a pipe through which other threads end the wait
+
+Rules: an error while waiting is followed by a pause and by reading, so that what has arrived is not missed, and a
+descriptor that stays ready does not keep the processor busy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from typing import Callable
+
+from scaler.client.shell.transport import Transport
+from scaler_protocol.host import readiness
+from scaler_protocol.host.waker import Waker
+from scaler_protocol.keys.credentials import Credentials
+
+_LONGEST_WAIT_SECONDS = 1e6  # infinity is no number of milliseconds
+_READABLE = ~readiness.POLLOUT  # data, the end of the stream, errors
+_ERROR_PAUSE_SECONDS = 0.01
+
+
+class PolledTransport(Transport):
+    """Parameters:
+    credentials: for the scheduler, at its address.
+    waker: ends `wait` when something was written to it.
+    """
+
+    def __init__(self, credentials: Credentials, waker: Waker) -> None:
+        super().__init__(credentials)
+        self._waker = waker
+        self._poll = readiness.poll()
+        self._poll.register(waker.fileno(), readiness.POLLIN)
+        self._events = 0  # that `wait` waits for at the connection
+
+    def _watch(self, stream: socket.socket) -> None:
+        self._events = readiness.POLLOUT if self.is_connecting else readiness.POLLIN
+        self._poll.register(stream.fileno(), self._events)
+
+    def _unwatch(self, stream: socket.socket) -> None:
+        with contextlib.suppress(KeyError, OSError, MemoryError):  # it may not have been registered
+            self._poll.unregister(stream.fileno())
+
+    def finish_connecting(self) -> bool:
+        assert self._stream is not None
+        poll = readiness.poll()
+        poll.register(self._stream.fileno(), readiness.POLLOUT)
+        return bool(poll.poll(0)) and super().finish_connecting()
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Sleep until something arrives, the wake descriptor is written to, or the time is over; returns whether to
+        receive, or to finish connecting."""
+        try:
+            return self._wait(timeout_seconds)
+        except (OSError, MemoryError):
+            time.sleep(_ERROR_PAUSE_SECONDS)
+            return self._stream is not None
+
+    def _wait(self, timeout_seconds: float) -> bool:
+        connection = self._connection
+        if connection is not None:
+            events = readiness.POLLIN | readiness.POLLOUT if connection.has_unsent else readiness.POLLIN
+            if events != self._events:
+                self._poll.modify(connection.fileno(), events)
+                self._events = events
+        is_readable = False
+        seconds = timeout_seconds if timeout_seconds < _LONGEST_WAIT_SECONDS else _LONGEST_WAIT_SECONDS
+        milliseconds = int(seconds * 1000) + 1
+        for descriptor, events in self._poll.poll(milliseconds if milliseconds > 0 else 0):
+            if descriptor == self._waker.fileno():
+                self._waker.drain()
+                continue
+            if self.is_connecting:
+                return True
+            if events & readiness.POLLOUT:
+                self._flush()
+            is_readable = bool(events & _READABLE)
+        return is_readable
+
+    def close(self, linger_seconds: float, now: Callable[[], float]) -> None:
+        """Close the connection for good, after a bounded time to send what is waiting."""
+        deadline = now() + linger_seconds
+        connection = self._connection
+        try:
+            while connection is not None and not connection.flush() and now() < deadline:
+                self.wait(deadline - now())
+        except (OSError, MemoryError):
+            pass  # the connection has already ended
+        self.drop()
