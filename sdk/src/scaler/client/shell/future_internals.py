@@ -365,7 +365,7 @@ def has_failed(future: AnyFuture) -> bool:
 def taken_result(future: AnyFuture, timeout: Optional[float] = None) -> Any:
     """The result of a future that has not been returned to the user, which no longer refers to it; raises as `result`
     does."""
-    result = future.result(timeout)
+    result = future.result() if future.done() else future.result(timeout)
     future._result = None
     return result
 
