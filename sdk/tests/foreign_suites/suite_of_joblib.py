@@ -54,4 +54,23 @@ JOBLIB = Suite(
     },
 )
 
-SUITES: List[Suite] = [JOBLIB]
+SKLEARN = Suite(
+    adapter="joblib",
+    distribution="scikit-learn",
+    files=[
+        str(folder_of("sklearn") / file)
+        for file in (
+            "utils/tests/test_parallel.py",
+            "model_selection/tests/test_search.py",
+            "ensemble/tests/test_voting.py",
+            "ensemble/tests/test_stacking.py",
+        )
+    ],
+    fewest=1,
+    plugin="joblib_on_scaler",
+    arguments=arguments_for("sklearn"),
+    skipping={"*": "make no parallel calls"},
+    environment={"SCALER_SUITE_JOBS": "2"},
+)
+
+SUITES: List[Suite] = [JOBLIB, SKLEARN]

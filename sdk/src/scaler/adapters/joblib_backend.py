@@ -33,6 +33,7 @@ from scaler.exceptions import ArgumentTypeError, InvalidArgumentError, NoWorkerE
 from scaler.values.payload import dump, join
 
 NEVER_BYTES = 1 << 62
+SLOTS_TIMEOUT_SECONDS = 1.0
 FOR_OTHER_ENGINES = frozenset({"temp_folder", "prefer", "require", "verbose", "context", "idle_worker_timeout"})
 """Arguments that joblib passes to each of its engines, and that mean nothing here."""
 
@@ -114,7 +115,7 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         if local is not None and local.is_own:
             return n_jobs if n_jobs > 0 else max(usable_cpus() + 1 + n_jobs, 1)
         # joblib would run the only job in this process, and not in the cluster that the user has named.
-        slots = max(self._slots_of(client), 2)
+        slots = max(client._shell.wait_for_slots(SLOTS_TIMEOUT_SECONDS) or self._slots_of(client), 2)
         return min(n_jobs, slots) if n_jobs > 0 else max(slots + 1 + n_jobs, 1)
 
     def _slots_of(self, client: Client) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from functools import partial
+from functools import lru_cache, partial
 from pickle import PicklingError
 from queue import SimpleQueue
 from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Set, Tuple
@@ -32,6 +32,9 @@ from scaler.exceptions import SerializeObjectError
 logger = logging.getLogger("scaler")
 
 Callback = Callable[[Any], None]
+
+_calls_named = lru_cache(maxsize=1000)(Calls)
+"""Kept, so that the next Parallel finds the function of its tasks where it is, with all workers."""
 
 
 class FailedBatch:
@@ -130,7 +133,7 @@ class Workers:
             return self._submitter._submit_held(record, function, (*self._before_calls, calls), {})
 
     def _registered(self, name: str) -> Tuple[Calls, FunctionRecord]:
-        function = Calls(name)
+        function = _calls_named(name)
         record = self._submitter._register(function)
         while not self._submitter._shell.functions.hold(record):
             record = self._submitter._register(function)

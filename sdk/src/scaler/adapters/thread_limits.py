@@ -15,12 +15,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, ContextManager, Dict, Mapping, Optional, Sequence, Tuple, Type
 
 from scaler.cpus import usable_cpus
 
 OPENMP, BLAS = "OMP_NUM_THREADS", ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+
+
+_cpus = lru_cache(maxsize=None)(usable_cpus)  # reads files, and takes longer than a short call
 
 
 class ThreadLimits:
@@ -48,7 +52,7 @@ class ThreadLimits:
 
     def set_variables(self) -> None:
         """Set the environment variables."""
-        default = str(max(usable_cpus() // self._tasks, 1))
+        default = str(max(_cpus() // self._tasks, 1))
         wanted = {name: self._given.get(name) or os.environ.get(name) or default for name in self._names}
         wanted.update({name: os.environ.get(name, value) for name, value in self._others.items()})
         self._before = {name: os.environ.get(name) for name in wanted}
