@@ -1,4 +1,4 @@
-"""joblib's and scikit-learn's own tests, on the joblib backend."""
+"""joblib's and scikit-learn's own tests, on the joblib backend; and pandas' of engines."""
 
 from __future__ import annotations
 
@@ -73,4 +73,18 @@ SKLEARN = Suite(
     environment={"SCALER_SUITE_JOBS": "2"},
 )
 
-SUITES: List[Suite] = [JOBLIB, SKLEARN]
+PANDAS = Suite(
+    adapter="pandas",
+    distribution="pandas",
+    files=[
+        str(folder_of("pandas") / "tests" / file)
+        for file in ("apply/test_frame_apply.py", "apply/test_series_apply.py", "series/methods/test_map.py")
+    ],
+    fewest=46,
+    plugin="pandas_on_scaler",
+    arguments=[*arguments_for("pandas"), "-k", "MockEngineDecorator"],
+    excluded={"*::test_apply_raw_function_runs_once*": "appends to a list of this process, not of the worker's"},
+    skipping={"*::test_apply_args*": "have a second half about another engine, numba"},
+)
+
+SUITES: List[Suite] = [JOBLIB, SKLEARN, PANDAS]

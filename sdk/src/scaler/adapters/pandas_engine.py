@@ -74,7 +74,12 @@ class _Executor(BaseExecutionEngine):  # type: ignore[misc]
         if not _is_users(func):
             return data.map(func, na_action=na_action, **kwargs)
         values: List[Any] = []
-        data.map(values.append, na_action=na_action)
+
+        def note(value: Any) -> int:
+            values.append(value)
+            return len(values)  # each a different one: sparse series demand it
+
+        data.map(note, na_action=na_action)
         results = iter(self._engine.submitter.map(_Call(func, args, kwargs), values, unpack=False))
         return data.map(lambda _: next(results), na_action=na_action)
 
