@@ -5,8 +5,9 @@
     each workload: loky, threading, scaler, loky, threading, scaler, …: all warm, with the same number of jobs
 
 Rules:
-- The figure is the median over rounds of the ratio of loky's time to Scaler's in the same round: other load on the
+- The figures are medians over rounds of the ratio of loky's time to Scaler's in the same round: other load on the
   machine affects both. Above 1, Scaler is faster.
+- The CPU time is that of this process and all below it. It depends less on what else the machine does.
 - Engines compute the same: the results of a workload are compared.
 """
 
@@ -17,16 +18,19 @@ import json
 import os
 import platform
 import statistics
+import sys
 import time
 from importlib import metadata
 from typing import Any, Callable
 
 import numpy
+import psutil
 from joblib import Parallel, delayed, parallel_config
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from threadpoolctl import threadpool_limits
 
 import scaler.joblib
 
@@ -44,11 +48,15 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100_000, help="of the data that the models are fitted to")
     parser.add_argument("--workloads", nargs="*", default=[], help="by default all")
     options = parser.parse_args()
+    threadpool_limits(1)  # in this process: threads that wait for others in a loop would disturb all engines
     workloads = make_workloads(options.rows)
     chosen = options.workloads or list(workloads)
     with scaler.SchedulerClusterCombo(n_workers=options.jobs, logging_level="WARNING") as combo:
         os.environ["SCALER_ADDRESS"] = combo.get_address()
-        figures = {name: measured(workloads[name], options.jobs, options.rounds) for name in chosen}
+        figures = {}
+        for name in chosen:
+            figures[name] = measured(workloads[name], options.jobs, options.rounds)
+            print(json.dumps({name: figures[name]}), file=sys.stderr)
     versions = {name: metadata.version(name) for name in ("joblib", "scikit-learn", "numpy")}
     machine = {"cpus": os.cpu_count(), "python": platform.python_version(), **versions}
     print(json.dumps({"machine": machine, "jobs": options.jobs, "rows": options.rows, "figures": figures}, indent=1))
@@ -87,21 +95,31 @@ def make_workloads(rows: int) -> dict[str, Callable[[], Any]]:
 def measured(workload: Callable[[], Any], jobs: int, rounds: int) -> dict[str, Any]:
     """Seconds of each engine, and by how much Scaler is faster."""
     seconds: dict[str, list[float]] = {name: [] for name in ENGINES}
+    cpu_seconds: dict[str, list[float]] = {name: [] for name in ENGINES}
     results: list[Any] = []
     for turn in range(rounds + 1):  # the first one warms up
         for name in ENGINES:
             with parallel_config(name, n_jobs=jobs):
-                begin = time.perf_counter()
+                begin, cpu_begin = time.perf_counter(), cpu_seconds_so_far()
                 results.append(workload())
                 if turn:
                     seconds[name].append(time.perf_counter() - begin)
+                    cpu_seconds[name].append(cpu_seconds_so_far() - cpu_begin)
     assert all(result == results[0] for result in results), "the engines have computed different results"
     figures: dict[str, Any] = {f"{name}_seconds": statistics.median(each) for name, each in seconds.items()}
-    for name in ("loky", "threading"):
-        ratios = [other / ours for other, ours in zip(seconds[name], seconds["scaler"])]
-        figures[f"faster_than_{name}"] = round(statistics.median(ratios), 3)
-        figures[f"ratios_to_{name}"] = [round(ratio, 2) for ratio in ratios]
+    for kind, measurements in (("time", seconds), ("cpu_time", cpu_seconds)):
+        for name in ("loky", "threading"):
+            ratios = [other / ours for other, ours in zip(measurements[name], measurements["scaler"])]
+            figures[f"{kind}_of_{name}"] = round(statistics.median(ratios), 3)
+            figures[f"{kind}s_of_{name}"] = [round(ratio, 2) for ratio in ratios]
     return figures
+
+
+def cpu_seconds_so_far() -> float:
+    """Of this process and those below it that are running."""
+    this = psutil.Process()
+    times = [process.cpu_times() for process in (this, *this.children(recursive=True))]
+    return sum(float(each.user + each.system) for each in times)
 
 
 if __name__ == "__main__":

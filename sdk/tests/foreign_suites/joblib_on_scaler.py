@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from typing import Any, Iterator
+from typing import Any, Generator
 
 import pytest
 
@@ -76,12 +76,12 @@ def pytest_unconfigure(config: Any) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup() -> Iterator[None]:
+def pytest_runtest_setup() -> Generator[None, Any, Any]:
     return (yield from _refused_to_skip())
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Iterator[None]:
+def pytest_runtest_call() -> Generator[None, Any, Any]:
     jobs = os.environ.get("SCALER_SUITE_JOBS")
     if not jobs:
         return (yield)
@@ -95,7 +95,7 @@ def pytest_runtest_call() -> Iterator[None]:
     return result
 
 
-def _refused_to_skip() -> Iterator[None]:
+def _refused_to_skip() -> Generator[None, Any, Any]:
     """Where tests without calls are skipped, a test that skips itself would pass for one of them."""
     try:
         return (yield)
