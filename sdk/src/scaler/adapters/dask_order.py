@@ -46,19 +46,21 @@ class DaskGraph(NamedTuple):
     data: Type[Any]
 
 
-def is_dask(graph: Any, keys: Any) -> bool:
-    """Whether the arguments of `Client.get` are a graph of Dask: an expression, a HighLevelGraph, or a dictionary with
-    nodes of Dask. Before 2024.12, it passes dictionaries of tuples, with nested lists of keys."""
+def is_dask(graph: Any) -> bool:
+    """Whether the first argument of `Client.get` is a graph of Dask: an expression, a HighLevelGraph, or a dictionary with
+    nodes of Dask. Dictionaries of tuples look like graphs of Scaler: they are Dask's if Dask calls `get`."""
     if "dask" not in sys.modules:
         return False
     if type(graph) is not dict:
         return hasattr(graph, "__dask_graph__") or any(each.__module__ == _HIGH_LEVEL for each in type(graph).__mro__)
+    caller = sys._getframe(_FRAMES_TO_CALLER).f_globals.get("__name__", "")
+    if caller.partition(".")[0] == "dask":
+        return True
     specification = sys.modules.get("dask._task_spec")
-    if specification is None:
-        return isinstance(keys, list) and any(type(key) is list for key in keys)
-    return any(isinstance(value, specification.GraphNode) for value in graph.values())
+    return specification is not None and any(isinstance(value, specification.GraphNode) for value in graph.values())
 
 
+_FRAMES_TO_CALLER = 2  # of `Client.get`, which calls `is_dask`
 _HIGH_LEVEL = "dask.highlevelgraph"
 
 

@@ -267,7 +267,7 @@ class Submitter(Maps):
         if "dask" in sys.modules:
             from scaler.adapters.dask_order import is_dask
 
-            if is_dask(graph, keys):
+            if is_dask(graph):
                 return submitter.dask_get(graph, keys, **options)  # type: ignore[no-any-return]
         if options:
             raise TypeError(f"get() got an unexpected keyword argument {next(iter(options))!r}")
