@@ -47,8 +47,8 @@ class DaskGraph(NamedTuple):
 
 
 def is_dask(graph: Any) -> bool:
-    """Whether the first argument of `Client.get` is a graph of Dask: an expression, a HighLevelGraph, or a dictionary with
-    nodes of Dask. Dictionaries of tuples look like graphs of Scaler: they are Dask's if Dask calls `get`."""
+    """Whether the first argument of `Client.get` is a graph of Dask: an expression, a HighLevelGraph, or a dictionary
+    with nodes of Dask. Dictionaries of tuples look like graphs of Scaler: they are Dask's if Dask calls `get`."""
     if "dask" not in sys.modules:
         return False
     if type(graph) is not dict:
