@@ -18,6 +18,7 @@ from sdk_tasks import identity, wait_for_file, wait_until
 
 from scaler import Client, aio
 from scaler.exceptions import (
+    ClientFailedError,
     DependencyError,
     DisconnectedError,
     GraphKeyError,
@@ -393,3 +394,61 @@ def test_sync_and_async_clients_live_side_by_side(any_address: str) -> None:
             assert list(await asyncio.gather(client.submit(abs, -1), _await(other.submit(abs, -2)))) == [1, 2]
 
     play(any_address, scene)
+
+
+def test_a_bug_ends_the_client_and_every_future(any_address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with aio.Client(any_address) as client:
+            assert await client.submit(abs, -1) == 1
+            futures = [client.submit(abs, -each) for each in range(10)]
+
+            def fail_at_results(*arguments: Any) -> None:
+                raise AssertionError("a planted fault")
+
+            monkeypatch.setattr(client._shell.io.settling, "results", fail_at_results)
+            for future in futures:
+                with pytest.raises(ClientFailedError, match="a bug in the client"):
+                    await future
+            with pytest.raises(ClientFailedError):
+                client.submit(abs, -1)
+
+    asyncio.run(asyncio.wait_for(main(), TIMEOUT_SECONDS))
+
+
+def test_an_interrupt_within_a_turn_comes_out_and_ends_the_client(
+    any_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Ctrl-C does before Python 3.11, which cannot be taken back."""
+    clients: List[aio.Client] = []
+    futures: List[aio.TaskFuture[int]] = []
+
+    async def main() -> None:
+        clients.append(await aio.Client(any_address).connect())
+
+        def interrupt(*arguments: Any) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(clients[0]._shell.io.settling, "results", interrupt)
+        futures.append(clients[0].submit(abs, -1))
+        await futures[0]
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main())
+    assert futures[0].done() and isinstance(clients[0]._shell.closed_because, ClientFailedError)
+    assert "KeyboardInterrupt" in str(clients[0]._shell.closed_because)
+
+
+def test_a_client_without_a_thread_starts_none_when_a_host_is_a_number(any_address: str) -> None:
+    """Whatever it does: connecting, tasks, maps, graphs, output, objects."""
+
+    async def main() -> None:
+        before = threading.active_count()
+        async with aio.Client(any_address, stream_output=lambda output: None) as client:
+            await client.submit(print, "hello")
+            await client.map(abs, range(1000))
+            await client.get({"a": (abs, -1)}, ["a"])
+            await client.submit(len, await client.send_object(bytes(1_000_000)))
+            assert [each async for each in client.map_stream(abs, range(10))] == list(range(10))
+            assert threading.active_count() == before
+
+    asyncio.run(asyncio.wait_for(main(), TIMEOUT_SECONDS))

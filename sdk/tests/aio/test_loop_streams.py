@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import warnings
 from contextlib import suppress
 from typing import Any, AsyncIterator, Iterator, List
 
@@ -94,7 +95,7 @@ def test_an_endless_source_is_taken_as_far_as_its_buffer_goes_and_closed_at_the_
             assert result == taken and source.count <= taken + 2 * 20 + 1
             if taken == 300:
                 break
-        await stream.aclose()  # type: ignore[attr-defined]  # an async generator
+        await stream.aclose()
         assert source.is_closed and await client.submit(abs, -1) == 1
 
     play(any_address, scene)
@@ -158,14 +159,32 @@ def test_leaving_early_cancels_what_is_unfinished(any_address: str) -> None:
     play(any_address, scene)
 
 
+def test_a_loop_that_is_left_leaves_nothing_unfinished(any_address: str) -> None:
+    async def scene(client: aio.Client) -> None:
+        source = Counting()
+        async for result in client.map_stream(abs, source.sync()):
+            if result == 500:
+                break
+        assert all(each.done() for each in client._shell.core.futures.values())  # type: ignore[attr-defined]  # futures
+        while not source.is_closed:
+            await asyncio.sleep(0)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        play(any_address, scene)
+
+
 def test_invalid_arguments_are_named(any_address: str) -> None:
     async def scene(client: aio.Client) -> None:
-        for stream, error in (
-            (client.map_stream(abs), ArgumentTypeError),
-            (client.map_stream(abs, 1), ArgumentTypeError),  # type: ignore[arg-type]  # the error
-            (client.map_stream(abs, [1], buffersize=0), InvalidArgumentError),
+        invalid: Any = 1
+        for iterables, buffersize, error in (
+            ((), 1, ArgumentTypeError),
+            ((invalid,), 1, ArgumentTypeError),
+            (([],), 0, InvalidArgumentError),
         ):
             with pytest.raises(error):
-                await collected(stream)
+                client.map_stream(abs, *iterables, buffersize=buffersize)
+        with pytest.raises(SerializeObjectError):
+            client.map_stream((x for x in "unpicklable").send, [1])
 
     play(any_address, scene)

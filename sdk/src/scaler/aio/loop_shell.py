@@ -13,9 +13,11 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from asyncio import _get_running_loop
 from collections import deque
-from typing import Any, Deque, Optional, Sequence, Set
+from typing import Any, Callable, Deque, Optional, Sequence, Set
 
 from scaler.aio.aio_future import GraphTaskFuture, TaskFuture
 from scaler.aio.loop_driver import LoopDriver
@@ -116,6 +118,7 @@ class LoopShell(BaseShell):
     ) -> None:
         super().__init__(serializer, credentials.address)
         self.loop = loop
+        self._thread = threading.get_ident()
         self.waiting_futures: Set[TaskFuture[Any]] = set()
         """Those whose tasks wait for credit."""
         self._large: Deque[_LargeSubmission] = deque()  # of which the first waits for credit
@@ -134,6 +137,14 @@ class LoopShell(BaseShell):
         await self.io.connect()
         self._make_registries(code_sources)
         self.io.begin()
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Call a function in the loop's thread: at once, if this is it. Any thread."""
+        if threading.get_ident() == self._thread:
+            function()
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(function)
 
     def check_loop(self) -> None:
         """Raise WrongEventLoopError unless the caller runs in this client's loop."""
@@ -217,7 +228,8 @@ class LoopShell(BaseShell):
         if futures and self.io.closed_because is None:
             cancelled: Any = futures
             self.ask_to_cancel(cancelled)
-            self.loop.call_later(GRACE_SECONDS, self._stop, futures)
+            if not self.loop.is_closed():
+                self.loop.call_later(GRACE_SECONDS, self._stop, futures)
         for future in futures:
             future._set_cancelled()
 

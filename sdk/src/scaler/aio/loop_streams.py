@@ -19,9 +19,11 @@ import asyncio
 from collections import deque
 from typing import (
     Any,
+    AsyncGenerator,
     AsyncIterable,
     AsyncIterator,
     Callable,
+    Coroutine,
     Deque,
     Dict,
     Iterable,
@@ -30,6 +32,7 @@ from typing import (
     NamedTuple,
     Optional,
     Sequence,
+    TypeVar,
     Union,
 )
 
@@ -39,6 +42,8 @@ from scaler.client.streams.chunk_planner import ChunkPlanner
 from scaler.client.streams.chunk_sender import ChunkOutcome, Item, Sender
 from scaler.client.streams.sending import SLOTS_TIMEOUT_SECONDS, SentChunk
 from scaler.exceptions import ArgumentTypeError, TooManyReferences
+
+R = TypeVar("R")
 
 AnyIterable = Union[Iterable[Any], AsyncIterable[Any]]
 
@@ -213,13 +218,14 @@ class LoopStream:
         self._keeps_order = keeps_order
         self._total = total
         self._next = 0  # position of the next item
+        self._has_let_go = False  # of the function
         self._running: Dict[TaskFuture[Any], SentChunk] = {}
         self._sent: Deque[SentChunk] = deque()  # whose results were not taken, in order
         self._ended: Deque[SentChunk] = deque()  # of these, those that have ended
         self._wake = asyncio.Event()
         planner.limit(sender.maximum_items)
 
-    async def batches(self) -> AsyncIterator[Batch]:
+    async def batches(self) -> AsyncGenerator[Batch, None]:
         """The results; then the exception of an item or of the source, if there is one."""
         source = self._source
         source.on_change = self._wake.set
@@ -245,7 +251,7 @@ class LoopStream:
                     self._wake.clear()
                     await self._wake.wait()
         finally:
-            self._abandon()
+            self.abandon()
             await source.close()
 
     def _fill(self) -> None:
@@ -293,6 +299,11 @@ class LoopStream:
         self._ended.append(chunk)
         self._wake.set()
 
+    def abandon_from_any_thread(self) -> None:
+        """As `abandon`; called by the garbage collector."""
+        if self._running or not self._has_let_go:
+            self._shell.call(self.abandon)
+
     def _take(self) -> Optional[SentChunk]:
         """A chunk whose results are to be yielded now."""
         if not self._keeps_order:
@@ -306,8 +317,43 @@ class LoopStream:
         self._ended.clear()
         return self._sent.popleft()
 
-    def _abandon(self) -> None:
-        """Cancel what is unfinished, and let go of the function."""
+    def abandon(self) -> None:
+        """Cancel what is unfinished, and let go of the function. Idempotent."""
         running, self._running = list(self._running), {}
         self._shell.cancel_soon(running)
-        self._sender.close()
+        if not self._has_let_go:
+            self._has_let_go = True
+            self._sender.close()
+
+
+class AsyncResults(AsyncIterator[R]):
+    """What `map_stream` returns: the results one by one, for `async for`."""
+
+    def __init__(self, stream: LoopStream) -> None:
+        self._stream = stream
+        self._results = _one_by_one(stream)
+
+    def __aiter__(self) -> AsyncResults[R]:
+        return self
+
+    def __anext__(self) -> Coroutine[Any, Any, R]:
+        following: Any = self._results.__anext__()
+        return following  # type: ignore[no-any-return]
+
+    async def aclose(self) -> None:
+        """Cancel what is unfinished, and close the source."""
+        await self._results.aclose()
+
+    def __del__(self) -> None:
+        """The loop closes generators later than their users forget them; what runs for them is cancelled at once."""
+        self._stream.abandon_from_any_thread()
+
+
+async def _one_by_one(stream: LoopStream) -> AsyncGenerator[Any, None]:
+    batches = stream.batches()
+    try:
+        async for batch in batches:
+            for result in batch.results:
+                yield result
+    finally:
+        await batches.aclose()

@@ -13,7 +13,6 @@ import sys
 from typing import (
     TYPE_CHECKING,
     Any,
-    AsyncIterator,
     Callable,
     Coroutine,
     Dict,
@@ -31,7 +30,7 @@ from typing import (
 
 from scaler.aio.aio_future import TaskFuture
 from scaler.aio.loop_shell import LoopSubmission
-from scaler.aio.loop_streams import AnyIterable, Batch, ItemSource, LoopStream, source_of
+from scaler.aio.loop_streams import AnyIterable, AsyncResults, Batch, ItemSource, LoopStream, source_of
 from scaler.arguments import Duration, Size
 from scaler.client.graph_submission import submit_graph
 from scaler.client.mapping import calls_of_map
@@ -148,6 +147,14 @@ class LoopSubmitter(LoopSubmission):
 
     # Many calls -----------------------------------------------------------------------------------------------------
 
+    @overload
+    async def map(
+        self, fn: Callable[..., Coroutine[Any, Any, R]], *iterables: Iterable[Any], unpack: Optional[bool] = None
+    ) -> List[R]: ...
+
+    @overload
+    async def map(self, fn: Callable[..., R], *iterables: Iterable[Any], unpack: Optional[bool] = None) -> List[R]: ...
+
     async def map(self, fn: Callable[..., Any], *iterables: Iterable[Any], unpack: Optional[bool] = None) -> List[Any]:
         """The list of results of `fn` for each item, in order, as `scaler.Client.map`.
 
@@ -159,6 +166,14 @@ class LoopSubmitter(LoopSubmission):
         """
         calls, is_unpacked = calls_of_map(iterables, unpack)
         return await self._map(fn, list(calls), is_unpacked)
+
+    @overload
+    async def starmap(
+        self, fn: Callable[..., Coroutine[Any, Any, R]], iterable: Iterable[Sequence[Any]]
+    ) -> List[R]: ...
+
+    @overload
+    async def starmap(self, fn: Callable[..., R], iterable: Iterable[Sequence[Any]]) -> List[R]: ...
 
     async def starmap(self, fn: Callable[..., Any], iterable: Iterable[Sequence[Any]]) -> List[Any]:
         """Run `fn(*item)` for each item; otherwise as `map`."""
@@ -176,38 +191,51 @@ class LoopSubmitter(LoopSubmission):
             async for batch in stream:
                 batches.append(batch)
         finally:
-            await stream.aclose()  # type: ignore[attr-defined]  # an asynchronous generator
+            await stream.aclose()
         return [result for batch in sorted(batches) for result in batch.results]
 
-    async def map_stream(
+    @overload
+    def map_stream(
+        self,
+        fn: Callable[..., Coroutine[Any, Any, R]],
+        *iterables: AnyIterable,
+        buffersize: Optional[int] = None,
+        ordered: bool = True,
+    ) -> AsyncResults[R]: ...
+
+    @overload
+    def map_stream(
+        self,
+        fn: Callable[..., R],
+        *iterables: AnyIterable,
+        buffersize: Optional[int] = None,
+        ordered: bool = True,
+    ) -> AsyncResults[R]: ...
+
+    def map_stream(
         self,
         fn: Callable[..., Any],
         *iterables: AnyIterable,
         buffersize: Optional[int] = None,
         ordered: bool = True,
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncResults[Any]:
         """The results of `fn` for the items of iterables, or async iterables, which may be endless: for `async for`.
 
         Items are taken as results are asked for, so memory stays flat. Leaving the loop early cancels what is
-        unfinished; `contextlib.aclosing` does so at once.
+        unfinished, and closes the source; `aclose()` waits for that.
 
         Parameters:
             buffersize: how many items may be taken whose results were not asked for yet; by default, as many as keep
                 the cluster busy.
             ordered: False: results come as they are computed.
 
-        Raises the exception of an item, or of an iterable, after the results before it; and what `submit` raises.
+        Raises what `submit` raises because of the function, and invalid arguments, at the call; the exception of an
+        item, or of an iterable, after the results before it.
         """
         self._shell.check_loop()
         planner = ChunkPlanner(checked_buffersize(buffersize))
         source = source_of(iterables)
-        stream = LoopStream(self._shell, self._sender(fn), planner, source, ordered).batches()
-        try:
-            async for batch in stream:
-                for result in batch.results:
-                    yield result
-        finally:
-            await stream.aclose()  # type: ignore[attr-defined]  # an asynchronous generator
+        return AsyncResults(LoopStream(self._shell, self._sender(fn), planner, source, ordered))
 
     def _sender(self, fn: Callable[..., Any], is_unpacked: bool = False, keeps_results: bool = True) -> Sender:
         if isinstance(fn, NamedFunction):

@@ -166,3 +166,21 @@ def test_arguments_count_when_they_are_deleted_though_their_task_has_ended_befor
     assert isinstance(task, m.Task) and list(task.ids) == [second._task_id]
     assert isinstance(deletion, m.ObjectInstruction) and list(deletion.ids) == [object_id_of(2, 1)]
     assert core.credit.bytes_left == 5000 - 1000
+
+
+def test_a_task_that_waits_for_credit_is_dropped_when_it_was_cancelled() -> None:
+    """And its arguments, which only it holds."""
+    core = ClientCore(m.Welcome(session=1, limits=m.Limits(tasks_in_flight=1)), itertools.count(1))
+    first, cancelled, last = (ScalerFuture[Any](None) for _ in range(3))  # type: ignore[arg-type]  # of no client
+    kept = KeptObject(1, object_id_of(1, 1), "", m.ObjectKind.ARGUMENTS, 1000, "", b"a" * 1000)
+    core.apply([c.HoldObject(kept), c.SubmitTask(first, ECHO, b"")])
+    core.apply([c.SubmitTask(cancelled, ECHO, b"", None, [kept.object_id], (), 1000), c.SubmitTask(last, ECHO, b"")])
+    core.take_effects()
+    core.apply([c.Cancel([cancelled], True)])
+    assert core.take_effects() == [] and cancelled._task_id < 0 and core.objects.find(kept.object_id) is kept
+    core.on_message(result(first), b"7")
+    core.on_message(m.TaskEcho(tasks_released=1, tasks_in_flight=1), b"")
+    effects = core.take_effects()
+    assert Cancelled([cancelled]) in effects and core.objects.find(kept.object_id) is None
+    sent = [effect.message for effect in effects if isinstance(effect, Send) and isinstance(effect.message, m.Task)]
+    assert [list(message.ids) for message in sent] == [[last._task_id]] and list(core.futures.values()) == [last]
