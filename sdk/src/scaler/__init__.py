@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from scaler.cluster import Cluster, Scheduler, SchedulerClusterCombo
     from scaler.executor.executor import ScalerExecutor
     from scaler.serializer import Serializer
+    from scaler.task_functions import task
     from scaler.values.named_functions import NamedFunction
     from scaler.values.payload import ObjectReference
 
@@ -36,6 +37,7 @@ __all__ = [
     "SchedulerClusterCombo",
     "Serializer",
     "__version__",
+    "task",
 ]
 
 _MODULES = {
@@ -48,6 +50,7 @@ _MODULES = {
     "Scheduler": "scaler.cluster",
     "SchedulerClusterCombo": "scaler.cluster",
     "Serializer": "scaler.serializer",
+    "task": "scaler.task_functions",
 }
 
 

@@ -8,6 +8,7 @@ Rules:
 
 from __future__ import annotations
 
+import threading
 from functools import lru_cache
 from typing import TYPE_CHECKING, Callable, NamedTuple, Optional, Tuple
 
@@ -16,6 +17,17 @@ if TYPE_CHECKING:
     from scaler_protocol import messages as m
 
 HIGHEST_PRIORITY = (1 << 31) - 1
+
+SYNCHRONOUS = "synchronous"
+"""In the place of a scheduler's address: the client runs its tasks itself."""
+
+
+class _ThisThread(threading.local):
+    is_in_synchronous_task = False
+
+
+this_thread = _ThisThread()
+"""Whether a task of a synchronous client runs in this thread, so that `Client()` is another one."""
 
 priority_of_task: Optional[Callable[[], Optional[int]]] = None
 """Returns the priority of the task that runs in this process, None between tasks; None in other processes."""

@@ -18,13 +18,26 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import as_completed
 from typing import Any, Iterator, List
-from scaler import Client, NamedFunction, ScalerFuture, Scheduler
+from scaler import Client, NamedFunction, ScalerFuture, Scheduler, task
 
 def scale(value: int, factor: float = 1.0, *, offset: int = 0) -> float:
     return value * factor + offset
 
 def measured(value: int, profiling: bool) -> str:
     return str(value)
+
+@task
+def plain(value: int, factor: float = 1.0) -> float:
+    return value * factor
+
+@task(retries=2, capabilities={"gpu": 1})
+async def trained(value: int) -> str:
+    return str(value)
+
+class Room:
+    @task
+    def area(self, length: int) -> int:
+        return length
 
 client = Client("tcp://127.0.0.1:1")
 view = client.options(retries=2, timeout=10, capabilities={"gpu": 1})
@@ -65,6 +78,16 @@ v: float = next(as_completed([client.submit(scale, 1)])).result()
 w: float = client.submit(scale, client.send_object(1), offset=2).result()
 named = client.submit(NamedFunction("example.org/words"))
 x: List[str] = named.result()
+task_a: float = plain(1, 2.0)
+task_b: ScalerFuture[float] = plain.submit(1, factor=2.0)
+task_c: List[float] = plain.map([1, 2])
+task_d: ScalerFuture[str] = trained.submit(plain.submit(1))
+task_e: ScalerFuture[int] = Room().area.submit(3)
+task_f: float = plain.options(priority=1).submit(2).result()
+@client.task(timeout="5min")
+def bound(value: int) -> bytes:
+    return bytes(value)
+task_g: bytes = bound.submit(1).result()
 with Scheduler() as scheduler:
     y: str = scheduler.get_address()
 """
@@ -82,6 +105,12 @@ BAD = {
     "wrong_c: List[str] = client.map(scale, [1])": "Incompatible|incompatible",
     "wrong_f: List[int] = client.map(later, [1])": "Incompatible|incompatible|No overload",
     "wrong_e: int = client.submit(later, 1).result()": "Incompatible|incompatible|No overload",
+    "plain.submit('x')": "incompatible type|No overload",
+    "trained.submit(1, 2)": "Too many|No overload",
+    "Room().area.submit('x')": "incompatible type|No overload",
+    "wrong_g: int = trained.submit(1).result()": "Incompatible|incompatible|No overload",
+    "bound.submit(value='x')": "incompatible type|No overload",
+    "task(retry=1)": "Unexpected keyword|No overload",
     "client.options(retry=1)": "Unexpected keyword",
     "client.options(timeout=[1])": "incompatible type|No overload",
 }

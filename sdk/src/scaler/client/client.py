@@ -12,7 +12,7 @@ import weakref
 from types import ModuleType, TracebackType
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
 
-from scaler import nesting
+from scaler import current_client, nesting
 from scaler.arguments import Duration, seconds, whole
 from scaler.client.archives import CodeSource, Root, Uploadable, source_at
 from scaler.client.client_options import DEFAULTS
@@ -32,6 +32,7 @@ from scaler.exceptions import (
     InvalidArgumentError,
     SchedulerNotFoundError,
 )
+from scaler.nesting import SYNCHRONOUS
 from scaler.notebook import Link, Row, card
 from scaler.serializer import Serializer
 from scaler.values.payload import ObjectReference
@@ -181,15 +182,44 @@ class Client(Submitter, ClientArguments):
         if callable(stream_output):
             self._shell.output.callback = stream_output
 
-    def _make_shell(self, code_sources: Sequence[CodeSource]) -> ClientShell:
-        shell = ClientShell(
-            Credentials(self._address, self._key_file, self._insecure),
-            self._serializer,
-            self._timeout_seconds,
-            self._connect_timeout_seconds,
-            self._heartbeat_interval_seconds,
-            code_sources,
+    @classmethod
+    def synchronous(
+        cls,
+        profiling: bool = False,
+        serializer: Optional[Serializer] = None,
+        stream_output: Union[bool, OutputCallback] = False,
+        modules: Union[Uploadable, Sequence[Uploadable]] = (),
+    ) -> Client:
+        """A client without a cluster, for debugging and tests: a task runs in the calling thread, when it is submitted.
+
+        Arguments and results are pickled as in a cluster, and errors are the same. Futures are done when they are
+        returned, and breakpoints in tasks work. Tasks are not stopped: `timeout`, `memory_limit`, `retries` and
+        `capabilities` are checked and have no effect. `Client("synchronous")` is the same.
+
+        Parameters:
+            Those of `Client`.
+
+        Raises InvalidArgumentError, ArgumentTypeError and ModuleUploadError as `Client`.
+        """
+        return cls(
+            SYNCHRONOUS, profiling=profiling, serializer=serializer, stream_output=stream_output, modules=modules
         )
+
+    def _make_shell(self, code_sources: Sequence[CodeSource]) -> ClientShell:
+        if self._address == SYNCHRONOUS:
+            # Only here, because few programs need it.
+            from scaler.synchronous.synchronous_shell import SynchronousShell
+
+            shell: ClientShell = SynchronousShell(self._serializer, code_sources)
+        else:
+            shell = ClientShell(
+                Credentials(self._address, self._key_file, self._insecure),
+                self._serializer,
+                self._timeout_seconds,
+                self._connect_timeout_seconds,
+                self._heartbeat_interval_seconds,
+                code_sources,
+            )
         _open_shells.add(shell)
         return shell
 
@@ -320,7 +350,13 @@ class Client(Submitter, ClientArguments):
         """
         shut_down_worker(self._shell, worker, drain, SHUTDOWN_TIMEOUT_SECONDS)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the client has not been disconnected, and has not ended for another reason."""
+        return self._shell.closed_because is None
+
     def __enter__(self) -> Client:
+        current_client.enter(self)
         return self
 
     def __exit__(
@@ -330,6 +366,7 @@ class Client(Submitter, ClientArguments):
         traceback: Optional[TracebackType],
     ) -> None:
         cancelled = 0
+        current_client.leave(self)
         try:
             if kind is None:
                 cancelled = self._shell.cancel_unfinished(LEAVE_TIMEOUT_SECONDS)
@@ -359,7 +396,7 @@ class Client(Submitter, ClientArguments):
 
     def _repr_html_(self) -> str:
         shell = self._shell
-        is_local = parse_address(self._address).is_local
+        is_local = self._address != SYNCHRONOUS and parse_address(self._address).is_local
         rows: List[Row] = [
             ("scheduler", self._address),
             ("implementation", f"{shell.welcome.implementation.name} {shell.welcome.implementation.version}"),
@@ -389,13 +426,16 @@ def _checked_address(address: str) -> str:
     if not isinstance(address, str):
         raise ArgumentTypeError(f"address must be a str such as 'tcp://127.0.0.1:2345', got {type(address).__name__}")
     try:
-        parse_address(address)
+        if address != SYNCHRONOUS:
+            parse_address(address)
     except AddressError as error:
         raise InvalidAddressError(str(error)) from None
     return str(address)
 
 
 def _address_found() -> str:
+    if nesting.this_thread.is_in_synchronous_task:
+        return SYNCHRONOUS
     try:
         return _checked_address(address_given_or_found())
     except DiscoveryError as error:

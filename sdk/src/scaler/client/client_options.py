@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import ceil, inf, isfinite
-from typing import Any, Mapping, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from scaler.arguments import Duration, Size, seconds, size_in_bytes, whole
 from scaler.client.progress_bar import Wanted, checked
 from scaler.exceptions import ArgumentTypeError, InvalidArgumentError
 from scaler_protocol import messages as m
+
+if TYPE_CHECKING:
+    from typing_extensions import TypedDict
 
 ANY_AMOUNT = -1
 """The amount that the second generation writes for a capability that is not counted."""
@@ -23,6 +26,22 @@ ANY_AMOUNT = -1
 _PRIORITY_LIMIT = 1 << 31
 _RETRIES_LIMIT = 1 << 16
 _SECONDS_LIMIT = (1 << 63) / 1000  # of a number of milliseconds
+
+
+if TYPE_CHECKING:
+
+    class GivenOptions(TypedDict, total=False):
+        """The keyword arguments of `Client.options`."""
+
+        capabilities: Optional[Mapping[str, float]]
+        priority: Optional[int]
+        retries: Optional[int]
+        timeout: Optional[Duration]
+        memory_limit: Optional[Size]
+        at_most_once: Optional[bool]
+        profiling: Optional[bool]
+        stream_output: Optional[bool]
+        progress: Optional[Wanted]
 
 
 class Options(NamedTuple):
@@ -67,6 +86,14 @@ class Options(NamedTuple):
         )
         if changed.at_most_once and changed.retries:
             raise InvalidArgumentError("retries and at_most_once contradict each other: give one of them")
+        return changed
+
+    @property
+    def given(self) -> Dict[str, Any]:
+        """Those that are not the defaults, as keyword arguments of `Client.options`."""
+        changed = {name: value for name, value in self._asdict().items() if value != DEFAULTS._asdict()[name]}
+        if "capabilities" in changed:
+            changed["capabilities"] = dict(self.capabilities)
         return changed
 
     def message(self) -> Optional[m.TaskOptions]:

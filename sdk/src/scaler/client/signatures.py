@@ -9,8 +9,8 @@ Rules:
   every call is accepted if the parameters cannot be known for sure; then the worker reports the error.
 - An Arity may be stale, as after `function.__defaults__ = …`: it only decides whether to call `check_call`, which reads
   the function itself.
-- Known parameters are those of functions written in Python, their bound methods, their `functools.partial`, and
-  instances whose class defines `__call__` in this way.
+- Known parameters are those of functions written in Python, their bound methods, their `functools.partial`, task
+  functions, and instances whose class defines `__call__` in this way.
 """
 
 from __future__ import annotations
@@ -92,6 +92,8 @@ def _resolve(function: Any, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) ->
                 return None
             args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
             function = function.func
+        elif getattr(kind, "_is_task_function", False):
+            function = function.function
         elif isinstance(function, type):  # it depends on the metaclass, `__new__` and `__init__`
             return None
         else:

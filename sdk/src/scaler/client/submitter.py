@@ -44,11 +44,15 @@ from scaler.client.progress_bar import Bar, DoneAndNotDone, Wanted, checked, wai
 from scaler.client.signatures import check_call
 from scaler.client.streams.map_methods import Maps
 from scaler.client.submission import Submission
+from scaler.task_functions import decorated
 from scaler.values.named_functions import NamedFunction
 from scaler.values.payload import INLINE_BYTES, PROTOCOL, SCALAR_TYPES, ObjectReference, is_plain
 
 if TYPE_CHECKING:
-    from typing_extensions import ParamSpec
+    from typing_extensions import ParamSpec, Unpack
+
+    from scaler.client.client_options import GivenOptions
+    from scaler.task_functions import TaskDecorator, TaskFunction
 
     from scaler.executor.client_executor import ClientExecutor
 
@@ -106,6 +110,27 @@ class Submitter(Maps):
                 capabilities, priority, retries, timeout, memory_limit, at_most_once, profiling, stream_output, progress
             ),
         )
+
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> TaskFunction[P, Coroutine[Any, Any, R], R]: ...
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
+
+    @overload
+    def task(self, /, **options: Unpack[GivenOptions]) -> TaskDecorator: ...
+
+    def task(self, function: Any = None, /, **options: Any) -> Any:
+        """Decorate a function as `scaler.task` does, for this client and its options.
+
+            @client.task(retries=2)
+            def area(width, height): ...
+
+            area.submit(3, 4).result()
+
+        The function keeps the client alive.
+        """
+        return decorated(function, {**self._options.given, **options}, self)
 
     @overload
     def submit(self, fn: Callable[..., R], /, *args: Any, profiling: bool, **kwargs: Any) -> ScalerFuture[R]: ...

@@ -239,7 +239,7 @@ def _find_global(value: Any) -> Optional[Reference]:
     module = getattr(value, "__module__", None)
     if type(module) is not str or not callable(value):
         return None
-    reduce = copyreg.dispatch_table.get(type(value))
+    reduce = cloudpickle.Pickler.dispatch_table.get(type(value))  # with those of copyreg
     reduced = reduce(value) if reduce is not None else value.__reduce_ex__(_PROTOCOL)
     reference = Reference(module, reduced) if type(reduced) is str else None
     return reference if reference is not None and reference.holds(value) else None

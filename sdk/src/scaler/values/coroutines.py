@@ -28,6 +28,8 @@ def is_async(function: Any) -> bool:
     try:
         while isinstance(function, functools.partial):
             function = function.func
+        if getattr(type(function), "_is_task_function", False):
+            function = function.function
         return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
     except Exception:
         return False

@@ -228,6 +228,20 @@ def _refuse_foreign_future(obj: Any) -> None:
         )
 
 
+def is_found_by_name(value: Any) -> bool:
+    """Whether other processes find an object by its module and name, as they find functions."""
+    if getattr(value, "__qualname__", None) is None:
+        return False
+    found = by_value._lookup_module_and_qualname(value)
+    return found is not None and not by_value._is_registered_pickle_by_value(found[0])
+
+
+def reduce_with(kind: type, reduce: Callable[[Any], Any]) -> None:
+    """Pickle objects of a type with this function, here and where users pickle with cloudpickle."""
+    for pickler in (cloudpickle.Pickler, Pickler):
+        pickler.dispatch_table[kind] = reduce
+
+
 def captures_of(value: Any) -> Optional[Captures]:
     """A snapshot of what pickling a callable or class reads; None if it may change at any time."""
     return take(value, Pickler)

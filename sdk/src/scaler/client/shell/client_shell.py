@@ -22,7 +22,7 @@ from scaler import blocking
 from scaler.client.archives import CodeSource
 from scaler.client.code import ClientCode
 from scaler.client.core import commands as c
-from scaler.client.core.deferring import PREDECESSORS
+from scaler.client.core.deferring import PREDECESSORS, DeferredTask
 from scaler.client.core.handles import NOT_NUMBERED, REFUSED
 from scaler.client.core.kept_objects import KeptObject
 from scaler.client.core.outbox import FunctionKey
@@ -249,7 +249,7 @@ class ClientShell(BaseShell):
         super().__init__(serializer, credentials.address)
         deferred = DeferredSender(lambda content: self.send_object([content], ""), lambda each: self.post(each))
         settings = client_settings(timeout_seconds, connect_timeout_seconds, heartbeat_interval_seconds)
-        self.io = IoThread(credentials, client_hello(), settings, self._numbers, self._on_heartbeat, deferred.send)
+        self.io = self._make_io(credentials, settings, deferred.send)
         self.mailbox = self.io.mailbox
         self.commands = self.mailbox.commands
         self.post = self.mailbox.post
@@ -257,6 +257,11 @@ class ClientShell(BaseShell):
         self.condition = self.io.settling.condition
         self._make_registries(code_sources)
         self.io.start()
+
+    def _make_io(
+        self, credentials: Credentials, settings: SessionSettings, send_deferred: Callable[[DeferredTask], None]
+    ) -> IoThread:
+        return IoThread(credentials, client_hello(), settings, self._numbers, self._on_heartbeat, send_deferred)
 
     def wait_for_slots(self, timeout_seconds: float) -> int:
         """How many tasks the cluster runs at once; waits until that is known."""

@@ -33,10 +33,10 @@ from scaler.values.named_functions import ServedFunction
 from scaler.values.payload import BY_DEPENDENCY, INLINE_BYTES, Buffer, Parts, dump_value, load_arguments, split_results
 from scaler.values.texts import description_of
 from scaler.worker import resident_memory
-from scaler.worker.frames import TaskChunk, TasksFlag, large_result
+from scaler.worker.frames import TaskChunk, TasksFlag
 from scaler.worker.processor.defined_objects import DefinedObjects, Reader
 from scaler.worker.progress import LOADING
-from scaler_protocol.host.spill import NoRoomError, write_where_room_is
+from scaler_protocol.host.spill import NoRoomError
 from scaler_protocol.wire.messages import FailureKind
 
 logger = logging.getLogger("scaler")
@@ -48,7 +48,13 @@ FLUSH_INTERVAL_SECONDS = 0.001
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 _OF_CALLERS = tuple(
     os.path.join(_PACKAGE, *names)
-    for names in (("client", "mapping.py"), ("client", "graph.py"), ("executor", "initialized.py"))
+    for names in (
+        ("client", "mapping.py"),
+        ("client", "graph_submission.py"),
+        ("executor", "initialized.py"),
+        ("synchronous", "local_tasks.py"),
+        ("task_functions.py",),
+    )
 )
 _OWN_FILES = (__file__, *_OF_CALLERS, *coroutines.OWN_FILES)
 
@@ -81,8 +87,11 @@ class TaskHost(Protocol):
     def send_log(self, position: int, stream: int, text: str) -> None:
         """Send text that the task at `position` printed."""
 
-    def next_object_path(self) -> str:
-        """A path for the next large result."""
+    def keep_large_result(self, content: Parts) -> bytes:
+        """Keep a large result; returns the payload that stands for it.
+
+        Raises NoRoomError if there is no room for it.
+        """
 
 
 class RunningChunk:
@@ -286,8 +295,7 @@ def _dump_result(processor: TaskHost, chunk: RunningChunk, result: Any, serializ
             data = dump_value(result, serializer)
         if isinstance(data, bytes):
             return data
-        path = processor.next_object_path()
-        return LargePayload(large_result(write_where_room_is(path, data), path))
+        return LargePayload(processor.keep_large_result(data))
     except NoRoomError as error:
         full = ObjectStorageFullError(f"the task ran, but its result cannot be stored: {error.strerror}")
         return _failure(processor, chunk, FailureKind.TASK_RAISED, full)

@@ -38,15 +38,19 @@ class _Definition(NamedTuple):
 
 
 class DefinedObjects:
-    """Functions and values of one processor, by object id."""
+    """Functions and values of one processor, by object id.
 
-    def __init__(self) -> None:
+    Parameters:
+        code: compares the modules that functions need with those that are imported here; by default, of this process.
+    """
+
+    def __init__(self, code: Optional[ImportedCode] = None) -> None:
         self._definitions: Dict[int, _Definition] = {}
         self._functions: Dict[int, Tuple[Callable[..., Any], Optional[Reader]]] = {}
         self._function_errors: Dict[int, BaseException] = {}
         self._classes: Dict[int, ClassesOfLoad] = {}  # that travelled by value, of the functions that have some
         self._values: Dict[int, Any] = {}
-        self._code = ImportedCode()
+        self._code = ImportedCode() if code is None else code
         self.notices: List[Notice] = []  # about code that was loaded, for the client of the task
 
     def define(self, object_id: int, place: int, content: memoryview) -> None:

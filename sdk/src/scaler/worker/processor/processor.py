@@ -30,6 +30,7 @@ from collections import deque
 from typing import Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from scaler import blocking, nesting
+from scaler.values.payload import Parts
 from scaler.values.source_versions import versions
 from scaler.worker import frames, resident_memory
 from scaler.worker.frame_reader import FrameReader
@@ -38,6 +39,7 @@ from scaler.worker.processor import imported_code
 from scaler.worker.processor.chunk_runner import RunningChunk, outcome_columns, profile_columns, run_chunk
 from scaler.worker.processor.defined_objects import DefinedObjects
 from scaler.worker.progress import FINISHED
+from scaler_protocol.host.spill import write_where_room_is
 from scaler_protocol.wire.messages import TaskStatus
 
 LOOK_INTERVAL_SECONDS = 0.02
@@ -204,6 +206,11 @@ class Processor:
         """A path for the next large result, which no other process uses."""
         self._object_number += 1
         return f"{self._object_prefix}{self.process_id}-{self._object_number}"
+
+    def keep_large_result(self, content: Parts) -> bytes:
+        """Write a large result to a file, for the agent to adopt; returns the payload that names it."""
+        path = self.next_object_path()
+        return frames.large_result(write_where_room_is(path, content), path)
 
     def send_log(self, position: int, stream: int, text: str) -> None:
         """Send text that the task at `position` printed. Any thread."""
