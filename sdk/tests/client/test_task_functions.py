@@ -170,14 +170,18 @@ def test_the_innermost_block_of_the_thread_counts_and_then_that_of_the_process()
         use()
 
 
+def client_used() -> Any:
+    """The client that a task function uses now."""
+    return area.submit(1)._client
+
+
 def test_without_a_block_one_client_is_found_for_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCALER_ADDRESS", "synchronous")
-    found: Any = area.submit(1)._client
-    assert area.submit(1)._client is found
+    found = client_used()
+    assert client_used() is found
     found.disconnect()
-    assert area.submit(1)._client is not found
-    last: Any = area.submit(1)._client
-    last.disconnect()
+    assert client_used() is not found
+    client_used().disconnect()
 
 
 def test_blocks_keep_no_client_alive_and_may_end_elsewhere() -> None:
@@ -186,8 +190,8 @@ def test_blocks_keep_no_client_alive_and_may_end_elsewhere() -> None:
         client.__enter__()
         return client
 
-    client: Any = asyncio.run(block())
-    assert area.submit(1)._client is client
+    client = asyncio.run(block())
+    assert client_used() is client
     client.__exit__(None, None, None)
     with pytest.raises(SchedulerNotFoundError):
         area.submit(1)
