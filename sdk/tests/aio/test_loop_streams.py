@@ -6,18 +6,22 @@ import asyncio
 import time
 import warnings
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, AsyncIterator, Iterator, List
 
 import pytest
 from aio.test_aio_client import play
-from sdk_tasks import notes_of
+from sdk_tasks import notes_of, wait_for_file
 
 from scaler import aio
 from scaler.exceptions import ArgumentTypeError, InvalidArgumentError, SerializeObjectError
 
 
-def wait_and_return(item: Any) -> Any:
-    time.sleep(0.2 if item == 0 else 0.001)
+def wait_if_first(item: int, go: str = "") -> int:
+    if item == 0 and go:
+        wait_for_file(go)
+    elif item == 0:
+        time.sleep(0.05)
     return item
 
 
@@ -74,9 +78,21 @@ def test_results_come_in_order_or_as_they_are_computed(any_address: str) -> None
             await collected(client.map_stream(abs, [])) == []
             and await collected(client.map_stream(abs, numbers(0))) == []
         )
-        slow_first = await collected(client.map_stream(wait_and_return, range(50), ordered=False))
-        assert sorted(slow_first) == list(range(50)) and slow_first.index(0) > 10
-        assert await collected(client.map_stream(wait_and_return, range(50))) == list(range(50))
+        assert await collected(client.map_stream(wait_if_first, range(50))) == list(range(50))
+
+    play(any_address, scene)
+
+
+def test_a_slow_item_does_not_hold_up_what_may_come_in_any_order(any_address: str, done_files: List[Path]) -> None:
+    go = done_files[1]
+
+    async def scene(client: aio.Client) -> None:
+        results: List[int] = []
+        async for result in client.map_stream(wait_if_first, range(50), [str(go)] * 50, ordered=False):
+            results.append(result)
+            if len(results) == 20:
+                go.touch()
+        assert sorted(results) == list(range(50)) and results.index(0) >= 20
 
     play(any_address, scene)
 

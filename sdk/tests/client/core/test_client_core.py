@@ -181,6 +181,6 @@ def test_a_task_that_waits_for_credit_is_dropped_when_it_was_cancelled() -> None
     core.on_message(result(first), b"7")
     core.on_message(m.TaskEcho(tasks_released=1, tasks_in_flight=1), b"")
     effects = core.take_effects()
-    assert Cancelled([cancelled]) in effects and core.objects.find(kept.object_id) is None
+    assert Cancelled([cancelled]) in effects and list(core.objects.kept()) == []
     sent = [effect.message for effect in effects if isinstance(effect, Send) and isinstance(effect.message, m.Task)]
     assert [list(message.ids) for message in sent] == [[last._task_id]] and list(core.futures.values()) == [last]
