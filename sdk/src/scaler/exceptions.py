@@ -25,7 +25,6 @@ __all__ = [
     "DependencyError",
     "DeserializeObjectError",
     "DisconnectedError",
-    "ExecutorShutdownError",
     "GraphCycleError",
     "GraphKeyError",
     "InitializerError",
@@ -117,10 +116,6 @@ class DisconnectedError(ScalerError, ConnectionError):
 class ClientFailedError(DisconnectedError):
     """The client met a bug of its own, or an error of the system, and has ended; the message says where the recording
     is."""
-
-
-class ExecutorShutdownError(ScalerError, RuntimeError):
-    """The executor was shut down, or the program ends, and nothing more can be submitted."""
 
 
 class InitializerError(ScalerError, BrokenExecutor):

@@ -83,7 +83,7 @@ class ClientExecutor(ThreadPoolExecutor):
         """Run `fn(*args, **kwargs)` in the cluster; returns its future.
 
         Raises:
-            ExecutorShutdownError: the executor was shut down, or the program ends. It is a RuntimeError.
+            RuntimeError: the executor was shut down, or the program ends.
             InitializerError: the initializer has failed. It is a BrokenExecutor.
 
         and what `Client.submit` raises.

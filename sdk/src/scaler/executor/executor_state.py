@@ -28,7 +28,7 @@ from scaler.client.progress_bar import NO_BAR, wait
 from scaler.client.shell.future_internals import has_failed
 from scaler.client.shell.waiting import Waiter
 from scaler.client.submission import Submission
-from scaler.exceptions import ExecutorShutdownError, InitializerError
+from scaler.exceptions import InitializerError
 
 logger = logging.getLogger("concurrent.futures")  # where the standard library logs that an initializer has failed
 
@@ -65,13 +65,13 @@ class ExecutorState:
         _live.add(self)
 
     def check_usable(self) -> None:
-        """Raise InitializerError or ExecutorShutdownError if nothing more can be submitted."""
+        """Raise InitializerError or RuntimeError if nothing more can be submitted, the latter as CPython does."""
         if self.broken:
             raise InitializerError(self.broken)
         if _is_exiting:
-            raise ExecutorShutdownError("cannot schedule new futures after interpreter shutdown")
+            raise RuntimeError("cannot schedule new futures after interpreter shutdown")
         if self.is_shut_down:
-            raise ExecutorShutdownError("cannot schedule new futures after shutdown: make another executor")
+            raise RuntimeError("cannot schedule new futures after shutdown")
 
     def add(self, future: ScalerFuture[Any], is_watched: bool) -> None:
         """A task was submitted.

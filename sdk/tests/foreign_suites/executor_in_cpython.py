@@ -1,0 +1,43 @@
+"""A plugin for pytest: CPython's tests of ThreadPoolExecutor get a ScalerExecutor instead.
+
+Rules:
+- The tests are CPython's own files, unchanged. Only their mixin that names the class of executor is changed, and the
+  scripts that they start import that class from where it is.
+- Of each kind of test there is one class for threads and several for processes: those for threads are run.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, List
+
+MODULES = ("test.test_concurrent_futures", "test.test_concurrent_futures.util")
+
+
+def pytest_configure(config: Any) -> None:
+    from scaler import ScalerExecutor
+
+    for name in MODULES:
+        try:
+            mixin = getattr(importlib.import_module(name), "ThreadPoolMixin", None)
+        except ModuleNotFoundError:
+            continue
+        if mixin is not None:
+            mixin.executor_type = ScalerExecutor
+
+
+def pytest_collection_modifyitems(items: List[Any]) -> None:
+    """The scripts of the tests import the executor from `scaler`."""
+    for module in {item.module for item in items}:
+        run = getattr(module, "assert_python_ok", None)
+        if run is None:
+            continue
+
+        def run_with_scaler(*arguments: str, _run: Any = run) -> Any:
+            scripts = [
+                each.replace("from concurrent.futures import ScalerExecutor", "from scaler import ScalerExecutor")
+                for each in arguments
+            ]
+            return _run(*scripts)
+
+        module.assert_python_ok = run_with_scaler
