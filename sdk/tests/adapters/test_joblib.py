@@ -156,6 +156,31 @@ def test_arrays_are_writable_copies_on_request(options: Any) -> None:
     assert [(writable, total) for writable, total, _ in results] == [(True, 300_000.0)] * 3
 
 
+def test_a_medium_array_is_sent_again_only_if_it_has_changed_and_calls_get_writable_copies(
+    any_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = numpy.zeros(20_000)
+    sent: List[Any] = []
+
+    def calls() -> Iterator[Any]:
+        for number in range(12):
+            if number == 6:
+                array[:] = 1.0
+            yield delayed(about_array)(array)
+
+    with Client(any_address) as client, parallel_config("scaler", client=client):
+        send_object = client.send_object
+
+        def note_and_send(value: Any) -> Any:
+            sent.append(value)
+            return send_object(value)
+
+        monkeypatch.setattr(client, "send_object", note_and_send)
+        results = Parallel(batch_size=1)(calls())
+    assert [(writable, total) for writable, total, _ in results] == [(True, 0.0)] * 6 + [(True, 20_000.0)] * 6
+    assert len(sent) == 2
+
+
 def test_arrays_that_no_longer_exist_are_deleted_while_calls_go_on(any_address: str) -> None:
     most = 0
 

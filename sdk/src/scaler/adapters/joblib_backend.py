@@ -164,9 +164,8 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
 
         Parameters:
             n_jobs, parallel: as joblib has them.
-            max_nbytes: arrays of this size and larger are sent once and shared; None: no array is.
-            mmap_mode: "r": tasks cannot write to shared arrays; "c": each task may write to a copy of its own;
-                None: no array is shared.
+            max_nbytes: arrays of this size and larger are shared by tasks, which cannot write to them; None: none is.
+            mmap_mode: "r": as `max_nbytes` says; "c", None: none is shared.
             initializer, initargs: instead of those of the backend.
 
         Raises FallbackToBackend for joblib to use another backend; TypeError, InvalidArgumentError if an argument is
@@ -209,14 +208,14 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         if first[0] is not None:
             token = hashlib.blake2b(join(dump(first)), digest_size=16).digest()
             initializer = Initializer(token, first)  # type: ignore[arg-type]  # it is not None
-        minimum = NEVER_BYTES if max_nbytes is None or mmap_mode is None else max_nbytes
+        large_bytes = max_nbytes if max_nbytes is not None and mmap_mode == "r" else NEVER_BYTES
         return Workers(
             submitter,
             None if n_jobs >= slots else n_jobs,
             self._thread_limits(n_jobs),
             self._nested(submitter._options),
             initializer,
-            SharedArrays(client, minimum, is_copied=mmap_mode == "c"),
+            SharedArrays(client, large_bytes),
         )
 
     def _thread_limits(self, n_jobs: int) -> ThreadLimits:

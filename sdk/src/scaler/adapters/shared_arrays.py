@@ -1,13 +1,15 @@
-"""Large arrays in the arguments of tasks: each is sent once, and mapped by all processes that use it.
+"""Arrays in the arguments of tasks: each is sent once, and mapped by all processes that use it.
 
-    submit ──pickling──▶ numpy.ndarray, large ──▶ sent with `send_object`, once ──▶ a reference in the arguments
-                                  └── small ────▶ in the arguments
+    submit ──pickling──▶ numpy.ndarray, large or medium ──▶ sent with `send_object`, once ──▶ a reference
+                                  └── small ──▶ in the arguments
 
 Rules:
 - An array is known by its identity, wherever it is in the arguments: in a list, an attribute, the columns of a table.
-- Tasks get read-only views of one copy in shared memory, as from joblib's memory maps; or private copies, on request.
+- Of a large array, tasks get read-only views of one copy in shared memory, as from joblib's memory maps. Of a medium
+  one, each task gets a writable copy: as far as tasks can tell, it was sent with their arguments.
 - An array that no longer exists here is deleted in the cluster as soon as no unfinished task needs it.
-- The content is that of the moment when the array was sent: `release` before it may have changed.
+- The content of a large array is that of the moment when it was sent: `release` before it may have changed. That of a
+  medium one is compared each time.
 - Arrays are only looked for inside `with`, in the thread that entered it.
 """
 
@@ -20,15 +22,21 @@ from types import TracebackType
 from typing import Any, Deque, Dict, NamedTuple, Optional, Tuple, Type
 
 from scaler.client import Client
-from scaler.values.payload import ObjectReference
+from scaler.values.payload import INLINE_BYTES, ObjectReference
 from scaler.values.pickling import Pickler
 
 _active = threading.local()
 
 
 class _Sent(NamedTuple):
+    """
+    Parameters:
+        content: a copy of a medium array.
+    """
+
     array: weakref.ref[Any]
     reference: ObjectReference
+    content: Any
 
 
 class SharedArrays:
@@ -36,14 +44,12 @@ class SharedArrays:
 
     Parameters:
         client: that the tasks are submitted to.
-        minimum_bytes: smaller arrays stay in the arguments.
-        is_copied: each task gets a writable copy of its own.
+        large_bytes: from which size on tasks get read-only views.
     """
 
-    def __init__(self, client: Client, minimum_bytes: int, is_copied: bool = False) -> None:
+    def __init__(self, client: Client, large_bytes: int) -> None:
         self._client = client
-        self._minimum_bytes = minimum_bytes
-        self._is_copied = is_copied
+        self._large_bytes = large_bytes
         self._sent: Dict[int, _Sent] = {}
         self._dead: Deque[Tuple[int, ObjectReference]] = deque()  # filled by the garbage collector, in any thread
         self._lock = threading.Lock()
@@ -63,21 +69,25 @@ class SharedArrays:
 
     def reduction_of(self, array: Any) -> Optional[Tuple[Any, ...]]:
         """How an array is pickled as a reference; None if it stays in the arguments."""
-        if array.nbytes < self._minimum_bytes or array.dtype.hasobject:
+        is_large = array.nbytes >= self._large_bytes
+        if (not is_large and array.nbytes < INLINE_BYTES) or array.dtype.hasobject:
             return None
-        reference = self._reference_to(array)
-        return (_copied, (reference,)) if self._is_copied else reference.__reduce__()
+        reference = self._reference_to(array, is_large)
+        return reference.__reduce__() if is_large else (_copied, (reference,))
 
-    def _reference_to(self, array: Any) -> ObjectReference:
+    def _reference_to(self, array: Any, is_large: bool) -> ObjectReference:
         with self._lock:
             self._delete_dead()
-            sent = self._sent.get(id(array))
-            if sent is None or sent.array() is not array:
-                key, dead = id(array), self._dead
-                reference = self._send(array)
-                observed = weakref.ref(array, lambda _: dead.append((key, reference)))
-                sent = self._sent[key] = _Sent(observed, reference)
-            return sent.reference
+            key = id(array)
+            sent = self._sent.get(key)
+            if sent is not None and sent.array() is array:
+                if is_large or _is_equal(array, sent.content):
+                    return sent.reference
+                self._delete(key, sent.reference)
+            reference, dead = self._send(array), self._dead
+            observed = weakref.ref(array, lambda _: dead.append((key, reference)))
+            self._sent[key] = _Sent(observed, reference, None if is_large else array.copy(order="K"))
+            return reference
 
     def _send(self, array: Any) -> ObjectReference:
         import numpy
@@ -94,11 +104,14 @@ class SharedArrays:
     def _delete_dead(self) -> None:
         """The caller holds the lock."""
         while self._dead:
-            key, reference = self._dead.popleft()
-            sent = self._sent.get(key)
-            if sent is not None and sent.reference is reference:
-                del self._sent[key]
-                self._client._shell.release_value(reference.object_id)
+            self._delete(*self._dead.popleft())
+
+    def _delete(self, key: int, reference: ObjectReference) -> None:
+        """The caller holds the lock."""
+        sent = self._sent.get(key)
+        if sent is not None and sent.reference is reference:
+            del self._sent[key]
+            self._client._shell.release_value(reference.object_id)
 
     def release(self) -> None:
         """Delete all arrays in the cluster that no unfinished task needs."""
@@ -107,6 +120,16 @@ class SharedArrays:
             sent, self._sent = self._sent, {}
             for each in sent.values():
                 self._client._shell.release_value(each.reference.object_id)
+
+
+def _is_equal(array: Any, content: Any) -> bool:
+    """Whether an array has the content that it had, bit by bit."""
+    if (array.dtype, array.shape, array.strides) != (content.dtype, content.shape, content.strides):
+        return False  # or its memory is not contiguous: then it is sent each time
+    import numpy
+
+    bits, others = (each.ravel(order="K").view(numpy.uint8) for each in (array, content))
+    return bool((bits == others).all())
 
 
 def _copied(array: Any) -> Any:
