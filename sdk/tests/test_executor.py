@@ -193,6 +193,25 @@ def test_shutdown_waits_for_its_own_calls_and_leaves_the_client(any_client: Clie
     assert any_client.submit(abs, -1).result(TIMEOUT_SECONDS) == 1
 
 
+def test_after_shutdown_the_callbacks_have_run(any_client: Client) -> None:
+    for _ in range(20):
+        seen: List[Any] = []
+        with any_client.executor() as executor:
+            for number in range(30):
+                executor.submit(identity, number).add_done_callback(seen.append)
+        assert sorted(future.result() for future in seen) == list(range(30))
+
+    executor = any_client.executor()
+    ended = threading.Event()
+
+    def end(_: Any) -> None:
+        executor.shutdown()  # in the thread of the callbacks
+        ended.set()
+
+    executor.submit(identity, 1).add_done_callback(end)
+    assert ended.wait(TIMEOUT_SECONDS)
+
+
 def test_shutdown_cancels_what_has_not_started(any_client: Client, done_files: List[Path]) -> None:
     executor = any_client.executor()
     started, go = done_files

@@ -52,9 +52,8 @@ if TYPE_CHECKING:
     from typing_extensions import ParamSpec, Unpack
 
     from scaler.client.client_options import GivenOptions
-    from scaler.task_functions import TaskDecorator, TaskFunction
-
     from scaler.executor.client_executor import ClientExecutor
+    from scaler.task_functions import TaskDecorator, TaskFunction
 
     P = ParamSpec("P")
 

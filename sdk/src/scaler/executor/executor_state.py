@@ -127,11 +127,12 @@ class ExecutorState:
                 self._closer.join()
 
     def await_all(self) -> None:
-        """Return when all tasks have ended."""
+        """Return when all tasks have ended, and what was added to their futures with `add_done_callback` has run."""
         for reference in self._futures.copy():
             future = reference()
             if future is not None and not future.done():
                 wait([future], NO_BAR)
+        self.submission._shell.await_callbacks()
 
     def executor_is_gone(self) -> None:
         """The executor object was garbage-collected. At any moment, in any thread."""

@@ -32,6 +32,7 @@ from scaler.client.shell.deferred_sender import DeferredSender
 from scaler.client.shell.future_internals import AnyFuture, CancelWaiter, add_waiter, forget_waiter
 from scaler.client.shell.io_thread import IoThread
 from scaler.client.shell.mailbox import CLOSED
+from scaler.client.shell.settling import Settling
 from scaler.client.shell.transport import described
 from scaler.client.shell.waiting import Waiter
 from scaler.exceptions import ClientFailedError, DisconnectedError
@@ -355,6 +356,12 @@ class ClientShell(BaseShell):
             self.io.waiting.discard(waiter)
 
     # Cancelling -----------------------------------------------------------------------------------------------------
+
+    def await_callbacks(self) -> None:
+        """Return when the callbacks of all futures that are done have run."""
+        self.flush(None)  # after it, all of them have been notified
+        if isinstance(self.io.settling, Settling):
+            self.io.settling.await_callbacks()
 
     def cancel(self, future: AnyFuture, timeout_seconds: float, force: bool) -> bool:
         """Request a task's cancellation and wait for the answer; returns whether the future is now cancelled.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from typing import Any, Deque, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Deque, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 from scaler.client.core.effects import Outcome
 from scaler.client.shell.client_failures import unfinished_futures
@@ -28,6 +28,24 @@ from scaler.client.shell.future_internals import (
     wake_cancel_waiters,
 )
 from scaler.client.shell.left_locks import reset_lock
+from scaler.client.shell.waiting import Waiter
+
+CALLBACK_CHECK_SECONDS = 0.1
+
+
+class _HasCallbacks(Protocol):
+    def _run_callbacks(self) -> None:
+        """Run them."""
+
+
+class _EndOfCallbacks:
+    """In the place of a future: says that the callbacks of those before it have run."""
+
+    def __init__(self) -> None:
+        self.waiter = Waiter()
+
+    def _run_callbacks(self) -> None:
+        self.waiter.wake()
 
 
 class Settling:
@@ -36,8 +54,9 @@ class Settling:
     def __init__(self) -> None:
         self.condition = shared_condition()
         self._to_notify: Deque[Tuple[AnyFuture, Tuple[Any, ...]]] = deque()
-        self._callbacks: queue.SimpleQueue[Optional[AnyFuture]] = queue.SimpleQueue()
+        self._callbacks: queue.SimpleQueue[Optional[_HasCallbacks]] = queue.SimpleQueue()
         self._runs_callbacks = False
+        self._callback_thread: Optional[threading.Thread] = None
 
     def results(self, futures: Sequence[Optional[Any]], payload: bytes, sizes: Sequence[int]) -> None:
         """Futures have consecutive parts of the payload as their results."""
@@ -97,6 +116,7 @@ class Settling:
         thread = threading.Thread(target=_run_callbacks, args=(self._callbacks,), name=name, daemon=True)
         try:
             thread.start()
+            self._callback_thread = thread
             self._runs_callbacks = True
         except (RuntimeError, MemoryError):
             pass  # no room for a thread: tried again next time
@@ -104,6 +124,18 @@ class Settling:
     def unfinished(self, known: Mapping[int, Any]) -> Sequence[AnyFuture]:
         """All futures of this client that have no outcome; `known` to its core are those."""
         return unfinished_futures(self.condition, known)
+
+    def await_callbacks(self) -> None:
+        """Return when the callbacks of the futures that were notified have run. User threads; returns at once in the
+        thread that runs callbacks, which cannot wait for itself."""
+        thread = self._callback_thread
+        if thread is None or thread is threading.current_thread():
+            return
+        end = _EndOfCallbacks()
+        self._callbacks.put(end)
+        while not end.waiter.wait(CALLBACK_CHECK_SECONDS):
+            if not thread.is_alive():  # the client was closed before
+                return
 
     def close(self) -> None:
         """No more futures follow; pending callbacks still run."""
@@ -127,7 +159,7 @@ def prepare(future: Any, outcome: Outcome) -> None:
     future._has_failed = outcome.has_failed
 
 
-def _run_callbacks(futures: queue.SimpleQueue[Optional[AnyFuture]]) -> None:
+def _run_callbacks(futures: queue.SimpleQueue[Optional[_HasCallbacks]]) -> None:
     """Run user's callbacks, in the order in which futures were done; errors are logged by `_run_callbacks`."""
     while True:
         future = futures.get()
