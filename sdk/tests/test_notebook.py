@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
+from contextvars import ContextVar
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
@@ -47,6 +49,10 @@ def fail() -> None:
     raise ValueError("<script>")
 
 
+def say(text: str, padding: bytes = b"") -> None:
+    print(text)
+
+
 def strange_name() -> Any:
     def function() -> int:
         return 1
@@ -73,6 +79,35 @@ def test_names_are_texts(any_client: Client) -> None:
     html = future._repr_html_()
     assert "<img" not in html
     assert Page(html).rows()["function"] == "<img src=x onerror=alert(1)>"
+
+
+def test_the_size_of_a_cluster_is_a_box_with_its_workers(any_client: Client) -> None:
+    any_client.submit(abs, -1).result(TIMEOUT_SECONDS)  # a worker is there
+    rows = Page(any_client.info()._repr_html_()).rows()
+    assert rows["slots"].startswith("2 on 1 worker, ") and rows["scheduler"].startswith(any_client._address)
+    worker = any_client.info().workers[0]
+    assert rows[worker.name].startswith(f"{worker.host}: 2 slots")
+    many = dataclasses.replace(any_client.info(), workers=(worker,) * 50, worker_count=70)
+    assert Page(many._repr_html_()).rows()["other workers"] == "50"
+
+
+def test_output_is_shown_in_the_context_that_submitted_the_task(any_address: str) -> None:
+    """A notebook knows by it which cell the output belongs to."""
+    cell: ContextVar[str] = ContextVar("cell", default="none")
+    shown: List[Tuple[str, str]] = []
+    with Client(any_address, stream_output=lambda output: shown.append((cell.get(), output.text))) as client:
+        cell.set("first")
+        first = client.submit(say, "one")
+        cell.set("second")
+        client.map(say, ["two"])
+        client.submit(say, "three", bytes(100_000)).result(TIMEOUT_SECONDS)
+        cell.set("third")
+        first.result(TIMEOUT_SECONDS)
+    assert sorted((name, text.strip()) for name, text in shown) == [
+        ("first", "one"),
+        ("second", "three"),
+        ("second", "two"),
+    ]
 
 
 def test_links_lead_to_web_pages_only_and_tokens_are_not_shown() -> None:

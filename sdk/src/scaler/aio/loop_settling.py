@@ -13,6 +13,7 @@ import asyncio
 import gc
 import threading
 from collections import deque
+from contextvars import Context
 from itertools import islice
 from typing import Any, Callable, Deque, List, Mapping, Optional, Sequence
 
@@ -150,9 +151,9 @@ class LoopOutput:
         self.callback: OutputCallback = print_output
         self._loop = loop
 
-    def on_task_log(self, message: m.TaskLog) -> None:
+    def on_task_log(self, message: m.TaskLog, context: Optional[Context] = None) -> None:
         """A task printed something: the loop shows it in a callback of its own, which may fail."""
-        self._loop.call_soon(lambda: self.callback(task_output(message)))
+        self._loop.call_soon(lambda: self.callback(task_output(message)), context=context)
 
     def close(self) -> None:
         """No more output follows."""

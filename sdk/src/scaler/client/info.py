@@ -6,9 +6,12 @@ Rules: the scheduler counts, and an answer lists a bounded number of workers; th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Tuple
+from typing import List, Tuple
 
+from scaler.notebook import Row, card
 from scaler.values.texts import counted
+
+SHOWN_WORKERS = 20  # in a notebook
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,20 @@ class ClusterInfo:
     def workers_not_listed(self) -> int:
         """How many workers there are beyond those in `workers`."""
         return self.worker_count - len(self.workers)
+
+    def _repr_html_(self) -> str:
+        rows: List[Row] = [
+            ("scheduler", f"{self.address}, {self.scheduler} {self.version}, up for {self.uptime_seconds:.0f} s"),
+            ("slots", f"{self.slots} on {counted(self.worker_count, 'worker')}, {self.slots_free} free"),
+            ("tasks", f"{self.tasks_waiting} waiting, {self.tasks_running} at workers"),
+            ("clients", self.clients),
+        ]
+        for worker in self.workers[:SHOWN_WORKERS]:
+            tasks = f"{counted(worker.slots, 'slot')}, {counted(worker.tasks, 'task')}"
+            rows.append((worker.name, f"{worker.host}: {tasks}"))
+        others = self.worker_count - min(len(self.workers), SHOWN_WORKERS)
+        rows.append(("other workers", others or ""))
+        return card("Cluster", rows)
 
     def __str__(self) -> str:
         slots, workers = counted(self.slots, "slot"), counted(self.worker_count, "worker")

@@ -23,6 +23,7 @@ import os
 import random
 import time
 from abc import ABC, abstractmethod
+from contextvars import Context
 from typing import Any, Callable, Deque, Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, Set, Union
 
 from scaler.client.core import effects as e
@@ -99,7 +100,7 @@ class Outcomes(Protocol):
 class Output(Protocol):
     """Shows what tasks print."""
 
-    def on_task_log(self, message: m.TaskLog) -> None: ...
+    def on_task_log(self, message: m.TaskLog, context: Optional[Context] = None) -> None: ...
 
     def close(self) -> None: ...
 
@@ -283,7 +284,7 @@ class ClientDriver(ABC):
             if message.stream == NOTICE_STREAM:
                 self._notices.on_text(message.text)
             else:
-                self.output.on_task_log(message)
+                self.output.on_task_log(message, getattr(self.core.futures.get(message.id), "_context", None))
             return
         self.core.on_message(message, payload)
         if isinstance(message, m.HeartbeatEcho):

@@ -16,6 +16,7 @@ import itertools
 import os
 import time
 import weakref
+from contextvars import copy_context
 from typing import Any, Callable, Iterable, List, Optional, Sequence, Set
 
 from scaler import blocking
@@ -279,6 +280,8 @@ class ClientShell(BaseShell):
         Raises DisconnectedError when the client is closed.
         """
         commands, mailbox = self.commands, self.mailbox
+        if options is not None and options.stream_output:
+            future._context = copy_context()
         if len(commands) >= mailbox.room:
             self.submit(c.SubmitTask(future, function, payload, options))
             return
@@ -300,6 +303,9 @@ class ClientShell(BaseShell):
 
         Raises DisconnectedError when the client is closed.
         """
+        if task.options is not None and task.options.stream_output:
+            future: Any = task.future
+            future._context = copy_context()
         if not task.arguments_bytes and len(self.commands) < self.mailbox.room:
             self.post(task)
         else:

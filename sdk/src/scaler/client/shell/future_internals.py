@@ -25,6 +25,7 @@ import threading
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
+from contextvars import Context
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple, Type
 
 from scaler import blocking
@@ -110,6 +111,7 @@ class FutureWithSharedCondition(_Future[R]):
     _task_id: int = NOT_NUMBERED
     _cancel_outcome: Optional[int] = None
     _profile: Tuple[int, ...] = ()
+    _context: Optional[Context] = None  # of its submission, in which its output is shown
     _stack = ""  # where the task was when it was cancelled
     _is_cancel_asked: bool = False  # and not answered
     _source: Any = None  # what is needed to send its task again, until it has an outcome

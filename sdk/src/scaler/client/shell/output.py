@@ -15,7 +15,8 @@ import logging
 import queue
 import sys
 import threading
-from typing import Callable, NamedTuple, Optional
+from contextvars import Context
+from typing import Callable, NamedTuple, Optional, Tuple
 
 from scaler_protocol import messages as m
 
@@ -48,21 +49,25 @@ class OutputChannel:
 
     def __init__(self) -> None:
         self.callback: OutputCallback = print_output
-        self._waiting: queue.SimpleQueue[Optional[TaskOutput]] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Optional[Tuple[TaskOutput, Optional[Context]]]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._waiting_bytes = 0
         self._dropped = 0
         self._thread: Optional[threading.Thread] = None
 
-    def on_task_log(self, message: m.TaskLog) -> None:
-        """A task printed something. I/O thread."""
+    def on_task_log(self, message: m.TaskLog, context: Optional[Context] = None) -> None:
+        """A task printed something. I/O thread.
+
+        Parameters:
+            context: of the submission, if known: a notebook shows the output in the cell that submitted the task.
+        """
         output = task_output(message)
         with self._lock:
             if self._waiting_bytes >= MAXIMUM_WAITING_BYTES:
                 self._dropped += len(output.text)
                 return
             self._waiting_bytes += len(output.text)
-        self._waiting.put(output)
+        self._waiting.put((output, context))
         if self._thread is None:
             thread = threading.Thread(target=self._run, name="scaler-client-output", daemon=True)
             try:
@@ -78,10 +83,14 @@ class OutputChannel:
             self._thread.join(CLOSE_TIMEOUT_SECONDS)
 
     def _run(self) -> None:
-        output = self._waiting.get()
-        while output is not None:
+        waiting = self._waiting.get()
+        while waiting is not None:
+            output, context = waiting
             try:
-                self.callback(output)
+                if context is None:
+                    self.callback(output)
+                else:
+                    context.run(self.callback, output)
             except BaseException:  # raised by user code: even SystemExit must not end this thread
                 logger.exception("the output of task %d could not be shown", output.task_id)
             with self._lock:
@@ -89,7 +98,7 @@ class OutputChannel:
                 dropped, self._dropped = self._dropped, 0
             if dropped:
                 logger.warning("%d characters of tasks' output came faster than they could be shown", dropped)
-            output = self._waiting.get()
+            waiting = self._waiting.get()
 
 
 def task_output(message: m.TaskLog) -> TaskOutput:
