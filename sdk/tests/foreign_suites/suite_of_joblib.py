@@ -54,6 +54,9 @@ JOBLIB = Suite(
     },
 )
 
+# Tried: with n_jobs=2 on "loky", exactly these tests fail as well.
+LOOK_HERE = "looks in this process for what calls have done there, and fails with joblib's own processes too"
+
 SKLEARN = Suite(
     adapter="joblib",
     distribution="scikit-learn",
@@ -66,10 +69,22 @@ SKLEARN = Suite(
             "ensemble/tests/test_stacking.py",
         )
     ],
-    fewest=1,
+    fewest=199,
     plugin="joblib_on_scaler",
     arguments=arguments_for("sklearn"),
-    skipping={"*": "make no parallel calls"},
+    excluded={
+        "*::test_grid_search_cv_splits_consistency": "passes a generator to calls, which joblib's own processes refuse too",
+        "*::test_parallel_delayed_warnings": LOOK_HERE,
+        "*::test_searchcv_raise_warning_with_non_finite_score*": LOOK_HERE,
+        "*::test_search_cv_verbose_3*": LOOK_HERE,
+        "*::test_multi_metric_search_forwards_metadata*": LOOK_HERE,
+        "*::test_search_callbacks_receive_search_instance*": LOOK_HERE,
+        "*::test_search_callbacks_with_partial_fit_failures": LOOK_HERE,
+        "*::test_voting_verbose*": LOOK_HERE,
+        "*::test_metadata_routing_for_voting_estimators*": LOOK_HERE,
+        "*::test_metadata_routing_for_stacking_estimators*": LOOK_HERE,
+    },
+    skipping={"*": "makes no parallel calls"},
     environment={"SCALER_SUITE_JOBS": "2"},
 )
 
