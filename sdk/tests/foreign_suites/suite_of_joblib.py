@@ -73,7 +73,7 @@ SKLEARN = Suite(
     plugin="joblib_on_scaler",
     arguments=arguments_for("sklearn"),
     excluded={
-        "*::test_grid_search_cv_splits_consistency": "passes a generator to calls, which joblib's own processes refuse too",
+        "*::test_grid_search_cv_splits_consistency": "passes a generator to calls, which no process can",
         "*::test_parallel_delayed_warnings": LOOK_HERE,
         "*::test_searchcv_raise_warning_with_non_finite_score*": LOOK_HERE,
         "*::test_search_cv_verbose_3*": LOOK_HERE,

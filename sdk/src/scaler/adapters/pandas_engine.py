@@ -18,11 +18,17 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 import numpy
 from pandas import DataFrame, Series
-from pandas.api.executors import BaseExecutionEngine
 
 from scaler.adapters.default_clients import client_for
 from scaler.client.submitter import Submitter
-from scaler.exceptions import ArgumentTypeError, InvalidArgumentError
+from scaler.exceptions import ArgumentTypeError, InvalidArgumentError, MissingPackageError
+
+try:
+    from pandas.api.executors import BaseExecutionEngine
+except ImportError as error:
+    raise MissingPackageError(
+        "scaler.pandas needs pandas 3, where `apply` takes engines: pip install 'pandas>=3'"
+    ) from error
 
 SLICES_PER_SLOT = 4
 SLOTS_TIMEOUT_SECONDS = 1.0
