@@ -139,6 +139,19 @@ def test_arguments_may_be_objects_futures_and_large(any_address: str) -> None:
     play(any_address, scene)
 
 
+def test_what_the_system_does_not_take_at_once_is_sent_when_it_does(any_address: str) -> None:
+    async def scene(client: aio.Client) -> None:
+        futures = [client.submit(len, bytes(20_000)) for _ in range(1000)]
+        waited = False
+        while not all(each.done() for each in futures):
+            waited = waited or client._shell.io.transport._is_watched_for_writing
+            await asyncio.sleep(0)
+        assert [each.result() for each in futures] == [20_000] * 1000 and waited
+        assert not client._shell.io.transport._is_watched_for_writing
+
+    play(any_address, scene)
+
+
 def test_graphs_maps_and_queries(any_address: str) -> None:
     async def scene(client: aio.Client) -> None:
         graph = {"a": 2, "b": (pow, "a", 3), "c": (pow, "b", "b")}

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import as_completed
 from typing import Any, Iterator, List
-from scaler import Client, NamedFunction, ScalerFuture, Scheduler, task
+from scaler import aio, Client, NamedFunction, ScalerFuture, Scheduler, task
 
 def scale(value: int, factor: float = 1.0, *, offset: int = 0) -> float:
     return value * factor + offset
@@ -88,6 +88,12 @@ task_f: float = plain.options(priority=1).submit(2).result()
 def bound(value: int) -> bytes:
     return bytes(value)
 task_g: bytes = bound.submit(1).result()
+async def service(waiting: aio.Client) -> None:
+    async_a: float = await waiting.submit(scale, 1)
+    async_b: aio.TaskFuture[str] = waiting.submit(later, 1)
+    async_c: List[float] = await waiting.map(scale, [1])
+    async for async_d in waiting.map_stream(later, [1], buffersize=2):
+        async_e: str = async_d
 with Scheduler() as scheduler:
     y: str = scheduler.get_address()
 """
@@ -99,6 +105,8 @@ BAD = {
     "client.submit(scale, 1, 2.0, 3)": "Too many|No overload",
     "client.submit(scale, 1, ofset=1)": "Unexpected keyword|No overload",
     "view.submit(scale, 1, offset='x')": "incompatible type|No overload",
+    "wrong_h: aio.TaskFuture[str] = aio.Client().submit(scale, 1)": "Incompatible|incompatible|No overload",
+    "aio.Client().submit(scale, 'x')": "incompatible type|No overload",
     "client.submit(5)": "incompatible type|No overload",
     "wrong_a: str = client.submit(scale, 1).result()": "Incompatible types in assignment",
     "wrong_b: ScalerFuture[str] = client.submit(scale, 1)": "Incompatible types|incompatible type|No overload",
