@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import shutil
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 
 from fault_injection.played_scheduler import LARGE, LARGE_BYTES, URL, SchedulerOfClient
+from fault_injection.simulated_loop import SimulatedLoop
 from fault_injection.simulated_system import Fault, SimulatedSystem, StuckError, installed
 
-from scaler import Client
+from scaler import Client, aio
+from scaler.aio import loop_driver, loop_transport
 from scaler.client.shell import (
     client_driver,
     client_object_files,
@@ -29,6 +32,8 @@ from scaler.client.shell.io_thread import IoThread
 from scaler_protocol.host import addresses, connection, segments, spill, waker
 
 MODULES = (
+    loop_driver,
+    loop_transport,
     client_driver,
     io_thread,
     transport,
@@ -132,7 +137,24 @@ class _User:
 
 
 def run_client(folder: Path, fault: Optional[Fault] = None, is_shared: bool = True) -> ClientRun:
-    """Run the scenario once."""
+    """Run the scenario of a client with a thread once."""
+
+    def live(system: SimulatedSystem, outcomes: Dict[str, Any], expected: Dict[str, Any], problems: List[str]) -> None:
+        try:
+            client = Client(URL, timeout_seconds=100.0, connect_timeout_seconds=20.0)
+        except Exception as error:
+            outcomes["client"] = error
+        else:
+            _live(client, system, outcomes, expected, problems)
+            del client
+
+    return _run(folder, fault, is_shared, live)
+
+
+Live = Callable[[SimulatedSystem, Dict[str, Any], Dict[str, Any], List[str]], None]
+
+
+def _run(folder: Path, fault: Optional[Fault], is_shared: bool, live: Live) -> ClientRun:
     parent = tempfile.mkdtemp(dir=folder)
     directory = os.path.join(parent, "scheduler")
     os.mkdir(directory)
@@ -149,13 +171,7 @@ def run_client(folder: Path, fault: Optional[Fault] = None, is_shared: bool = Tr
             patch.setattr(IoThread, "start", lambda io: None)
             patch.setattr(segments, "default_parent", lambda: parent)
             scheduler = SchedulerOfClient(system, directory if is_shared else None)
-            try:
-                client = Client(URL, timeout_seconds=100.0, connect_timeout_seconds=20.0)
-            except Exception as error:
-                outcomes["client"] = error
-            else:
-                _live(client, system, outcomes, expected, problems)
-                del client
+            live(system, outcomes, expected, problems)
         problems += [f"left open: {each}" for each in system.left_open()]
         left = [name for name in os.listdir(parent) if name != "scheduler"]
         problems += [f"left behind: {name}" for name in left]
@@ -165,6 +181,57 @@ def run_client(folder: Path, fault: Optional[Fault] = None, is_shared: bool = Tr
         logger.setLevel(level)
         shutil.rmtree(parent)
     return ClientRun(system, scheduler.sessions, outcomes, expected, problems)
+
+
+async def _live_in_loop(client: aio.Client, outcomes: Dict[str, Any], expected: Dict[str, Any]) -> None:
+    async def ask(**submitted: Any) -> None:
+        futures: Dict[str, Any] = {}
+        for name, argument in submitted.items():
+            try:
+                futures[name] = client.submit(echo, argument)
+            except Exception as error:
+                outcomes[name] = error
+        if futures:
+            await asyncio.wait(list(futures.values()))
+        for name, future in futures.items():
+            outcomes[name] = future.exception() or future.result()
+
+    expected.update({"first": 1, "lone": 2, **{f"batch {number}": number for number in range(3)}})
+    expected.update({"object": [OBJECT_SIZE], "large result": b"L" * LARGE_BYTES, "last": 9})
+    await ask(first=1)
+    await ask(lone=2)
+    await ask(**{f"batch {number}": number for number in range(3)})
+    try:
+        reference = await client.send_object(b"o" * OBJECT_BYTES)
+    except Exception as error:
+        outcomes["object"] = error
+    else:
+        await ask(object=reference)
+        del reference
+    await ask(**{"large result": LARGE})
+    await ask(last=9)
+    await client.disconnect()
+
+
+def run_in_loop(folder: Path, fault: Optional[Fault] = None, is_shared: bool = True) -> ClientRun:
+    """Run the scenario of a client of `scaler.aio` once."""
+
+    def live(system: SimulatedSystem, outcomes: Dict[str, Any], expected: Dict[str, Any], problems: List[str]) -> None:
+        loop: Any = SimulatedLoop(system)
+        loop.set_exception_handler(lambda _, context: problems.append(str(context)))
+        asyncio._set_running_loop(loop)
+        try:
+            client = aio.Client(URL, timeout_seconds=100.0, connect_timeout_seconds=20.0)
+            try:
+                loop.run_until_complete(loop.create_task(client.connect()))
+            except Exception as error:
+                outcomes["client"] = error
+            else:
+                loop.run_until_complete(loop.create_task(_live_in_loop(client, outcomes, expected)))
+        finally:
+            asyncio._set_running_loop(None)
+
+    return _run(folder, fault, is_shared, live)
 
 
 def _live(

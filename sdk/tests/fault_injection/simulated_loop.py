@@ -1,4 +1,4 @@
-"""An event loop over a simulated system, with as much of asyncio's interface as the agent uses."""
+"""An event loop over a simulated system, with as much of asyncio's interface as the agent and `scaler.aio` use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Handle:
 
 
 class SimulatedLoop:
-    """Timers by the simulated clock, readers of simulated descriptors."""
+    """Timers by the simulated clock, readers and writers of simulated descriptors."""
 
     def __init__(self, system: SimulatedSystem) -> None:
         self._system = system
@@ -29,6 +29,7 @@ class SimulatedLoop:
         self._timers: List[Tuple[float, int, _Handle, Callable[..., None], Tuple[Any, ...]]] = []
         self._numbers = itertools.count()
         self._readers: Dict[int, Callable[[], None]] = {}
+        self._writers: Dict[int, Callable[[], None]] = {}
         self._on_exception: Callable[[Any, Dict[str, Any]], None] = lambda loop, context: None
 
     def get_debug(self) -> bool:
@@ -48,6 +49,26 @@ class SimulatedLoop:
 
     def remove_reader(self, descriptor: int) -> None:
         self._readers.pop(descriptor, None)
+
+    def add_writer(self, descriptor: int, callback: Callable[[], None]) -> None:
+        self._writers[descriptor] = callback
+
+    def remove_writer(self, descriptor: int) -> None:
+        self._writers.pop(descriptor, None)
+
+    def is_closed(self) -> bool:
+        return False
+
+    def create_task(self, coroutine: Any) -> Any:
+        return asyncio.Task(coroutine, loop=self)  # type: ignore[arg-type]  # as far as it is used
+
+    def run_in_executor(self, executor: None, function: Callable[..., Any], *arguments: Any) -> Any:
+        future = self.create_future()
+        try:
+            future.set_result(function(*arguments))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
     def call_soon(self, callback: Callable[..., None], *arguments: Any, context: Any = None) -> _Handle:
         self._soon.append((callback, arguments))
@@ -83,4 +104,9 @@ class SimulatedLoop:
                 self._on_exception(self, {"message": "exception in a callback", "exception": error})
 
     def _readable(self) -> List[Callable[[], None]]:
-        return [callback for number, callback in list(self._readers.items()) if self._system.open[number].is_readable]
+        ready = [callback for number, callback in list(self._readers.items()) if self._system.open[number].is_readable]
+        for number, callback in list(self._writers.items()):
+            thing = self._system.open[number]
+            if thing.is_connected or thing.is_shut:
+                ready.append(callback)
+        return ready

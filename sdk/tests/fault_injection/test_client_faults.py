@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, List
+from typing import Any, Callable, List
 
 import pytest
-from fault_injection.client_scenario import ClientRun, run_client
+from fault_injection.client_scenario import ClientRun, run_client, run_in_loop
 from fault_injection.simulated_system import KINDS, Fault
 
 from scaler.exceptions import ObjectStorageFullError, SchedulerUnreachableError
@@ -55,13 +55,33 @@ def test_without_a_fault_all_is_well(tmp_path: Path, is_shared: bool) -> None:
     assert used | {"pipe", "socket", "connect_ex", "poll", "recv", "send", "read", "write"} <= set(run.system.calls)
 
 
-def check(folder: Path, is_shared: bool, first: int, step: int) -> None:
-    calls = run_client(folder, None, is_shared).system.calls
+def check(folder: Path, is_shared: bool, first: int, step: int, run: Callable[..., ClientRun] = run_client) -> None:
+    calls = run(folder, None, is_shared).system.calls
     faults = [Fault(index, kind) for index in range(len(calls)) for kind in KINDS]
     found: List[str] = []
     for fault in faults[first::step]:
-        found += problems(run_client(folder, fault, is_shared), fault)
+        found += problems(run(folder, fault, is_shared), fault)
     assert found == []
+
+
+@pytest.mark.parametrize("is_shared", [True, False], ids=["files", "chunks"])
+def test_without_a_fault_all_is_well_in_a_loop(tmp_path: Path, is_shared: bool) -> None:
+    run = run_in_loop(tmp_path, None, is_shared)
+    assert run.problems == [] and run.outcomes == run.expected
+    assert run.sessions == 1 and len(run.outcomes) == 8
+    assert not {"pipe", "poll"} & set(run.system.calls), "there is no thread to wake"
+
+
+@pytest.mark.parametrize("is_shared", [True, False], ids=["files", "chunks"])
+def test_some_faults_cost_a_client_in_a_loop_what_they_concern(tmp_path: Path, is_shared: bool) -> None:
+    check(tmp_path, is_shared, 0, STRIDE, run_in_loop)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_shared", [True, False], ids=["files", "chunks"])
+@pytest.mark.parametrize("part", range(4))
+def test_every_fault_costs_a_client_in_a_loop_what_it_concerns(tmp_path: Path, is_shared: bool, part: int) -> None:
+    check(tmp_path, is_shared, part, 4, run_in_loop)
 
 
 @pytest.mark.parametrize("is_shared", [True, False], ids=["files", "chunks"])
