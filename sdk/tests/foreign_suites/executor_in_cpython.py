@@ -8,8 +8,11 @@ Rules:
 
 from __future__ import annotations
 
+import gc
 import importlib
 from typing import Any, List
+
+import pytest
 
 MODULES = ("test.test_concurrent_futures", "test.test_concurrent_futures.util")
 
@@ -41,3 +44,9 @@ def pytest_collection_modifyitems(items: List[Any]) -> None:
             return _run(*scripts)
 
         module.assert_python_ok = run_with_scaler
+
+
+@pytest.fixture(autouse=True)
+def _threads_of_earlier_tests_are_gone() -> None:
+    """CPython's helper counts the thread objects before a test and waits long after it if there are fewer then."""
+    gc.collect()
