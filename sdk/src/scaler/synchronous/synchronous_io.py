@@ -15,6 +15,7 @@ import itertools
 import os
 import threading
 import time
+from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from scaler import nesting
@@ -45,8 +46,8 @@ class _Mailbox:
     """Takes commands one by one, without a queue."""
 
     def __init__(self, post: Callable[[Any], None]) -> None:
-        self.commands: Deque[Any] = Deque()  # always empty
-        self.sleeping: Deque[bytes] = Deque()
+        self.commands: Deque[Any] = deque()  # always empty
+        self.sleeping: Deque[bytes] = deque()
         self.room = 0  # so that each task is a command of its own
         self.post = post
 
