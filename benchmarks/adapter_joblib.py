@@ -18,6 +18,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
 from importlib import metadata
@@ -35,6 +36,7 @@ from threadpoolctl import threadpool_limits
 import scaler.joblib
 
 ENGINES = ("loky", "threading", "scaler")
+NEW_PROGRAM = "grid search, new program"
 
 
 def main() -> None:
@@ -47,15 +49,20 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--rows", type=int, default=100_000, help="of the data that the models are fitted to")
     parser.add_argument("--workloads", nargs="*", default=[], help="by default all")
+    parser.add_argument("--once", metavar="ENGINE", help="only search the grid on large data, once")
     options = parser.parse_args()
+    if options.once:
+        with parallel_config(options.once, n_jobs=options.jobs):
+            print(make_workloads(options.rows)["grid search, large data"]())
+        return
     threadpool_limits(1)  # in this process: threads that wait for others in a loop would disturb all engines
     workloads = make_workloads(options.rows)
-    chosen = options.workloads or list(workloads)
+    chosen = options.workloads or [NEW_PROGRAM, *workloads]
     with scaler.SchedulerClusterCombo(n_workers=options.jobs, logging_level="WARNING") as combo:
         os.environ["SCALER_ADDRESS"] = combo.get_address()
         figures = {}
         for name in chosen:
-            figures[name] = measured(workloads[name], options.jobs, options.rounds)
+            figures[name] = measured(workloads.get(name), options)
             print(json.dumps({name: figures[name]}), file=sys.stderr)
     versions = {name: metadata.version(name) for name in ("joblib", "scikit-learn", "numpy")}
     machine = {"cpus": os.cpu_count(), "python": platform.python_version(), **versions}
@@ -92,16 +99,26 @@ def make_workloads(rows: int) -> dict[str, Callable[[], Any]]:
     }
 
 
-def measured(workload: Callable[[], Any], jobs: int, rounds: int) -> dict[str, Any]:
-    """Seconds of each engine, and by how much Scaler is faster."""
+def search_in_new_program(engine: str, options: argparse.Namespace) -> Any:
+    """A script that searches a grid: loky starts its processes, and the cluster is there already."""
+    command = [sys.executable, __file__, "--once", engine, "--jobs", str(options.jobs), "--rows", str(options.rows)]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+
+
+def measured(workload: Callable[[], Any] | None, options: argparse.Namespace) -> dict[str, Any]:
+    """Seconds of each engine, and by how much Scaler is faster.
+
+    Parameters:
+        workload: None: `search_in_new_program`.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in ENGINES}
     cpu_seconds: dict[str, list[float]] = {name: [] for name in ENGINES}
     results: list[Any] = []
-    for turn in range(rounds + 1):  # the first one warms up
+    for turn in range(options.rounds + 1):  # the first one warms up
         for name in ENGINES:
-            with parallel_config(name, n_jobs=jobs):
+            with parallel_config(name, n_jobs=options.jobs):
                 begin, cpu_begin = time.perf_counter(), cpu_seconds_so_far()
-                results.append(workload())
+                results.append(search_in_new_program(name, options) if workload is None else workload())
                 if turn:
                     seconds[name].append(time.perf_counter() - begin)
                     cpu_seconds[name].append(cpu_seconds_so_far() - cpu_begin)
