@@ -12,6 +12,7 @@ Rules:
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import sys
@@ -50,9 +51,9 @@ def frame_groupby(partitions: int = 40) -> Any:
     return dask.dataframe.from_pandas(rows, npartitions=partitions).groupby("key").value.agg(["mean", "sum", "std"])
 
 
-def frame_made_by_tasks(days: int = 400) -> Any:
-    """Means by key of a frame that the tasks themselves make."""
-    frame = dask.datasets.timeseries(end=f"2000-{1 + days // 31:02}-01", freq="10s", partition_freq="1d")
+def frame_made_by_tasks() -> Any:
+    """Means by key of a frame that the tasks themselves make, a day each."""
+    frame = dask.datasets.timeseries(end="2000-11-01", freq="10s", partition_freq="1d")
     return frame.groupby("name").x.mean()
 
 
@@ -62,10 +63,10 @@ def bag_counts() -> Any:
 
 
 CASES: dict[str, Case] = {
-    "array of 100 000 tasks": array_graph,
+    "array of small tasks": array_graph,
     "array of random blocks": array_sums,
     "groupby of a frame from the client": frame_groupby,
-    "groupby of a frame made by tasks": lambda: frame_made_by_tasks(330),
+    "groupby of a frame made by tasks": frame_made_by_tasks,
     "bag of 1000 partitions": bag_counts,
 }
 
@@ -75,6 +76,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", default="", help="a part of the names of cases")
+    parser.add_argument("--blocks", type=int, default=224, help="of the array of small tasks, in each direction")
     options = parser.parse_args()
     import distributed
 
@@ -89,9 +91,10 @@ def main() -> None:
         distributed.Client(cluster, set_as_default=False) as other,
     ):
         engines = {"scaler": client.dask_get, "distributed": other}
-        for name, make in CASES.items():
+        for name, chosen in CASES.items():
             if options.only not in name:
                 continue
+            make = functools.partial(array_graph, options.blocks) if chosen is array_graph else chosen
             cases.append(measure(name, make, engines, options.rounds))
             print(json.dumps(cases[-1]), file=sys.stderr)
     about = {"dask": dask.__version__, "distributed": distributed.__version__, "scaler": scaler.__version__}
