@@ -54,6 +54,7 @@ EXCLUDED: Dict[str, str] = {
     "test_base::test_compute_array_bag": DEFAULT,
     "test_base::test_persist_array_bag": DEFAULT,
     "test_base::test_get_scheduler": DEFAULT,
+    "test_base::test_visualize*": "draws graphs, and computes nothing",
     "test_delayed::test_traverse_false": IDENTITY,
     "test_graph_manipulation::test_bind[[]*": IN_PROCESS,
     "test_bag::test_bag_with_single_callable": IDENTITY,
@@ -74,7 +75,9 @@ EXCLUDED: Dict[str, str] = {
     "test_routines::test_average_raises": WARNINGS,
 }
 
-SKIPPING: Dict[str, str] = {}
+SKIPPING: Dict[str, str] = {
+    "test_array_core::test_scipy_sparse_indexing[[]cupyx*": "needs a GPU",
+}
 
 DASK = Suite(
     adapter="Dask",
