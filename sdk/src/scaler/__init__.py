@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from scaler.version import __version__
 
 if TYPE_CHECKING:
+    from scaler import aio as aio
     from scaler.client import Client, ScalerFuture
     from scaler.cluster import Cluster, Scheduler, SchedulerClusterCombo
     from scaler.executor.executor import ScalerExecutor
@@ -37,6 +38,7 @@ __all__ = [
     "SchedulerClusterCombo",
     "Serializer",
     "__version__",
+    "aio",
     "task",
 ]
 
@@ -50,6 +52,7 @@ _MODULES = {
     "Scheduler": "scaler.cluster",
     "SchedulerClusterCombo": "scaler.cluster",
     "Serializer": "scaler.serializer",
+    "aio": "scaler.aio",
     "task": "scaler.task_functions",
 }
 
@@ -59,7 +62,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'scaler' has no attribute {name!r}")
     import importlib
 
-    value = getattr(importlib.import_module(_MODULES[name]), name)
+    module = importlib.import_module(_MODULES[name])
+    value = module if module.__name__ == f"{__name__}.{name}" else getattr(module, name)
     globals()[name] = value
     return value
 

@@ -34,6 +34,7 @@ from scaler.client.requests import (
     text_of_answer,
 )
 from scaler.client.shell.output import OutputCallback
+from scaler.compat.installation import check_installation
 from scaler.exceptions import ArgumentTypeError, DisconnectedError, InvalidArgumentError
 from scaler.serializer import Serializer
 from scaler.values.payload import ObjectReference
@@ -66,6 +67,7 @@ class Client(LoopSubmitter, ClientArguments):
         key_file: Optional[Union[str, os.PathLike[str]]] = None,
         insecure: Optional[bool] = None,
     ) -> None:
+        check_installation(stack_level=3)
         self._code_sources = self._set_up(
             address,
             profiling,

@@ -67,7 +67,6 @@ class ClientArguments:
         insecure: Optional[bool],
     ) -> List[CodeSource]:
         """Check all of them; returns the code to ship."""
-        check_installation()
         if isinstance(modules, (str, os.PathLike, ModuleType)):
             modules = [modules]
         code_sources = [CodeSource(each) for each in modules]
@@ -165,6 +164,7 @@ class Client(Submitter, ClientArguments):
         key_file: Optional[Union[str, os.PathLike[str]]] = None,
         insecure: Optional[bool] = None,
     ) -> None:
+        check_installation()
         code_sources = self._set_up(
             address,
             profiling,

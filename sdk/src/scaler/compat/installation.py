@@ -30,8 +30,11 @@ _OTHERS_FILE = "about.py"  # a module of both earlier generations, but not of th
 _has_warned = False
 
 
-def check_installation() -> None:
+def check_installation(stack_level: int = 4) -> None:
     """Once per process, warn if another distribution is imported by the same name.
+
+    Parameters:
+        stack_level: of the user's call, as of `warnings.warn`.
 
     Raises ScalerError if it has left files among ours.
     """
@@ -43,7 +46,7 @@ def check_installation() -> None:
         raise ScalerError(explanation(others or ["an earlier generation of Scaler"], "are mixed"))
     _has_warned = True
     if others:
-        warnings.warn(explanation(others, "are both installed"), RuntimeWarning, stacklevel=4)
+        warnings.warn(explanation(others, "are both installed"), RuntimeWarning, stacklevel=stack_level)
 
 
 def is_mixed(folder: str) -> bool:
