@@ -44,6 +44,7 @@ from scaler.client.progress_bar import Bar, DoneAndNotDone, Wanted, checked, wai
 from scaler.client.signatures import check_call
 from scaler.client.streams.map_methods import Maps
 from scaler.client.submission import Submission
+from scaler.exceptions import ArgumentTypeError
 from scaler.task_functions import decorated
 from scaler.values.named_functions import NamedFunction
 from scaler.values.payload import INLINE_BYTES, PROTOCOL, SCALAR_TYPES, ObjectReference, is_plain
@@ -294,7 +295,7 @@ class Submitter(Maps):
             if is_dask(graph):
                 return submitter.dask_get(graph, keys, **options)  # type: ignore[no-any-return]
         if options:
-            raise TypeError(f"get() got an unexpected keyword argument {next(iter(options))!r}")
+            raise ArgumentTypeError(f"get() got an unexpected keyword argument {next(iter(options))!r}")
         return run_graph(submitter, graph, keys) if block else submit_graph(submitter, graph, keys)
 
     def submit_graph(self, graph: Dict[Any, Any], keys: Sequence[Hashable]) -> List[ScalerFuture[Any]]:
