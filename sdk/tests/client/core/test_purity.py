@@ -39,6 +39,9 @@ PURE_MODULES = {
     *("operator", "struct", "sys", "typing", "warnings", "weakref"),
 }
 
+PURE_NAMES = {"concurrent.futures.BrokenExecutor"}
+"""In modules that are not pure: exceptions, from which ours are derived."""
+
 
 def source_of(module: str) -> Path:
     package, *rest = module.split(".")
@@ -55,7 +58,7 @@ def imported_by(text: str) -> Iterator[str]:
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
                 is_module = node.module.partition(".")[0] in ROOTS and source_of(name).exists()
-                yield name if is_module else node.module
+                yield name if is_module or name in PURE_NAMES else node.module
 
 
 def impurities(text: str, visited: Set[str]) -> List[str]:
@@ -63,7 +66,7 @@ def impurities(text: str, visited: Set[str]) -> List[str]:
     found: List[str] = []
     for name in imported_by(text):
         if name.partition(".")[0] not in ROOTS:
-            if name.partition(".")[0] not in PURE_MODULES:
+            if name.partition(".")[0] not in PURE_MODULES and name not in PURE_NAMES:
                 found.append(name)
         elif not any(name == each or name.startswith(f"{each}.") for each in CORE_MAY_USE):
             found.append(name)
