@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from scaler.values.payload import ObjectReference
 
 __all__ = [
+    "Actor",
     "Client",
     "Cluster",
     "NamedFunction",
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Actor": "scaler.actors.actor_handle",
     "Client": "scaler.client",
     "Cluster": "scaler.cluster",
     "NamedFunction": "scaler.values.named_functions",

@@ -16,6 +16,7 @@ from __future__ import annotations
 from array import array
 from typing import Any, Callable, Dict, List, Optional, Type
 
+from scaler_appliance.core.actors.actor_placement import ActorPlacement
 from scaler_appliance.core.effects import Effect, Forget, PeerError
 from scaler_appliance.core.graphs.dependant_reactions import DependantReactions
 from scaler_appliance.core.graphs.graph_reactions import GraphReactions
@@ -74,7 +75,8 @@ class SchedulerCore:
         self._placement = Placement(self.state)
         self._outcomes = outcomes = TaskOutcomes(self.state)
         self._dependants = DependantReactions(self.state, outcomes)
-        acceptance = Acceptance(self.state, self._placement, outcomes, self._dependants)
+        self._actors = ActorPlacement(self.state, self._placement, outcomes)
+        acceptance = Acceptance(self.state, self._placement, outcomes, self._dependants, self._actors)
         self._flow = FlowControl(self.state, self._placement)
         self._graphs = GraphReactions(self.state, self._placement, outcomes)
         reports = WorkerReports(self.state, self._placement, outcomes, self._graphs, self._flow)
@@ -184,6 +186,7 @@ class SchedulerCore:
     def has_work(self) -> bool:
         """Whether `tick` has more to do at once, after other messages have been passed on."""
         state, is_deciding = self.state, self._placement.is_unfinished or self._explanations.is_unfinished
+        is_deciding |= self._actors.is_unfinished
         is_telling = self._silent_peers.is_unfinished or self._shutdown.is_unfinished
         return bool(self._work or state.advancing or state.ready.has_dropped or is_deciding or is_telling)
 
@@ -304,7 +307,10 @@ class SchedulerCore:
         is_changed = self._has_news or is_watching or bool(self._work or self.state.advancing)
         self._has_news = False
         left = self._do_work()
-        if is_changed or self._placement.is_unfinished:
+        if is_changed or self._placement.is_unfinished or self._actors.is_unfinished:
+            self._placement.begin_burst()
+            if self.state.actors:
+                left = max(self.state.part, self._actors.place(left, is_changed))
             self._placement.place(left, is_changed)
         if is_watching or now >= self._next_balance:
             self._next_balance = now + BALANCE_INTERVAL_SECONDS
@@ -461,6 +467,7 @@ class SchedulerCore:
             session.leaving = True
             state.touch_session(session)
             self._placement.remove_worker(session)
+            self._actors.on_worker_gone(session, why)
             state.shares.set_blocked(session, ())
             state.over_committed.pop(session.number, None)
             state.add_slots(session, -session.hello.slots)
@@ -487,6 +494,7 @@ class SchedulerCore:
 
     def _release_worker(self, worker: WorkerSession, why: str, is_fault: bool) -> Steps:
         yield from self._requeue.requeue_all(worker, why, is_fault)
+        self._actors.forget_worker(worker)
         yield from self._objects.on_session_gone(worker)
         state = self.state
         self._placement.remove_worker(worker)  # what workers can do has changed again

@@ -46,6 +46,8 @@ from scaler.values.payload import ObjectReference
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
 
+    from scaler.actors.actor_handle import Actor
+
     P = ParamSpec("P")
 
     StandIn = Union[TaskFuture[Any], ObjectReference]
@@ -134,6 +136,18 @@ class LoopSubmitter(LoopSubmission):
         if "profiling" in kwargs:
             submission = self.options(profiling=kwargs.pop("profiling"))
         return submit_named(submission, fn, args, kwargs)
+
+    def actor(self, cls: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Actor:
+        """Make `cls(*args, **kwargs)` in one process of the cluster, where it stays: see `scaler.Client.actor`.
+
+        Calls of its methods return futures to be awaited, at once.
+
+        Raises WrongEventLoopError, and what `scaler.Client.actor` raises.
+        """
+        from scaler.actors.actor_handle import make_actor  # rarely needed
+
+        self._shell.check_loop()
+        return make_actor(self, lambda options: LoopSubmitterWithOptions(self, options), cls, args, kwargs)
 
     async def wait_for_room(self) -> None:
         """Return as soon as the scheduler takes one more task of this client.

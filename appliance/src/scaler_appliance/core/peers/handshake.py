@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Optional
 
+from scaler_appliance.core.actors.actor_table import ACTORS
 from scaler_appliance.core.effects import PeerError
 from scaler_appliance.core.peers.authority import check_role, may_stop
 from scaler_appliance.core.state import Settings
@@ -70,7 +71,7 @@ def welcome(settings: Settings, number: int, hello: m.Hello, grant: Grant) -> m.
         implementation=settings.implementation,
         scheduler_id=settings.scheduler_id,
         session=number,
-        features=[PREDECESSORS],
+        features=[PREDECESSORS, ACTORS],
         limits=m.Limits(
             maximum_message_bytes=settings.maximum_message_bytes,
             maximum_object_bytes=settings.maximum_object_bytes,

@@ -13,6 +13,8 @@ Rules:
 - A class whose tasks no worker offers to run is parked, and not looked at, until workers come or go.
 - A client has tasks in a limited number of classes. Its tasks with still other requirements wait outside
   of the classes until it has fewer: to look at a class takes time, also if all that could run its tasks are busy.
+- The calls of an actor are a class of its own, which the passes over the classes do not see: `actor_placement` looks at
+  those in `woken`, and their calls are not counted as placeable.
 - No operation takes longer the more classes there are, but for those that concern all of a client, and `waiting`.
 """
 
@@ -260,11 +262,16 @@ class _Later:
 class _ClientQueues:
     """Where a client's waiting tasks are: those of a requirement are either in its class, or wait for one."""
 
-    __slots__ = ("classes", "later")
+    __slots__ = ("classes", "calls", "later")
 
     def __init__(self) -> None:
         self.classes: Dict[Requirement, ReadyClass] = {}
+        self.calls: Dict[Requirement, ReadyClass] = {}  # those of calls of actors, of which there may be any number
         self.later: OrderedDict[Requirement, _Later] = OrderedDict()
+
+    def of(self, requirement: Requirement) -> Dict[Requirement, ReadyClass]:
+        """Where the class of a requirement is, if it is one of these."""
+        return self.calls if requirement.needs.actor else self.classes
 
 
 class ReadyQueues:
@@ -281,6 +288,8 @@ class ReadyQueues:
         self._clients: Dict[int, _ClientQueues] = {}
         self._with_later: Dict[int, _ClientQueues] = {}  # those with tasks outside of the classes
         self._totals: Dict[str, _Totals] = {}  # by tenant
+        self._call_totals: Dict[str, _Totals] = {}  # the same of the calls of actors
+        self.woken: Dict[int, ReadyClass] = {}  # by actor: classes of calls with changes, or that might have
         self._servings = 0
         self._held: Set[int] = set()  # throttled clients
         self._dropped: List[Deque[TaskSpan]] = []  # those without waiting tasks, to be freed
@@ -292,6 +301,8 @@ class ReadyQueues:
             queues = self._clients[client] = _ClientQueues()
         ready_class = queues.classes.get(requirement)
         if ready_class is None:
+            if requirement.needs.actor:
+                return queues.calls.get(requirement) or self._join_calls(queues, requirement)
             if len(queues.classes) >= self._limit() or (queues.later and requirement in queues.later):
                 return None
             ready_class = self._join_class(queues, requirement)
@@ -311,6 +322,16 @@ class ReadyQueues:
         queues.classes[requirement] = ready_class
         return ready_class
 
+    def _join_calls(self, queues: _ClientQueues, requirement: Requirement) -> ReadyClass:
+        ready_class = self._classes.get(requirement)
+        if ready_class is None:
+            totals = self._call_totals.setdefault(requirement.needs.tenant, _Totals())
+            ready_class = self._classes[requirement] = ReadyClass(requirement, totals)
+            ready_class.is_parked = True
+            ready_class.last_served = self._servings
+        queues.calls[requirement] = ready_class
+        return ready_class
+
     def _totals_of(self, requirement: Requirement) -> _Totals:
         tenant = requirement.needs.tenant
         totals = self._totals.get(tenant)
@@ -328,6 +349,18 @@ class ReadyQueues:
             ready_class.add_held(span, in_front=in_front)
         else:
             ready_class.add(span, in_front=in_front)
+            if batch.requirement.needs.actor:
+                self.woken[batch.requirement.needs.actor] = ready_class
+
+    def wake(self, requirement: Requirement) -> None:
+        """Look at the waiting calls of an actor, if there are any."""
+        ready_class = self._classes.get(requirement)
+        if ready_class is not None:
+            self.woken[requirement.needs.actor] = ready_class
+
+    def remove_if_without_calls(self, ready_class: ReadyClass) -> None:
+        """Forget a class of calls without waiting ones."""
+        self._remove_if_empty(ready_class)
 
     def _add_later(self, span: TaskSpan, in_front: bool) -> None:
         batch, start, stop = span
@@ -370,8 +403,8 @@ class ReadyQueues:
     def unpark_all(self) -> None:
         """Workers have come or gone."""
         if len(self._active) < len(self._classes):
-            self._active = dict(self._classes)
-            for ready_class in self._classes.values():
+            self._active = {key: each for key, each in self._classes.items() if not key.needs.actor}
+            for ready_class in self._active.values():
                 ready_class.is_parked = False
 
     def _remove_if_empty(self, ready_class: ReadyClass) -> None:
@@ -379,8 +412,9 @@ class ReadyQueues:
             requirement = ready_class.requirement
             del self._classes[requirement]
             self._active.pop(requirement, None)
+            self.woken.pop(requirement.needs.actor, None)
             for client in ready_class.known_clients():
-                del self._clients[client].classes[requirement]
+                self._clients[client].of(requirement).pop(requirement)
 
     def is_later(self, batch: TaskBatch) -> bool:
         """Whether waiting tasks of a batch are outside of the classes, because their client has so many."""
@@ -390,7 +424,7 @@ class ReadyQueues:
     def count_cancelled(self, batch: TaskBatch, count: int) -> None:
         """Record that `count` waiting tasks of a batch were cancelled in their spans."""
         queues = self._clients[batch.client]
-        ready_class = queues.classes.get(batch.requirement)
+        ready_class = queues.of(batch.requirement).get(batch.requirement)
         spans: Optional[Deque[TaskSpan]] = None
         if ready_class is not None:
             spans = ready_class.discount(batch.client, count, batch.client in self._held)
@@ -432,13 +466,17 @@ class ReadyQueues:
         self._held.discard(client)
         for ready_class in self._classes_of(client):
             ready_class.resume(client)
+            if ready_class.requirement.needs.actor:
+                self.woken[ready_class.requirement.needs.actor] = ready_class
 
     def is_held(self, client: int) -> bool:
         return client in self._held
 
     def _classes_of(self, client: int) -> Iterable[ReadyClass]:
         queues = self._clients.get(client)
-        return () if queues is None else queues.classes.values()
+        if queues is None:
+            return ()
+        return [*queues.classes.values(), *queues.calls.values()] if queues.calls else queues.classes.values()
 
     def remove_client(self, client: int) -> None:
         """A client is gone, whose tasks have all been cancelled."""
@@ -491,8 +529,9 @@ class ReadyQueues:
 
     def waiting_of(self, tenant: str) -> int:
         """How many tasks of a tenant wait for a worker, throttled or not."""
-        totals = self._totals.get(tenant)
-        return 0 if totals is None else totals.placeable + totals.held + totals.later
+        totals, calls = self._totals.get(tenant), self._call_totals.get(tenant)
+        tasks = 0 if totals is None else totals.placeable + totals.held + totals.later
+        return tasks if calls is None else tasks + calls.placeable + calls.held
 
     def check_invariants(self, clients: Set[int]) -> None:
         """Check all classes, and that only connected clients are throttled."""
@@ -503,9 +542,19 @@ class ReadyQueues:
         for ready_class in classes:
             ready_class.check_invariants(self._held)
             for client in ready_class.known_clients():
-                assert self._clients[client].classes[ready_class.requirement] is ready_class
+                assert self._clients[client].of(ready_class.requirement)[ready_class.requirement] is ready_class
+        for tenant, totals in self._call_totals.items():
+            own = [each for each in classes if each.requirement.needs.tenant == tenant and each.requirement.needs.actor]
+            assert totals.placeable == sum([ready_class.count for ready_class in own])
+            assert totals.held == sum([ready_class.held_count for ready_class in own]) and not totals.later
+        for actor, ready_class in self.woken.items():
+            assert (
+                self._classes[ready_class.requirement] is ready_class and ready_class.requirement.needs.actor == actor
+            )
         for tenant, totals in self._totals.items():
-            own = [ready_class for ready_class in classes if ready_class.requirement.needs.tenant == tenant]
+            own = [
+                each for each in classes if each.requirement.needs.tenant == tenant and not each.requirement.needs.actor
+            ]
             assert totals.placeable == sum([ready_class.count for ready_class in own])
             assert totals.held == sum([ready_class.held_count for ready_class in own])
             laters = [queues.later.items() for queues in self._clients.values()]
@@ -515,10 +564,13 @@ class ReadyQueues:
             assert len(queues.classes) <= MAXIMUM_CLASSES_OF_CLIENT and bool(queues.later) <= (
                 client in self._with_later
             )
-            assert all(client in ready_class.known_clients() for ready_class in queues.classes.values())
+            assert all(client in ready_class.known_clients() for ready_class in self._classes_of(client))
             assert queues.classes.keys().isdisjoint(queues.later)
             assert all(later.count == _count(later.spans) > 0 for later in queues.later.values())
 
     def __len__(self) -> int:
         """How many tasks wait for a worker, throttled or not."""
-        return sum([totals.placeable + totals.held + totals.later for totals in self._totals.values()])
+        tasks = sum([totals.placeable + totals.held + totals.later for totals in self._totals.values()])
+        if self._call_totals:
+            tasks += sum([totals.placeable + totals.held for totals in self._call_totals.values()])
+        return tasks

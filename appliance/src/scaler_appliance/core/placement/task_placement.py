@@ -26,10 +26,11 @@ Rules:
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import islice
+from itertools import chain, islice
 from math import ceil
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
+from scaler_appliance.core.actors.actor_table import Actor
 from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.objects.object_table import announcement
 from scaler_appliance.core.peers.sessions import WorkerSession
@@ -96,6 +97,10 @@ class Placement:
         """Workers with a free slot."""
         return self._idle.values()
 
+    def workers_with_room(self) -> Iterator[WorkerSession]:
+        """Workers with a free slot, then those that have little to do."""
+        return chain(self._idle.values(), self._below_prefetch_target.values())
+
     def free_slots(self, tenant: str = ANY_TENANT) -> int:
         """How many tasks, or how many of a tenant, could start at once."""
         idle = [each for each in self._idle.values() if tenant == ANY_TENANT or each.serves(tenant)]
@@ -140,7 +145,6 @@ class Placement:
             self._end_pass()
             return
         self._left, self._looks_left = amount, min(amount, self._state.part)
-        self._burst_bytes = 0
         ready = self._state.ready
         if self._pass:
             self._is_outdated |= is_changed
@@ -346,7 +350,29 @@ class Placement:
         wanted = urgent if urgent > wanted else wanted
         return 0 if wanted < 0 else wanted if wanted < MAXIMUM_TASKS_PER_DISPATCH else MAXIMUM_TASKS_PER_DISPATCH
 
-    def _dispatch(self, worker: WorkerSession, span: TaskSpan, estimate_microseconds: float) -> None:
+    def begin_burst(self) -> None:
+        """A tick begins."""
+        self._burst_bytes = 0
+
+    def send_calls(
+        self, worker: WorkerSession, span: TaskSpan, count: int, estimate_microseconds: float, actor: Actor
+    ) -> int:
+        """Send up to `count` calls of an actor from the start of a span to its worker; returns how many."""
+        batch, start, _ = span
+        count = min(count, _limit_of_message(span, self._state.part))
+        is_full = self._burst_bytes >= BURST_BYTES
+        if count <= 0 or is_full or not self._announce_objects(worker, batch, start, start + count):
+            return 0
+        self._dispatch(worker, TaskSpan(batch, start, start + count), estimate_microseconds, actor)
+        if worker.is_shared and self._state.ready.has_tenants:
+            self._state.shares.charge(batch.tenant, count * estimate_microseconds)
+        if not worker.leaving:
+            self.on_load_changed(worker)
+        return count
+
+    def _dispatch(
+        self, worker: WorkerSession, span: TaskSpan, estimate_microseconds: float, actor: Optional[Actor] = None
+    ) -> None:
         state = self._state
         batch, start, stop = span
         apply(batch.states, start, stop, TaskEvent.PLACE)
@@ -354,7 +380,10 @@ class Placement:
         state.last_dispatch += 1
         dispatch = Dispatch(state.last_dispatch, batch, start, stop, worker.number, estimate_microseconds)
         state.dispatches[dispatch.number] = batch.dispatches[dispatch.number] = dispatch
-        worker.assign(dispatch)
+        if actor is None:
+            worker.assign(dispatch)
+        else:
+            worker.assign_calls(dispatch, actor)
         self._update_over_committed(worker)
         worker.sent += stop - start
         state.count_assigned(dispatch, worker, stop - start)

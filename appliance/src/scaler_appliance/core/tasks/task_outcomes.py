@@ -66,10 +66,19 @@ class TaskOutcomes:
     def close(self, worker: WorkerSession, dispatch: Dispatch, start: int, stop: int) -> None:
         """Fence open instances: later reports about them are ignored."""
         dispatch.close(start, stop)
-        worker.unassign(dispatch, stop - start)
+        if dispatch.is_of_actor:
+            self._unassign_calls(worker, dispatch, stop - start)
+        else:
+            worker.unassign(dispatch, stop - start)
         self._state.count_assigned(dispatch, worker, start - stop)
         if dispatch.open_count == 0:
             del self._state.dispatches[dispatch.number], dispatch.batch.dispatches[dispatch.number]
+
+    def _unassign_calls(self, worker: WorkerSession, dispatch: Dispatch, count: int) -> None:
+        actor = self._state.actors.find(dispatch.batch.function)
+        assert actor is not None, f"the actor {dispatch.batch.function:x} is forgotten, and has calls"
+        worker.unassign_calls(dispatch, actor, count)
+        self._state.ready.wake(actor.requirement)
 
     def lose(self, span: TaskSpan, kind: m.FailureKind, text: str, attempts: int = 1) -> None:
         """Tasks that are not at a worker get the outcome `lost`."""
@@ -264,6 +273,9 @@ class TaskOutcomes:
         object_id = record.object_id
         if self._state.objects.find(object_id) is None:
             self._state.durations.forget(object_id)
+            actor = self._state.actors.remove(object_id)
+            if actor is not None and actor.worker:
+                self._state.workers[actor.worker].remove_actor(actor)
             client = self._state.clients.get(record.charged_to)
             if client is not None:
                 client.flow.release(0, record.size)

@@ -11,6 +11,8 @@ Rules:
 - Credit: a processor gets as many tasks at once as take about CHUNK_SECONDS by the measured mean of their function, one
   at a time while that is unknown. A second chunk may wait behind a chunk of several tasks, never behind a chunk of one:
   only the former are watched by the processor (see `processor`).
+- Calls of actors wait apart, see `worker_actors`. If they and other tasks wait for the same slots, they take turns,
+  unless the others are more urgent.
 - A task that must not run again has a chunk of its own, so that it is not lost because of another task.
 - An outcome that was accepted from a processor is the task's outcome; a task without one is run again, unless it
   forbids that.
@@ -24,7 +26,7 @@ from scaler.values.codecs import CODECS, NEUTRAL_CODECS, PYTHON_CODEC
 from scaler.worker import frames
 from scaler.worker.agent.core.cancellations import Cancellations
 from scaler.worker.agent.core.chunk_sizes import PIPELINE_TASK_SECONDS, chunk_size
-from scaler.worker.agent.core.dead_processors import DeadProcessors, Death
+from scaler.worker.agent.core.dead_processors import DeadProcessors, Death, why_lost
 from scaler.worker.agent.core.effects import Deliver, Effect, FunctionCode, ObjectListener, ObjectSource, Send
 from scaler.worker.agent.core.finished_tasks import NOT_RUN, FinishedTasks, Ran, TooLargePayload
 from scaler.worker.agent.core.printed_output import PrintedOutput
@@ -33,6 +35,7 @@ from scaler.worker.agent.core.task_durations import TaskDurations
 from scaler.worker.agent.core.task_limits import TaskLimits
 from scaler.worker.agent.core.task_queue import HeldTasks, TaskQueue, batch_from_message
 from scaler.worker.agent.core.waiting_tasks import WaitingTasks
+from scaler.worker.agent.core.worker_actors import CLOSED, WorkerActor, WorkerActors
 from scaler.worker.frames import Buffer, Results
 from scaler_protocol import messages as m
 
@@ -69,6 +72,7 @@ class TaskFlow(ObjectListener):
         self.effects = effects
         self.queue = TaskQueue()
         self.waiting = WaitingTasks()
+        self.actors = WorkerActors()
         self.pool = ProcessorPool(settings.slots, progress, effects)
         self._settings = settings
         self._objects = objects
@@ -99,6 +103,9 @@ class TaskFlow(ObjectListener):
             self._lose(batch, m.FailureKind.CODEC_UNKNOWN, text)
             return
         missing = {i for i in batch.needed_objects() if not self._objects.is_available(i)}
+        if batch.traits.is_call:
+            self._queue_calls(batch, missing)
+            return
         if not missing:
             # SCL-WRK-001
             self._enqueue(batch)
@@ -107,6 +114,22 @@ class TaskFlow(ObjectListener):
             self._enqueue(ready)
         for object_id in missing:
             self._objects.fetch(object_id)
+
+    # SCL-WRK-032
+    def _queue_calls(self, batch: HeldTasks, missing: Set[int]) -> None:
+        """Calls of an actor wait in its queue, also for their objects."""
+        actor = self.actors.begin(batch.traits.function)
+        if actor.why_lost:
+            self._lose(batch, m.FailureKind.ACTOR_LOST, actor.why_lost)
+            return
+        if missing - {actor.function}:
+            for call in batch.singles():
+                actor.append(call, missing & call.needed_objects())
+        else:
+            actor.append(batch, missing)
+        for object_id in missing:
+            self._objects.fetch(object_id)
+        self.actors.wake(actor)
 
     def _enqueue(self, batch: HeldTasks) -> None:
         """All objects of a batch are here: it can run, unless its function needs code that is missing."""
@@ -122,21 +145,26 @@ class TaskFlow(ObjectListener):
     def on_code_failed(self, archives: Iterable[int], why: str) -> None:
         """Archives of code cannot be unpacked."""
         for object_id in archives:
-            for batch in self.waiting.lost(object_id):
+            for batch in self._take_lost(object_id):
                 self._lose(batch, m.FailureKind.FUNCTION_NOT_LOADED, why)
 
     def on_object_available(self, object_id: int) -> None:
         for batch in self.waiting.arrived(object_id):
             self._enqueue(batch)
+        self.actors.arrived(object_id)
+
+    def _take_lost(self, object_id: int) -> List[HeldTasks]:
+        """Take the tasks that wait for an object, which cannot be fetched."""
+        return self.waiting.lost(object_id) + self.actors.lost(object_id)
 
     def on_object_missing(self, object_id: int) -> None:
-        for batch in self.waiting.lost(object_id):
+        for batch in self._take_lost(object_id):
             # SCL-WRK-014
             text = f"object {object_id:x}, which the task needs, does not exist (any more)"
             self._lose(batch, m.FailureKind.OBJECT_MISSING, text)
 
     def on_no_room_for_object(self, object_id: int, why: str) -> None:
-        for batch in self.waiting.lost(object_id):
+        for batch in self._take_lost(object_id):
             # SCL-OBJ-020
             text = f"object {object_id:x}, which the task needs, {why}"
             self._lose(batch, m.FailureKind.OBJECT_MISSING, text, missing_reason=m.MissingReason.NO_ROOM)
@@ -149,6 +177,12 @@ class TaskFlow(ObjectListener):
                 for object_id in dropped:
                     del state.defined[object_id]
                 self.effects.append(Deliver(state.number, frames.drop_frame(sorted(dropped))))
+        # SCL-WRK-034
+        for actor, calls in self.actors.forget(object_ids):
+            if actor.processor is not None:
+                self.pool.end_bound(actor.processor)
+            for batch in calls:
+                self._lose(batch, m.FailureKind.ACTOR_LOST, CLOSED)
         if self._code is not None:
             self.pool.retire(self._code.forget(object_ids))
             self._sweep_code()
@@ -168,7 +202,7 @@ class TaskFlow(ObjectListener):
     # SCL-WRK-019
     def on_cancel(self, message: m.TaskCancel) -> None:
         wanted = set(message.ids)
-        queued = self.queue.remove(wanted) + self.waiting.remove(wanted)
+        queued = self.queue.remove(wanted) + self.waiting.remove(wanted) + self.actors.remove(wanted)
         # SCL-WRK-020, SCL-WRK-021
         self._cancellations.confirm(queued, m.CancelOutcome.CANCELLED)
         wanted.difference_update(queued)
@@ -203,6 +237,7 @@ class TaskFlow(ObjectListener):
         # SCL-WRK-028, SCL-SES-021
         self.queue = TaskQueue()
         self.waiting.clear()
+        self.actors.clear()
         self.watch(False)
         self._outcomes.clear()
         self._outcomes.keep_to(maximum_message_bytes)
@@ -307,13 +342,34 @@ class TaskFlow(ObjectListener):
         death = Death(description, stack, max(0, int((now - busy_since) * 1e6)))
         if state.code_folders:
             self._sweep_code()
-        self._dead.settle(state, death)
+        if state.actor:
+            self._lose_actor(state, death)
+        else:
+            self._dead.settle(state, death)
         self.pool.fill()
+
+    # SCL-WRK-033
+    def _lose_actor(self, state: ProcessorState, death: Death) -> None:
+        """The processor of an actor has ended: all its calls here are lost, and so is each that follows."""
+        why = why_lost(state, death)
+        actor = self.actors.find(state.actor)
+        held = self._dead.settle_running_call(state, death, why)
+        if actor is not None and actor.processor is state:
+            held += self.actors.lose(actor, why)
+        for batch in held:
+            self._cancellations.take_out(batch)
+            if len(batch):
+                self._lose(batch, m.FailureKind.ACTOR_LOST, why)
 
     def _requeue(self, batch: HeldTasks) -> None:
         """Put tasks back to the front of the queue, without those that are to be cancelled."""
         self._cancellations.take_out(batch)
-        self.queue.put_back(batch)
+        if batch.traits.is_call:
+            actor = self.actors.begin(batch.traits.function)
+            actor.put_back(batch)
+            self.actors.wake(actor)
+        else:
+            self.queue.put_back(batch)
 
     def _lose(
         self,
@@ -337,6 +393,10 @@ class TaskFlow(ObjectListener):
             state.chunks.extend(remaining)
             if not remaining:
                 self.pool.take_back(state)
+            if state.actor:
+                actor = self.actors.find(state.actor)
+                if actor is not None:
+                    self.actors.wake(actor)
 
     # Once a turn --------------------------------------------------------------------------------------------
 
@@ -348,8 +408,11 @@ class TaskFlow(ObjectListener):
         self.pool.begin_turn(now)
         if self._is_draining:
             self._give_all_back()
-        while self.queue.count and self._deal(now):
-            pass
+        if self.actors.has_ready:
+            self._deal_by_turns(now)
+        else:
+            while self.queue.count and self._deal(now):
+                pass
         # SCL-WRK-017
         for log in self._output.drain():
             self.effects.append(Send(log))  # before the outcomes of the tasks that printed it
@@ -385,14 +448,74 @@ class TaskFlow(ObjectListener):
         chunk = ProcessorChunk(
             self.queue.take(chunk_size(head, mean, self.queue.count, self.pool.slots)), state.next_position
         )
+        self._give(state, chunk, code_key, now)
+        return True
+
+    def _deal_by_turns(self, now: float) -> None:
+        """Distribute tasks, of which some are calls of actors."""
+        has_dealt = True
+        while has_dealt:
+            calls = next((each for each in self.actors.ready() if each.head() is not None), None)
+            is_urgent = self.queue.count and calls is not None and self.queue.head().traits.priority > calls.priority
+            if is_urgent and self._deal(now):
+                continue
+            has_dealt = self._deal_calls(now)
+            if self.queue.count and not is_urgent:
+                has_dealt |= self._deal(now)
+
+    def _deal_calls(self, now: float) -> bool:
+        """Give the processor of one actor its next chunk; False when none can take one."""
+        for actor in self.actors.ready():
+            batch = actor.head()
+            if batch is None or not self._has_code(actor, batch):
+                self.actors.rest(actor)  # until its objects are here
+                continue
+            code_key = self._code.key(actor.function) if self._code is not None else ""
+            mean = self._durations.mean_seconds(actor.function)
+            state = actor.processor
+            if state is None:
+                state = actor.processor = self.pool.bind(actor.function, code_key)
+            elif state.chunks:
+                is_short = mean is not None and mean < PIPELINE_TASK_SECONDS and len(state.chunks) == 1
+                if (
+                    not (is_short and state.chunks[0].watched)
+                    or state.has_given_back
+                    or state.suspended
+                    or state.killed
+                ):
+                    self.actors.rest(actor)  # until the chunk has ended
+                    continue
+            elif state.killed or not self.pool.take_bound(state):
+                state = None
+            if state is None:
+                continue
+            # SCL-WRK-032
+            chunk = ProcessorChunk(actor.take(chunk_size(batch, mean, actor.count, 1)), state.next_position)
+            self._give(state, chunk, code_key, now)
+            self.actors.end_turn(actor)
+            return True
+        return False
+
+    def _has_code(self, actor: WorkerActor, batch: HeldTasks) -> bool:
+        """Whether the code is here that an actor's function needs."""
+        missing = self._code.missing(actor.function) if self._code is not None else set()
+        if missing:
+            actor.wait_for(missing)
+            for object_id in missing:
+                if not self._objects.is_available(object_id):
+                    self._objects.fetch(object_id)
+        return not missing
+
+    def _give(self, state: ProcessorState, chunk: ProcessorChunk, code_key: str, now: float) -> None:
+        """Give a chunk to a processor, with what it needs."""
         state.next_position += chunk.count
         if not state.chunks:
             state.busy_since = now
         state.chunks.append(chunk)
         self._limits.dealt(chunk)
-        self._dedicate(state, code_key, head.traits.function)
-        self._define_objects(state, chunk.batch, now)
         batch = chunk.batch
+        self._dedicate(state, code_key, batch.traits.function)
+        self._define_objects(state, batch, now)
         buffers = frames.tasks_frame(
             function=batch.traits.function,
             first_position=chunk.first_position,
@@ -407,7 +530,6 @@ class TaskFlow(ObjectListener):
             dependencies=batch.dependencies,
         )
         self.effects.append(Deliver(state.number, buffers))
-        return True
 
     def _dedicate(self, state: ProcessorState, code_key: str, function: int) -> None:
         """Dedicate a processor to tasks with this code."""
@@ -429,10 +551,11 @@ class TaskFlow(ObjectListener):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no task here."""
+        """Whether there is no task here, and no actor."""
         return not (
             self.queue.count
             or self.waiting.count
+            or self.actors.has_living
             or self._outcomes.holds_any
             or any(s.chunks for s in self.pool.states())
         )
@@ -460,6 +583,7 @@ class TaskFlow(ObjectListener):
         self.pool.retire_spares()
         for state in self.pool.states():
             unused = {i for i, last_use in state.defined.items() if now - last_use > retention_seconds}
+            unused.discard(state.actor)
             for chunk in state.chunks if unused else ():
                 unused.difference_update(chunk.batch.needed_objects())
             if unused:
@@ -472,7 +596,7 @@ class TaskFlow(ObjectListener):
 
     def needed_objects(self) -> Set[int]:
         """The objects that tasks here wait for or will need."""
-        needed = self.queue.needed_objects() | self.waiting.needed_objects()
+        needed = self.queue.needed_objects() | self.waiting.needed_objects() | self.actors.needed_objects()
         for state in self.pool.states():
             for chunk in state.chunks:
                 needed |= chunk.batch.needed_objects()
