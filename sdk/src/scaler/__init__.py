@@ -19,6 +19,7 @@ from scaler.version import __version__
 
 if TYPE_CHECKING:
     from scaler import aio as aio
+    from scaler.actors.actor_handle import Actor
     from scaler.client import Client, ScalerFuture
     from scaler.cluster import Cluster, Scheduler, SchedulerClusterCombo
     from scaler.executor.executor import ScalerExecutor

@@ -71,8 +71,8 @@ class ActorMethod:
 class Actor:
     """An instance that lives in one process of the cluster; made by `Client.actor`.
 
-    Its methods are those of the instance's class: each call returns a future at once. `close`, `call` and `read` are the
-    handle's own: call methods of these names with `call`.
+    Its methods are those of the instance's class: each call returns a future at once. `close`, `call`, `read` and
+    `created` are the handle's own: call methods of these names with `call`.
 
     Attributes:
         created: a future, done when the instance exists; it raises ActorCreationError if it could not be made.
@@ -111,7 +111,7 @@ class Actor:
             )
         return ActorMethod(self, name)
 
-    def call(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
+    def call(self, method: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call any method by its name, and return its future.
 
         Raises as a call of the method: ActorLostError, SerializeObjectError, InvalidArgumentError, DisconnectedError.
@@ -120,7 +120,7 @@ class Actor:
             raise ArgumentTypeError(f"method must be the name of a method, got {method!r}")
         return self._submit(method, args, kwargs)
 
-    def read(self, attribute: str) -> Any:
+    def read(self, attribute: Any) -> Any:
         """A future of a copy of an attribute, as it is after the calls before.
 
         Raises as `call`.
@@ -176,8 +176,8 @@ class Actor:
         if not self._session:
             return ActorLostError(f"the actor {self._record.name} is closed: make a new one with client.actor(...)")
         return ActorLostError(
-            f"the actor {self._record.name} was lost when its client lost the connection to the scheduler: make a new one"
-            " with client.actor(...)"
+            f"the actor {self._record.name} was lost when its client lost the connection to the scheduler: make a new"
+            " one with client.actor(...)"
         )
 
     def __reduce__(self) -> Tuple[Any, ...]:

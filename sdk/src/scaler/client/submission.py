@@ -92,8 +92,8 @@ class Submission:
         future: ScalerFuture[Any] = self._future_kind(self, record)
         if needed and self._options.actor:
             raise InvalidArgumentError(
-                f"an argument of {function_name(fn)} has the future {needed[0]!r}, which is not done: calls of an actor run"
-                " in their order and wait for no other task; pass its result()"
+                f"an argument of {function_name(fn)} has the future {needed[0]!r}, which is not done: calls of an actor"
+                " run in their order and wait for no other task; pass its result()"
             )
         if needed and self._ends_at_once(future, needed):
             return future

@@ -349,12 +349,12 @@ class Submitter(Maps):
             counter = client.options(memory_limit="1GB").actor(Counter, 10)
             counter.add(5).result()
 
-        Each call of a method returns a future at once. Calls of one client run in the order in which they are submitted,
-        those of all clients one at a time. Between calls the process takes no slot; `capabilities` are in use as long as
-        the actor exists; the other options hold for each call.
+        Each call of a method returns a future at once. Calls of one client run in the order in which they are
+        submitted, those of all clients one at a time. Between calls the process takes no slot; `capabilities` are in
+        use as long as the actor exists; the other options hold for each call.
 
-        The actor ends with the returned handle: after `close()`, at the end of its `with` block, or when no reference is
-        left. If its process or its worker is lost, so is the actor, and each call ends with ActorLostError: no call
+        The actor ends with the returned handle: after `close()`, at the end of its `with` block, or when no reference
+        is left. If its process or its worker is lost, so is the actor, and each call ends with ActorLostError: no call
         runs twice, and no other instance takes its place.
 
         Parameters:

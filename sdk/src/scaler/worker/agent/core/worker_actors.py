@@ -5,8 +5,8 @@
        its object is deleted: it ends          its processor ends: it is lost, and so are all its calls
 
 Rules:
-- An actor begins with its first call, and has one processor in its life. The processor runs nothing else, and has a slot
-  only while calls run.
+- An actor begins with its first call, and has one processor in its life. The processor runs nothing else, and has a
+  slot only while calls run.
 - Calls run one at a time, in the order in which they came. A call whose objects are not here yet lets the next ones
   wait.
 - An actor that is lost is remembered until its object is deleted: later calls end with the same reason.
