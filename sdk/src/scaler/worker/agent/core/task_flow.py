@@ -25,7 +25,7 @@ from typing import Callable, Iterable, List, Mapping, NamedTuple, Optional, Set,
 from scaler.values.codecs import CODECS, NEUTRAL_CODECS, PYTHON_CODEC
 from scaler.worker import frames
 from scaler.worker.agent.core.cancellations import Cancellations
-from scaler.worker.agent.core.chunk_sizes import PIPELINE_TASK_SECONDS, chunk_size
+from scaler.worker.agent.core.chunk_sizes import CALLS_SECONDS, PIPELINE_TASK_SECONDS, chunk_size
 from scaler.worker.agent.core.dead_processors import DeadProcessors, Death, why_lost
 from scaler.worker.agent.core.effects import Deliver, Effect, FunctionCode, ObjectListener, ObjectSource, Send
 from scaler.worker.agent.core.finished_tasks import NOT_RUN, FinishedTasks, Ran, TooLargePayload
@@ -85,6 +85,7 @@ class TaskFlow(ObjectListener):
         self._limits = TaskLimits(self.pool, effects)
         self.is_watched = False  # by monitors of the scheduler
         self._is_draining = False
+        self._is_turn_of_calls = True  # if others of the same priority wait for the same slots
         self._reporting: List[ProcessorState] = []  # which sent outcomes in this turn
 
     # From the scheduler -------------------------------------------------------------------------------------
@@ -456,12 +457,17 @@ class TaskFlow(ObjectListener):
         has_dealt = True
         while has_dealt:
             calls = next((each for each in self.actors.ready() if each.head() is not None), None)
-            is_urgent = self.queue.count and calls is not None and self.queue.head().traits.priority > calls.priority
-            if is_urgent and self._deal(now):
+            if not self.queue.count or calls is None:
+                has_dealt = self._deal_calls(now) or (self.queue.count > 0 and self._deal(now))
                 continue
-            has_dealt = self._deal_calls(now)
-            if self.queue.count and not is_urgent:
-                has_dealt |= self._deal(now)
+            priority = self.queue.head().traits.priority
+            is_first = priority < calls.priority or (priority == calls.priority and self._is_turn_of_calls)
+            deal_first, deal_then = (self._deal_calls, self._deal) if is_first else (self._deal, self._deal_calls)
+            has_dealt = deal_first(now)
+            if has_dealt:
+                self._is_turn_of_calls = not is_first
+            else:
+                has_dealt = deal_then(now)
 
     def _deal_calls(self, now: float) -> bool:
         """Give the processor of one actor its next chunk; False when none can take one."""
@@ -476,21 +482,16 @@ class TaskFlow(ObjectListener):
             if state is None:
                 state = actor.processor = self.pool.bind(actor.function, code_key)
             elif state.chunks:
-                is_short = mean is not None and mean < PIPELINE_TASK_SECONDS and len(state.chunks) == 1
-                if (
-                    not (is_short and state.chunks[0].watched)
-                    or state.has_given_back
-                    or state.suspended
-                    or state.killed
-                ):
-                    self.actors.rest(actor)  # until the chunk has ended
-                    continue
+                # Calls behind a long one come back and go on later, which a second chunk behind them would not know of.
+                self.actors.rest(actor)  # until the chunk has ended
+                continue
             elif state.killed or not self.pool.take_bound(state):
                 state = None
             if state is None:
                 continue
             # SCL-WRK-032
-            chunk = ProcessorChunk(actor.take(chunk_size(batch, mean, actor.count, 1)), state.next_position)
+            count = chunk_size(batch, mean, actor.count, 1, CALLS_SECONDS)
+            chunk = ProcessorChunk(actor.take(count), state.next_position)
             self._give(state, chunk, code_key, now)
             self.actors.end_turn(actor)
             return True
