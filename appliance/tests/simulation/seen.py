@@ -24,7 +24,7 @@ class Due(NamedTuple):
 
 class Task:
     __slots__ = ("client", "id", "payload", "once", "need", "codec", "name", "needed", "outcome", "worker", "instance",
-                 "losses", "is_new", "is_asked", "is_cancelling", "due")  # fmt: skip
+                 "losses", "is_new", "is_asked", "is_cancelling", "due", "call_of")  # fmt: skip
 
     def __init__(self, client: Party, task_id: int, payload: bytes, options: m.TaskOptions, needed: Set[int]) -> None:
         self.client = client
@@ -42,6 +42,7 @@ class Task:
         self.is_asked = False  # to be cancelled, ever
         self.is_cancelling = False  # a cancel waits for its worker's answer
         self.due: Optional[Due] = None
+        self.call_of = 0  # the actor, by its function
 
     @property
     def is_wanted(self) -> bool:
@@ -113,6 +114,8 @@ class Party:
         self.tasks: Dict[int, Task] = {}  # a client's by id, a worker's by instance
         self.known: Set[int] = set()  # objects that were announced to a worker
         self.owned: Set[int] = set()
+        self.features = hello.features
+        self.actor_needs: Dict[int, float] = {}  # what the actors of a worker use, by function
 
     def serves(self, tenant: str) -> bool:
         """Whether what belongs to a tenant may get to the worker."""
@@ -134,4 +137,10 @@ class Party:
         return need == NAME_ONLY or self.gpu_in_use() + need <= self.gpu + ROUNDING
 
     def gpu_in_use(self) -> float:
-        return sum(task.need or 0.0 for task in self.tasks.values())
+        return sum(task.need or 0.0 for task in self.tasks.values()) + sum(self.actor_needs.values())
+
+    @property
+    def slots_taken(self) -> int:
+        """How many slots its tasks need: the calls of an actor need one."""
+        actors = {task.call_of for task in self.tasks.values() if task.call_of}
+        return sum(not task.call_of for task in self.tasks.values()) + len(actors)

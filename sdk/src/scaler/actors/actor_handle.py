@@ -236,7 +236,10 @@ def make_actor(
     options = submission._options
     if options.retries:
         raise InvalidArgumentError("retries: calls of an actor are not repeated; leave it out, or set it to 0")
-    check_call(maker, args, kwargs)
+    if type(maker) is type and maker.__new__ is object.__new__:
+        check_call(maker.__init__, (None, *args), kwargs)
+    else:
+        check_call(maker, args, kwargs)
     shell.check_open()
     if ACTORS not in shell.core.features:
         speaks = shell.welcome.implementation

@@ -271,11 +271,13 @@ class TaskOutcomes:
     def forget_object(self, record: ObjectRecord, holders: List[int]) -> None:
         """Notify an object's workers if it was deleted with its last reference."""
         object_id = record.object_id
+        home = 0  # of the actor that has ended
         if self._state.objects.find(object_id) is None:
             self._state.durations.forget(object_id)
             actor = self._state.actors.remove(object_id)
             if actor is not None and actor.worker:
-                self._state.workers[actor.worker].remove_actor(actor)
+                home = actor.worker
+                self._state.workers[home].remove_actor(actor)
             client = self._state.clients.get(record.charged_to)
             if client is not None:
                 client.flow.release(0, record.size)
@@ -283,4 +285,8 @@ class TaskOutcomes:
                 self._state.touch_session(client)
         # SCL-OBJ-005
         for number in holders:
-            self._state.workers[number].forget_object(object_id)
+            worker = self._state.workers[number]
+            worker.forget_object(object_id)
+            if number == home and not worker.is_gone:  # at once: tasks that need its capabilities may follow
+                for message in worker.take_messages():
+                    self._state.send(worker.peer, message)
