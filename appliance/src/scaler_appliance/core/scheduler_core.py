@@ -309,6 +309,8 @@ class SchedulerCore:
         left = self._do_work()
         if is_changed or self._placement.is_unfinished or self._actors.is_unfinished:
             self._placement.begin_burst()
+            if self.state.rid_of_actors:
+                self._tell_of_ended_actors()
             if self.state.actors:
                 left = max(self.state.part, self._actors.place(left, is_changed))
             self._placement.place(left, is_changed)
@@ -327,6 +329,12 @@ class SchedulerCore:
                 for message in session.take_messages():
                     self.state.send(session.peer, message)
         self.state.touched.clear()
+
+    def _tell_of_ended_actors(self) -> None:
+        for worker in self.state.rid_of_actors.values():
+            for message in worker.take_messages() if not worker.is_gone else ():
+                self.state.send(worker.peer, message)
+        self.state.rid_of_actors.clear()
 
     def _do_work(self) -> int:
         """Do a part of what is left to do; returns how many units of work this call may do besides."""

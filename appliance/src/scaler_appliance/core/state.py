@@ -91,6 +91,7 @@ class SchedulerState:
         )
         self.ready = ReadyQueues()
         self.actors = ActorTable()
+        self.rid_of_actors: Dict[int, WorkerSession] = {}  # hear of it before they get tasks with what these have used
         self.shares = TenantShares(limits_of(settings.tenants))
         self.has_quotas = self.shares.has_quotas
         self.advancing: Dict[int, ClientSession] = {}  # clients with graphs of which nodes have ended

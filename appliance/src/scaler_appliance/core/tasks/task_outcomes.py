@@ -287,6 +287,5 @@ class TaskOutcomes:
         for number in holders:
             worker = self._state.workers[number]
             worker.forget_object(object_id)
-            if number == home and not worker.is_gone:  # at once: tasks that need its capabilities may follow
-                for message in worker.take_messages():
-                    self._state.send(worker.peer, message)
+            if number == home:
+                self._state.rid_of_actors[number] = worker
