@@ -9,7 +9,7 @@ What must hold of each actor, and is checked here, whatever fails:
 from __future__ import annotations
 
 from random import Random
-from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from scaler_protocol import messages as m
 
@@ -37,12 +37,12 @@ class ActorsSeen:
     def find(self, function: int) -> Optional[ActorSeen]:
         return self._actors.get(function)
 
-    def admit(self, session: int, function: int, options: m.TaskOptions, is_held: bool, is_owner: bool) -> bool:
+    def admit(self, client: Any, function: int, options: m.TaskOptions, is_held: bool) -> bool:
         """A call arrives; returns whether the scheduler must accept it."""
         actor = self._actors.get(function)
-        if actor is None and is_held and is_owner:
+        if actor is None and is_held and function in client.owned:
             need = options.capabilities[0].amount if options.capabilities else None
-            actor = self._actors[function] = ActorSeen(session, need)
+            actor = self._actors[function] = ActorSeen(client.session, need)
         return is_held and actor is not None and not actor.is_lost
 
     def check_given(self, worker: Any, function: int, client: int, task_id: int) -> None:
@@ -70,12 +70,28 @@ class ActorsSeen:
             if actor.worker is not None:
                 actor.worker.actor_needs.pop(function, None)
 
-    def is_waiting_for_nothing(self, function: int) -> bool:
-        """Whether a waiting call of the actor could run at once: it has a worker, which has no other call of it."""
-        actor = self._actors[function]
-        if actor.worker is None or actor.is_lost or actor.worker.is_congested:
-            return False
-        return not any(task.call_of == function for task in actor.worker.tasks.values())
+    def check_lost(self, call: Any) -> None:
+        """A waiting call ends as lost."""
+        actor = self._actors.get(call.call_of)
+        assert actor is not None and actor.is_lost, f"{call} is lost, and its actor is not"
+
+    def check_waiting(self, waiting: Iterable[Any], workers: Iterable[Any]) -> None:
+        """Check that no waiting call could be sent, and that none waits for a lost actor."""
+        calls = [task for task in waiting if task.call_of]
+        for task in calls:
+            actor = self._actors[task.call_of]
+            assert not actor.is_lost, f"{task} waits for an actor that is lost"
+            home = actor.worker
+            if home is not None:
+                is_idle = not any(each.call_of == task.call_of for each in home.tasks.values())
+                assert home.is_congested or not is_idle, f"{task} waits, and its actor is idle"
+        beginning = [(task, self._actors[task.call_of].need) for task in calls]
+        beginning = [(task, need) for task, need in beginning if self._actors[task.call_of].worker is None]
+        for worker in workers if beginning else ():
+            if worker.slots_taken < worker.slots and not worker.is_congested and ACTORS in worker.features:
+                for task, need in beginning:
+                    could_begin = worker.fits(need) and worker.serves(task.client.tenant)
+                    assert not could_begin, f"the actor of {task} waits that could begin at a free slot"
 
 
 class Made(NamedTuple):

@@ -23,9 +23,20 @@ from __future__ import annotations
 
 from typing import Callable, ClassVar, Dict, List, Set, Tuple
 
-from simulation.actors import ACTORS, ActorsSeen
+from simulation.actors import ActorsSeen
 from simulation.graphs import check_results, split_payload
-from simulation.seen import CANCELLED, SUCCESS, Due, Node, Party, Task
+from simulation.seen import (
+    CANCELLED,
+    SUCCESS,
+    Due,
+    Node,
+    Party,
+    Task,
+    blocked_beside,
+    check_no_slot_idles,
+    check_queue,
+    running_of,
+)
 
 from scaler_appliance.core.effects import PeerError
 from scaler_protocol import decode_struct
@@ -124,7 +135,8 @@ class Checker:
 
     def _on_task(self, client: Party, message: m.Task, payload: bytes) -> None:
         is_call = message.options.actor
-        is_admitted = not is_call or self._admit_calls(client, message)
+        is_held = not is_call or self._has(client, {message.function})
+        is_admitted = not is_call or self._actors.admit(client, message.function, message.options, is_held)
         counts = message.dependency_counts or [0] * len(message.ids)
         before = iter(message.predecessors)
         predecessor_counts = message.predecessor_counts or [0] * len(message.ids)
@@ -153,13 +165,6 @@ class Checker:
                 self._waiting[task] = None
             elif len(task.predecessors) < predecessors or any(_is_told(each) for each in task.predecessors):
                 self._decide(task, Due(LOST, kind=PREDECESSOR_GONE))
-
-    def _admit_calls(self, client: Party, message: m.Task) -> bool:
-        function = message.function
-        is_held = self._has(client, {function})
-        return self._actors.admit(
-            client.session, function, message.options, is_held, is_held and function in client.owned
-        )
 
     def _on_graph_task(self, client: Party, message: m.GraphTask, payload: bytes) -> None:
         nodes: List[Node] = []
@@ -394,26 +399,11 @@ class Checker:
             worker.tasks[instance] = task
         assert offset == len(payload)
         most = self.most_running.get(client.tenant, 1 << 30)
-        assert self._running_of(client.tenant) - self._blocked_beside(client.tenant) <= most, "a quota is exceeded"
-        queue_size = min(worker.queue_size, self.queue_limit)
-        plain = [task for task in worker.tasks.values() if not task.call_of]
-        assert message.options.actor or len(plain) <= worker.slots * queue_size, (
-            "a worker is given more than it can hold"
-        )
-        calls = [task for task in worker.tasks.values() if task.call_of == message.function != 0]
-        assert len(calls) <= queue_size, "a worker is given more calls of an actor than it can hold"
-
-    def _running_of(self, tenant: str) -> int:
-        """How many tasks of a tenant are at workers, also of clients that are gone."""
-        tasks = [task for worker in self._workers.values() for task in worker.tasks.values()]
-        return sum(task.client.tenant == tenant for task in tasks)
-
-    def _blocked_beside(self, tenant: str) -> int:
-        """How many tasks of workers that have some of a tenant wait for nested ones: they may be the tenant's."""
-        workers = [
-            each for each in self._workers.values() if any(task.client.tenant == tenant for task in each.tasks.values())
-        ]
-        return sum(worker.slots - worker.hello_slots for worker in workers)
+        assert (
+            running_of(self._workers.values(), client.tenant) - blocked_beside(self._workers.values(), client.tenant)
+            <= most
+        ), "a quota is exceeded"
+        check_queue(worker, message, min(worker.queue_size, self.queue_limit))
 
     def _on_outcomes(self, client: Party, message: m.TaskResult, payload: bytes) -> None:
         offset = 0
@@ -430,8 +420,7 @@ class Checker:
             elif status == LOST and task.is_new and self._is_rejected(data):  # also if a cancel came right behind it
                 self._decide(task, Due(LOST, kind=REJECTED))
             elif status == LOST and task in self._waiting and task.call_of:
-                actor = self._actors.find(task.call_of)
-                assert actor is not None and actor.is_lost, f"{task} is lost, and its actor is not"
+                self._actors.check_lost(task)
                 self._decide(task, Due(LOST, kind=ACTOR_LOST))
             elif status == LOST and task.due is None and isinstance(task, Node):
                 self._decide(task, Due(LOST, kind=self._why_lost(task, data)))
@@ -559,29 +548,13 @@ class Checker:
             task.is_new = False
         self._new.clear()
         if self._waiting and not self._is_stopping:
-            self._check_no_slot_idles()
-
-    def _check_no_slot_idles(self) -> None:
-        waiting = [task for task in self._waiting if not task.client.is_congested]
-        full = [each for each, most in self.most_running.items() if self._running_of(each) >= most]
-        waiting = [task for task in waiting if task.client.tenant not in full]
-        for task in waiting:
-            if task.call_of:
-                actor = self._actors.find(task.call_of)
-                assert actor is not None and not actor.is_lost, f"{task} waits for an actor that is lost"
-                assert not self._actors.is_waiting_for_nothing(task.call_of), f"{task} waits, and its actor is idle"
-        calls = {(task.client.tenant, task.call_of) for task in waiting if task.call_of}
-        needs = {(task.client.tenant, task.need, task.codec, task.name) for task in waiting if not task.call_of}
-        for worker in self._workers.values():
-            has_slot = worker.slots_taken < worker.slots and not worker.is_congested
-            for tenant, function in calls if has_slot and ACTORS in worker.features else ():
-                actor = self._actors.find(function)
-                could_begin = actor is not None and actor.worker is None and worker.fits(actor.need)
-                assert not (could_begin and worker.serves(tenant)), "an actor waits that could begin at a free slot"
-            if has_slot and not worker.is_congested:
-                suited = [each for each in needs if worker.serves(each[0])]
-                could_run = [need for _, need, *call in suited if worker.fits(need) and worker.understands(*call)]
-                assert not could_run, "a task waits that a free slot could run"
+            waiting = [task for task in self._waiting if not task.client.is_congested]
+            full = [
+                each for each, most in self.most_running.items() if running_of(self._workers.values(), each) >= most
+            ]
+            waiting = [task for task in waiting if task.client.tenant not in full]
+            self._actors.check_waiting(waiting, self._workers.values())
+            check_no_slot_idles(waiting, self._workers.values())
 
     def check_all_is_over(self) -> None:
         """No client is left: nothing is at a worker, and no worker knows any object."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Dict, NamedTuple, Optional, Sequence, Set
+from typing import Dict, Iterable, NamedTuple, Optional, Sequence, Set
 
 from scaler_protocol import messages as m
 
@@ -144,3 +144,35 @@ class Party:
         """How many slots its tasks need: the calls of an actor need one."""
         actors = {task.call_of for task in self.tasks.values() if task.call_of}
         return sum(not task.call_of for task in self.tasks.values()) + len(actors)
+
+
+def running_of(workers: Iterable[Party], tenant: str) -> int:
+    """How many tasks of a tenant are at workers, also of clients that are gone."""
+    tasks = [task for worker in workers for task in worker.tasks.values()]
+    return sum(task.client.tenant == tenant for task in tasks)
+
+
+def blocked_beside(workers: Iterable[Party], tenant: str) -> int:
+    """How many tasks of workers that have some of a tenant wait for nested ones: they may be the tenant's."""
+    beside = [each for each in workers if any(task.client.tenant == tenant for task in each.tasks.values())]
+    return sum(worker.slots - worker.hello_slots for worker in beside)
+
+
+def check_no_slot_idles(waiting: Iterable[Task], workers: Iterable[Party]) -> None:
+    """Check that no free slot could run one of these tasks."""
+    needs = {(task.client.tenant, task.need, task.codec, task.name) for task in waiting if not task.call_of}
+    for worker in workers:
+        if worker.slots_taken < worker.slots and not worker.is_congested:
+            suited = [each for each in needs if worker.serves(each[0])]
+            could_run = [need for _, need, *call in suited if worker.fits(need) and worker.understands(*call)]
+            assert not could_run, "a task waits that a free slot could run"
+
+
+def check_queue(worker: Party, message: m.Task, queue_size: int) -> None:
+    """Check that a worker that was given these tasks can hold all that it has."""
+    if message.options.actor:
+        calls = [task for task in worker.tasks.values() if task.call_of == message.function]
+        assert len(calls) <= queue_size, "a worker is given more calls of an actor than it can hold"
+    else:
+        plain = [task for task in worker.tasks.values() if not task.call_of]
+        assert len(plain) <= worker.slots * queue_size, "a worker is given more than it can hold"

@@ -332,7 +332,7 @@ class Worker(Peer):
         assert offset == len(payload)
 
     def end_actor(self, function: int) -> None:
-        """Its object is gone, and so is whoever wants outcomes of its calls."""
+        """Its object is gone, and no client waits for outcomes of its calls."""
         del self.calls[function]
         self.busy_actors.discard(function)
         self.lost_actors.discard(function)

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, List
 
 import pytest
-from actor_classes import Broken, Counter
-from sdk_tasks import wait_for, wait_for_file, wait_until
+from sdk_tasks import Broken, Counter, wait_for, wait_for_file, wait_until
 
 from scaler import Client, Cluster, Scheduler, SchedulerClusterCombo, aio
 from scaler.exceptions import (

@@ -7,7 +7,7 @@ import threading
 from typing import Any, Iterator, List
 
 import pytest
-from actor_classes import Broken, Counter
+from sdk_tasks import Broken, Counter
 
 from scaler import Client
 from scaler.exceptions import (
@@ -133,7 +133,7 @@ def test_references_and_done_futures_are_arguments_as_of_any_task(client: Client
 
 def test_invalid_calls_fail_where_they_are_made(client: Client) -> None:
     with pytest.raises(TypeError, match="a class"):
-        client.actor(3)  # type: ignore[arg-type]
+        client.actor(3)  # type: ignore[arg-type]  # that is the point
     with pytest.raises(TypeError, match="cannot be called with these arguments"):
         client.actor(Counter, 1, 2)
     with pytest.raises(InvalidArgumentError, match="retries"):

@@ -16,7 +16,7 @@ from __future__ import annotations
 from array import array
 from typing import Any, Callable, Dict, List, Optional, Type
 
-from scaler_appliance.core.actors.actor_placement import ActorPlacement
+from scaler_appliance.core.actor_calls.actor_placement import ActorPlacement
 from scaler_appliance.core.effects import Effect, Forget, PeerError
 from scaler_appliance.core.graphs.dependant_reactions import DependantReactions
 from scaler_appliance.core.graphs.graph_reactions import GraphReactions
@@ -308,12 +308,7 @@ class SchedulerCore:
         self._has_news = False
         left = self._do_work()
         if is_changed or self._placement.is_unfinished or self._actors.is_unfinished:
-            self._placement.begin_burst()
-            if self.state.rid_of_actors:
-                self._tell_of_ended_actors()
-            if self.state.actors:
-                left = max(self.state.part, self._actors.place(left, is_changed))
-            self._placement.place(left, is_changed)
+            self._placement.place(self._actors.place(left, is_changed), is_changed)
         if is_watching or now >= self._next_balance:
             self._next_balance = now + BALANCE_INTERVAL_SECONDS
             self._rebalance.rebalance(all_workers=is_watching)
@@ -329,12 +324,6 @@ class SchedulerCore:
                 for message in session.take_messages():
                     self.state.send(session.peer, message)
         self.state.touched.clear()
-
-    def _tell_of_ended_actors(self) -> None:
-        for worker in self.state.rid_of_actors.values():
-            for message in worker.take_messages() if not worker.is_gone else ():
-                self.state.send(worker.peer, message)
-        self.state.rid_of_actors.clear()
 
     def _do_work(self) -> int:
         """Do a part of what is left to do; returns how many units of work this call may do besides."""

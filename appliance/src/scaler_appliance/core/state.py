@@ -10,7 +10,7 @@ from __future__ import annotations
 from operator import add
 from typing import Any, Dict, List, NamedTuple, Sequence
 
-from scaler_appliance.core.actors.actor_table import ActorTable
+from scaler_appliance.core.actor_calls.actor_table import ActorTable
 from scaler_appliance.core.effects import Buffer, Effect, Log, Send
 from scaler_appliance.core.graphs.graph_nodes import Graph, GraphBatch
 from scaler_appliance.core.memory_budget import MemoryBudget

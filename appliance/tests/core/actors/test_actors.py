@@ -7,7 +7,7 @@ from typing import Any, Iterable, List
 import pytest
 from scheduler_harness import Client, Harness, Worker, options, task
 
-from scaler_appliance.core.actors import actor_placement
+from scaler_appliance.core.actor_calls import actor_placement
 from scaler_appliance.core.peers import sessions
 from scaler_protocol import messages as m
 
@@ -33,13 +33,19 @@ def call(client: Client, function: int, ids: Iterable[int], **given: Any) -> Non
     client.submit(ids, function=function, options=options(actor=True, **given))
 
 
+def held(worker: Worker) -> List[int]:
+    """The instances that the worker took and has not finished."""
+    instances: List[int] = vars(worker).setdefault("held", [])
+    return instances
+
+
 def taken(worker: Worker) -> List[int]:
     """The payloads of the calls that a worker was sent; they are their ids."""
     payloads: List[int] = []
     while worker.inbox:
         message, _ = worker.inbox[0]
         if isinstance(message, m.Task):
-            worker.instances = [*getattr(worker, "instances", []), *worker.take_tasks()]  # type: ignore[attr-defined]
+            held(worker).extend(worker.take_tasks())
             payloads += map(int, worker.payloads)
         else:
             worker.inbox.popleft()
@@ -48,7 +54,8 @@ def taken(worker: Worker) -> List[int]:
 
 def finish(worker: Worker, microseconds: int = 10) -> None:
     """All that the worker was sent has run."""
-    instances, worker.instances = getattr(worker, "instances", []), []  # type: ignore[attr-defined]
+    instances = held(worker)[:]
+    held(worker).clear()
     if instances:
         worker.finish(instances, busy_microseconds=microseconds * len(instances))
 
@@ -177,7 +184,7 @@ def test_calls_are_not_given_back(harness: Harness) -> None:
     client, worker = harness.client(), worker_of(harness)
     make(client)
     taken(worker)
-    worker.give_back(worker.instances)  # type: ignore[attr-defined]
+    worker.give_back(held(worker))
     assert "calls of an actor" in worker.take_refusal(m.RefusalReason.PROTOCOL_VIOLATION)
     assert len(lost(client)) == 1
 

@@ -1,7 +1,7 @@
 """Handles of actors, whose calls are tasks that return futures.
 
     counter = client.actor(Counter, 10)     counter.add(5) ──▶ ScalerFuture
-    with the client that made it: ends it   in a task: the same actor, by way of the task's client
+    with the client that made it: ends it   in a task: the same actor, by way of a copy of the client
 
 Rules:
 - Calls through one client run one at a time, in the order in which they are submitted.
@@ -17,7 +17,6 @@ import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Optional, Tuple, Type
 
-from scaler import current_client, nesting
 from scaler.actors.actor_function import ATTRIBUTE, CREATE, ActorFunction
 from scaler.client.core.deferring import ACTORS
 from scaler.client.functions import FunctionRecord, function_name
@@ -184,49 +183,28 @@ class Actor:
         submission: Any = self._submission
         if not self._session:
             raise self._lost()
-        client = getattr(submission, "_client", submission)
-        state = (client.__getstate__(), submission._options, self._record.object_id, self._session, self._record.name)
-        return _restored, (*state, self._methods)
+        record = self._record
+        state = (submission._options, record.object_id, self._session, record.name, self._methods)
+        return _restored, (submission._for_tasks(), *state)
 
     def __repr__(self) -> str:
         return f"<actor {self._record.name}{'' if self._session else ', closed'}>"
 
 
 def _restored(
-    state: Dict[str, Any],
-    options: Options,
-    object_id: int,
-    session: int,
-    name: str,
-    methods: Optional[FrozenSet[str]],
+    client: Any, options: Options, object_id: int, session: int, name: str, methods: Optional[FrozenSet[str]]
 ) -> Actor:
-    """A handle that was passed to another process: in a task, it uses the task's client."""
-    from scaler.client.client import Client
-    from scaler.client.submitter import SubmitterWithOptions
-
-    client: Client
-    if nesting.priority_of_task is not None and state["serializer"] is None:
-        client = current_client.current()
-    else:
-        client = Client.__new__(Client)
-        client.__setstate__(state)
+    """A handle that was passed to another process, with its client."""
     record = FunctionRecord(object_id, name, b"", False)
     record.uses = 1
-    return Actor(SubmitterWithOptions(client, options), record, session, methods, is_owner=False)
+    return Actor(client._view(options), record, session, methods, is_owner=False)
 
 
-def make_actor(
-    submission: Submission,
-    view: Callable[[Any], Submission],
-    maker: Callable[..., Any],
-    args: Tuple[Any, ...],
-    kwargs: Dict[str, Any],
-) -> Actor:
+def make_actor(submission: Any, maker: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Actor:
     """Make an actor.
 
     Parameters:
-        submission: with the options of its calls.
-        view: makes a view of the client with other options.
+        submission: a client, or a view of one; its options are those of the calls.
 
     Raises as `Client.actor`.
     """
@@ -236,8 +214,9 @@ def make_actor(
     options = submission._options
     if options.retries:
         raise InvalidArgumentError("retries: calls of an actor are not repeated; leave it out, or set it to 0")
-    if type(maker) is type and maker.__new__ is object.__new__:
-        check_call(maker.__init__, (None, *args), kwargs)
+    initialize: Any = getattr(maker, "__init__", None)
+    if type(maker) is type and getattr(maker, "__new__", None) is object.__new__:
+        check_call(initialize, (None, *args), kwargs)
     else:
         check_call(maker, args, kwargs)
     shell.check_open()
@@ -256,7 +235,7 @@ def make_actor(
         raise SerializeObjectError(
             f"{name} cannot be serialised: {description_of(error)}; what it refers to must be picklable"
         ) from error
-    calls = view(options._replace(actor=True, progress=False))
+    calls = submission._view(options._replace(actor=True, progress=False))
     actor = Actor(calls, record, session, _methods_of(maker), is_owner=True)
     actor.created = actor._submit(CREATE, args, kwargs)
     return actor

@@ -370,7 +370,14 @@ class Submitter(Maps):
         """
         from scaler.actors.actor_handle import make_actor  # rarely needed
 
-        return make_actor(self, lambda options: SubmitterWithOptions(self, options), cls, args, kwargs)
+        return make_actor(self, cls, args, kwargs)
+
+    def _view(self, options: Options) -> SubmitterWithOptions:
+        return SubmitterWithOptions(self, options)
+
+    def _for_tasks(self) -> Any:
+        """What arrives in a task as a client that waits, and not in an event loop."""
+        return getattr(self, "_client", self)
 
     def _for_chunks(self, capabilities: Optional[Mapping[str, float]], progress: Optional[Wanted]) -> Submission:
         # Chunks are not profiled, because their profiles would not be returned.

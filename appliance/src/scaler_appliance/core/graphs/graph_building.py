@@ -36,7 +36,7 @@ def build_graph(client: ClientSession, message: m.GraphTask, payload: bytes, par
     """
     check_lengths(message, "ids", ("payload_sizes", "functions"), ("dependency_counts",))
     check_capabilities(message.options.capabilities)
-    # SCL-CLT-014
+    # SCL-CLT-015
     if message.options.actor:
         text = "GraphTask: nodes are no calls of an actor, because calls run in the order in which they are submitted"
         raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from scaler_appliance.core.actors.actor_table import ACTORS
+from scaler_appliance.core.actor_calls.actor_table import ACTORS
 from scaler_appliance.core.effects import PeerError
 from scaler_appliance.core.peers.authority import check_role, may_stop
 from scaler_appliance.core.state import Settings

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections import OrderedDict, deque
 from typing import ClassVar, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from scaler_appliance.core.actors.actor_table import ACTORS, MAXIMUM_ACTORS_OF_WORKER, Actor
+from scaler_appliance.core.actor_calls.actor_table import ACTORS, MAXIMUM_ACTORS_OF_WORKER, ActorRecord
 from scaler_appliance.core.graphs.dependants import Dependants
 from scaler_appliance.core.graphs.graph_nodes import Graph, GraphBatch
 from scaler_appliance.core.objects.object_records import ObjectRecord
@@ -410,20 +410,21 @@ class WorkerSession(Session):
             return False
         return all(self._free.get(name, -1.0) + _ROUNDING >= amount for name, amount in capabilities)
 
-    def add_actor(self, actor: Actor) -> None:
+    # SCL-SCH-046
+    def add_actor(self, actor: ActorRecord) -> None:
         """An actor is here from now on, and uses what it needs."""
         actor.worker = self.number
         self.actors[actor.function] = actor.capabilities
         for name, amount in actor.capabilities:
             self._free[name] -= amount
 
-    def remove_actor(self, actor: Actor) -> None:
+    def remove_actor(self, actor: ActorRecord) -> None:
         """An actor has ended."""
         actor.worker = 0
         for name, amount in self.actors.pop(actor.function):
             self._free[name] += amount
 
-    def assign_calls(self, dispatch: Dispatch, actor: Actor) -> None:
+    def assign_calls(self, dispatch: Dispatch, actor: ActorRecord) -> None:
         """Add calls of one of its actors."""
         count = dispatch.open_count
         self.dispatches[dispatch.number] = dispatch
@@ -434,7 +435,7 @@ class WorkerSession(Session):
         actor.load_microseconds += dispatch.estimate_microseconds * count
         self.load_microseconds += dispatch.estimate_microseconds * count
 
-    def unassign_calls(self, dispatch: Dispatch, actor: Actor, count: int) -> None:
+    def unassign_calls(self, dispatch: Dispatch, actor: ActorRecord, count: int) -> None:
         """`count` instances of calls of an actor were closed."""
         actor.open_calls -= count
         last = 0 if actor.open_calls else 1

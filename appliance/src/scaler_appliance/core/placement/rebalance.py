@@ -98,7 +98,7 @@ class Rebalance:
                 dispatch, start, stop = self._outcomes.find_run(worker, message.ids, position)
                 position += stop - start
                 if dispatch is not None and dispatch.is_open(start):
-                    # SCL-WRK-032
+                    # SCL-WRK-034
                     if dispatch.is_of_actor:
                         text = "BalanceResponse: calls of an actor can run nowhere else, and are not given back"
                         raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)

@@ -30,11 +30,11 @@ from itertools import chain, islice
 from math import ceil
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
-from scaler_appliance.core.actors.actor_table import Actor
+from scaler_appliance.core.actor_calls.actor_table import ActorRecord
 from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.objects.object_table import announcement
 from scaler_appliance.core.peers.sessions import WorkerSession
-from scaler_appliance.core.placement.ready_queues import ReadyClass
+from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.placement.tenant_shares import UNLIMITED
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT
@@ -355,7 +355,7 @@ class Placement:
         self._burst_bytes = 0
 
     def send_calls(
-        self, worker: WorkerSession, span: TaskSpan, count: int, estimate_microseconds: float, actor: Actor
+        self, worker: WorkerSession, span: TaskSpan, count: int, estimate_microseconds: float, actor: ActorRecord
     ) -> int:
         """Send up to `count` calls of an actor from the start of a span to its worker; returns how many."""
         batch, start, _ = span
@@ -371,7 +371,7 @@ class Placement:
         return count
 
     def _dispatch(
-        self, worker: WorkerSession, span: TaskSpan, estimate_microseconds: float, actor: Optional[Actor] = None
+        self, worker: WorkerSession, span: TaskSpan, estimate_microseconds: float, actor: Optional[ActorRecord] = None
     ) -> None:
         state = self._state
         batch, start, stop = span

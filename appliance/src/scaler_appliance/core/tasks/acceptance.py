@@ -12,7 +12,7 @@ from bisect import bisect_right
 from itertools import accumulate, islice
 from typing import Dict, List, Optional, Set, Tuple
 
-from scaler_appliance.core.actors.actor_placement import ActorPlacement
+from scaler_appliance.core.actor_calls.actor_placement import ActorPlacement
 from scaler_appliance.core.effects import Buffer, PeerError
 from scaler_appliance.core.graphs.dependant_reactions import DependantReactions, split_batch
 from scaler_appliance.core.objects.object_records import ObjectRecord, failure_of_missing
@@ -290,7 +290,7 @@ def _check_large_batch(client: ClientSession, message: m.Task, payload: Buffer, 
     yield from check_ascending(message.ids, client.last_task_id, "Task", part)
 
 
-# SCL-CLT-014
+# SCL-CLT-015
 def _check_no_call(options: m.TaskOptions) -> None:
     """Raise PeerError if these tasks, which wait for others, are calls of an actor: calls run in their order."""
     if options.actor:

@@ -49,7 +49,7 @@ class Requeue:
                     done += UNITS_OF_A_RUN + (stop - start if is_counted else 0)
                 yield done
 
-    # SCL-SCH-045
+    # SCL-SCH-044
     def _lose_calls(self, batch: TaskBatch, start: int, stop: int, what: str) -> None:
         text = f"the actor was lost with its worker, {what}; the call may have begun"
         for first, end in runs(batch.states, start, stop, TaskState.ASSIGNED):

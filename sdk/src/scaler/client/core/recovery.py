@@ -65,7 +65,7 @@ class Recovery:
                 continue  # they were never sent
             again = list(group)
             if run is not None and run.options is not None and run.options.actor:
-                # SCL-CLT-015
+                # SCL-CLT-016
                 self._pending.fail(again, _actor_lost())
                 continue
             why_not = _why_not_again(run)

@@ -6,7 +6,7 @@ from typing import List, NamedTuple
 
 from scaler.values.codecs import CODECS, NEUTRAL_CODECS
 from scaler.version import __version__
-from scaler.worker.agent.core.worker_actors import ACTORS
+from scaler.worker.agent.core.actor_flow.worker_actors import ACTORS
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import messages as m
 

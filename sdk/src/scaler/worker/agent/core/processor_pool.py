@@ -310,7 +310,7 @@ class ProcessorPool:
         self.fill()
         return state
 
-    def take_bound(self, state: ProcessorState) -> bool:
+    def take_bound(self) -> bool:
         """Give an actor's idle processor a slot, if one is free."""
         if not self.has_free_slot:
             return False

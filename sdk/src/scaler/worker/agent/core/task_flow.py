@@ -11,7 +11,7 @@ Rules:
 - Credit: a processor gets as many tasks at once as take about CHUNK_SECONDS by the measured mean of their function, one
   at a time while that is unknown. A second chunk may wait behind a chunk of several tasks, never behind a chunk of one:
   only the former are watched by the processor (see `processor`).
-- Calls of actors wait apart, see `worker_actors`. If they and other tasks wait for the same slots, they take turns,
+- Calls of actors wait apart, see `call_flow`. If they and other tasks wait for the same slots, they take turns,
   unless the others are more urgent.
 - A task that must not run again has a chunk of its own, so that it is not lost because of another task.
 - An outcome that was accepted from a processor is the task's outcome; a task without one is run again, unless it
@@ -24,9 +24,10 @@ from typing import Callable, Iterable, List, Mapping, NamedTuple, Optional, Set,
 
 from scaler.values.codecs import CODECS, NEUTRAL_CODECS, PYTHON_CODEC
 from scaler.worker import frames
+from scaler.worker.agent.core.actor_flow.call_flow import CallFlow
 from scaler.worker.agent.core.cancellations import Cancellations
-from scaler.worker.agent.core.chunk_sizes import CALLS_SECONDS, PIPELINE_TASK_SECONDS, chunk_size
-from scaler.worker.agent.core.dead_processors import DeadProcessors, Death, why_lost
+from scaler.worker.agent.core.chunk_sizes import PIPELINE_TASK_SECONDS, chunk_size
+from scaler.worker.agent.core.dead_processors import DeadProcessors, Death
 from scaler.worker.agent.core.effects import Deliver, Effect, FunctionCode, ObjectListener, ObjectSource, Send
 from scaler.worker.agent.core.finished_tasks import NOT_RUN, FinishedTasks, Ran, TooLargePayload
 from scaler.worker.agent.core.printed_output import PrintedOutput
@@ -35,7 +36,6 @@ from scaler.worker.agent.core.task_durations import TaskDurations
 from scaler.worker.agent.core.task_limits import TaskLimits
 from scaler.worker.agent.core.task_queue import HeldTasks, TaskQueue, batch_from_message
 from scaler.worker.agent.core.waiting_tasks import WaitingTasks
-from scaler.worker.agent.core.worker_actors import CLOSED, WorkerActor, WorkerActors
 from scaler.worker.frames import Buffer, Results
 from scaler_protocol import messages as m
 
@@ -72,7 +72,6 @@ class TaskFlow(ObjectListener):
         self.effects = effects
         self.queue = TaskQueue()
         self.waiting = WaitingTasks()
-        self.actors = WorkerActors()
         self.pool = ProcessorPool(settings.slots, progress, effects)
         self._settings = settings
         self._objects = objects
@@ -82,6 +81,9 @@ class TaskFlow(ObjectListener):
         self._output = PrintedOutput()
         self._cancellations = Cancellations(self.pool)
         self._dead = DeadProcessors(self._cancellations, effects, self._requeue, self._lose)
+        self.calls = CallFlow(
+            self.pool, objects, code, self._durations, self._cancellations, self._dead, self._lose, self._give
+        )
         self._limits = TaskLimits(self.pool, effects)
         self.is_watched = False  # by monitors of the scheduler
         self._is_draining = False
@@ -105,7 +107,7 @@ class TaskFlow(ObjectListener):
             return
         missing = {i for i in batch.needed_objects() if not self._objects.is_available(i)}
         if batch.traits.is_call:
-            self._queue_calls(batch, missing)
+            self.calls.on_calls(batch, missing)
             return
         if not missing:
             # SCL-WRK-001
@@ -115,22 +117,6 @@ class TaskFlow(ObjectListener):
             self._enqueue(ready)
         for object_id in missing:
             self._objects.fetch(object_id)
-
-    # SCL-WRK-032
-    def _queue_calls(self, batch: HeldTasks, missing: Set[int]) -> None:
-        """Calls of an actor wait in its queue, also for their objects."""
-        actor = self.actors.begin(batch.traits.function)
-        if actor.why_lost:
-            self._lose(batch, m.FailureKind.ACTOR_LOST, actor.why_lost)
-            return
-        if missing - {actor.function}:
-            for call in batch.singles():
-                actor.append(call, missing & call.needed_objects())
-        else:
-            actor.append(batch, missing)
-        for object_id in missing:
-            self._objects.fetch(object_id)
-        self.actors.wake(actor)
 
     def _enqueue(self, batch: HeldTasks) -> None:
         """All objects of a batch are here: it can run, unless its function needs code that is missing."""
@@ -152,11 +138,11 @@ class TaskFlow(ObjectListener):
     def on_object_available(self, object_id: int) -> None:
         for batch in self.waiting.arrived(object_id):
             self._enqueue(batch)
-        self.actors.arrived(object_id)
+        self.calls.actors.arrived(object_id)
 
     def _take_lost(self, object_id: int) -> List[HeldTasks]:
         """Take the tasks that wait for an object, which cannot be fetched."""
-        return self.waiting.lost(object_id) + self.actors.lost(object_id)
+        return self.waiting.lost(object_id) + self.calls.actors.lost(object_id)
 
     def on_object_missing(self, object_id: int) -> None:
         for batch in self._take_lost(object_id):
@@ -178,12 +164,7 @@ class TaskFlow(ObjectListener):
                 for object_id in dropped:
                     del state.defined[object_id]
                 self.effects.append(Deliver(state.number, frames.drop_frame(sorted(dropped))))
-        # SCL-WRK-034
-        for actor, calls in self.actors.forget(object_ids):
-            if actor.processor is not None:
-                self.pool.end_bound(actor.processor)
-            for batch in calls:
-                self._lose(batch, m.FailureKind.ACTOR_LOST, CLOSED)
+        self.calls.on_objects_deleted(object_ids)
         if self._code is not None:
             self.pool.retire(self._code.forget(object_ids))
             self._sweep_code()
@@ -203,7 +184,7 @@ class TaskFlow(ObjectListener):
     # SCL-WRK-019
     def on_cancel(self, message: m.TaskCancel) -> None:
         wanted = set(message.ids)
-        queued = self.queue.remove(wanted) + self.waiting.remove(wanted) + self.actors.remove(wanted)
+        queued = self.queue.remove(wanted) + self.waiting.remove(wanted) + self.calls.actors.remove(wanted)
         # SCL-WRK-020, SCL-WRK-021
         self._cancellations.confirm(queued, m.CancelOutcome.CANCELLED)
         wanted.difference_update(queued)
@@ -238,7 +219,7 @@ class TaskFlow(ObjectListener):
         # SCL-WRK-028, SCL-SES-021
         self.queue = TaskQueue()
         self.waiting.clear()
-        self.actors.clear()
+        self.calls.clear()
         self.watch(False)
         self._outcomes.clear()
         self._outcomes.keep_to(maximum_message_bytes)
@@ -344,31 +325,16 @@ class TaskFlow(ObjectListener):
         if state.code_folders:
             self._sweep_code()
         if state.actor:
-            self._lose_actor(state, death)
+            self.calls.on_processor_died(state, death)
         else:
             self._dead.settle(state, death)
         self.pool.fill()
-
-    # SCL-WRK-033
-    def _lose_actor(self, state: ProcessorState, death: Death) -> None:
-        """The processor of an actor has ended: all its calls here are lost, and so is each that follows."""
-        why = why_lost(state, death)
-        actor = self.actors.find(state.actor)
-        held = self._dead.settle_running_call(state, death, why)
-        if actor is not None and actor.processor is state:
-            held += self.actors.lose(actor, why)
-        for batch in held:
-            self._cancellations.take_out(batch)
-            if len(batch):
-                self._lose(batch, m.FailureKind.ACTOR_LOST, why)
 
     def _requeue(self, batch: HeldTasks) -> None:
         """Put tasks back to the front of the queue, without those that are to be cancelled."""
         self._cancellations.take_out(batch)
         if batch.traits.is_call:
-            actor = self.actors.begin(batch.traits.function)
-            actor.put_back(batch)
-            self.actors.wake(actor)
+            self.calls.put_back(batch)
         else:
             self.queue.put_back(batch)
 
@@ -395,9 +361,7 @@ class TaskFlow(ObjectListener):
             if not remaining:
                 self.pool.take_back(state)
             if state.actor:
-                actor = self.actors.find(state.actor)
-                if actor is not None:
-                    self.actors.wake(actor)
+                self.calls.on_chunk_ended(state)
 
     # Once a turn --------------------------------------------------------------------------------------------
 
@@ -409,7 +373,7 @@ class TaskFlow(ObjectListener):
         self.pool.begin_turn(now)
         if self._is_draining:
             self._give_all_back()
-        if self.actors.has_ready:
+        if self.calls.actors.has_ready:
             self._deal_by_turns(now)
         else:
             while self.queue.count and self._deal(now):
@@ -456,56 +420,18 @@ class TaskFlow(ObjectListener):
         """Distribute tasks, of which some are calls of actors."""
         has_dealt = True
         while has_dealt:
-            calls = next((each for each in self.actors.ready() if each.head() is not None), None)
-            if not self.queue.count or calls is None:
-                has_dealt = self._deal_calls(now) or (self.queue.count > 0 and self._deal(now))
+            of_calls = self.calls.next_priority()
+            if not self.queue.count or of_calls is None:
+                has_dealt = self.calls.deal(now) or (self.queue.count > 0 and self._deal(now))
                 continue
             priority = self.queue.head().traits.priority
-            is_first = priority < calls.priority or (priority == calls.priority and self._is_turn_of_calls)
-            deal_first, deal_then = (self._deal_calls, self._deal) if is_first else (self._deal, self._deal_calls)
+            is_first = priority < of_calls or (priority == of_calls and self._is_turn_of_calls)
+            deal_first, deal_then = (self.calls.deal, self._deal) if is_first else (self._deal, self.calls.deal)
             has_dealt = deal_first(now)
             if has_dealt:
                 self._is_turn_of_calls = not is_first
             else:
                 has_dealt = deal_then(now)
-
-    def _deal_calls(self, now: float) -> bool:
-        """Give the processor of one actor its next chunk; False when none can take one."""
-        for actor in self.actors.ready():
-            batch = actor.head()
-            if batch is None or not self._has_code(actor, batch):
-                self.actors.rest(actor)  # until its objects are here
-                continue
-            code_key = self._code.key(actor.function) if self._code is not None else ""
-            mean = self._durations.mean_seconds(actor.function)
-            state = actor.processor
-            if state is None:
-                state = actor.processor = self.pool.bind(actor.function, code_key)
-            elif state.chunks:
-                # Calls behind a long one come back and go on later, which a second chunk behind them would not know of.
-                self.actors.rest(actor)  # until the chunk has ended
-                continue
-            elif state.killed or not self.pool.take_bound(state):
-                state = None
-            if state is None:
-                continue
-            # SCL-WRK-032
-            count = chunk_size(batch, mean, actor.count, 1, CALLS_SECONDS)
-            chunk = ProcessorChunk(actor.take(count), state.next_position)
-            self._give(state, chunk, code_key, now)
-            self.actors.end_turn(actor)
-            return True
-        return False
-
-    def _has_code(self, actor: WorkerActor, batch: HeldTasks) -> bool:
-        """Whether the code is here that an actor's function needs."""
-        missing = self._code.missing(actor.function) if self._code is not None else set()
-        if missing:
-            actor.wait_for(missing)
-            for object_id in missing:
-                if not self._objects.is_available(object_id):
-                    self._objects.fetch(object_id)
-        return not missing
 
     def _give(self, state: ProcessorState, chunk: ProcessorChunk, code_key: str, now: float) -> None:
         """Give a chunk to a processor, with what it needs."""
@@ -556,7 +482,7 @@ class TaskFlow(ObjectListener):
         return not (
             self.queue.count
             or self.waiting.count
-            or self.actors.has_living
+            or self.calls.actors.has_living
             or self._outcomes.holds_any
             or any(s.chunks for s in self.pool.states())
         )
@@ -597,7 +523,7 @@ class TaskFlow(ObjectListener):
 
     def needed_objects(self) -> Set[int]:
         """The objects that tasks here wait for or will need."""
-        needed = self.queue.needed_objects() | self.waiting.needed_objects() | self.actors.needed_objects()
+        needed = self.queue.needed_objects() | self.waiting.needed_objects() | self.calls.actors.needed_objects()
         for state in self.pool.states():
             for chunk in state.chunks:
                 needed |= chunk.batch.needed_objects()

@@ -18,10 +18,10 @@ from __future__ import annotations
 from itertools import islice
 from typing import Dict, Iterator, Optional, Tuple
 
-from scaler_appliance.core.actors.actor_table import MAXIMUM_ACTORS_OF_CLIENT, Actor
+from scaler_appliance.core.actor_calls.actor_table import MAXIMUM_ACTORS_OF_CLIENT, ActorRecord
 from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
-from scaler_appliance.core.placement.ready_queues import ReadyClass
+from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.placement.task_placement import TASKS_AHEAD_OF_UNMEASURED, Placement
 from scaler_appliance.core.placement.tenant_shares import UNLIMITED
 from scaler_appliance.core.state import SchedulerState
@@ -51,16 +51,16 @@ class ActorPlacement:
 
     def admit(self, client: ClientSession, batch: TaskBatch, function: Optional[ObjectRecord]) -> Optional[Reason]:
         """Calls of an actor arrive, which is new with its first one; returns why they cannot be accepted."""
+        # SCL-SCH-045
         if not batch.function:
             return m.FailureKind.REJECTED, "a call of an actor must name the object that holds its function"
-        # SCL-SCH-043
         actor = self._state.actors.find(batch.function) if function is not None else None
         if function is not None and actor is None and function.owner == client.number and function.held:
             count = self._state.actors.count_of(client.number)
             if count >= MAXIMUM_ACTORS_OF_CLIENT:
                 text = f"the client has {count} actors, and each may have {MAXIMUM_ACTORS_OF_CLIENT}: close some first"
                 return m.FailureKind.REJECTED, text
-            actor = Actor(batch.function, client.number, batch.requirement, batch.options)
+            actor = ActorRecord(batch.function, client.number, batch.requirement, batch.options)
             self._state.actors.add(actor)
         if function is None or actor is None or not function.held:
             text = "the actor has ended, because it was closed or its client is gone; or there never was one"
@@ -72,7 +72,7 @@ class ActorPlacement:
 
     # Losing -----------------------------------------------------------------------------------------------------------
 
-    # SCL-SCH-045
+    # SCL-SCH-044
     def on_worker_gone(self, worker: WorkerSession, why: str) -> None:
         """The actors of a worker are lost with it; those of their calls that wait end with the next `place`."""
         for function in worker.actors:
@@ -88,7 +88,7 @@ class ActorPlacement:
             assert actor is not None
             worker.remove_actor(actor)
 
-    def _end_calls(self, actor: Actor, ready_class: ReadyClass, amount: int) -> int:
+    def _end_calls(self, actor: ActorRecord, ready_class: ReadyClass, amount: int) -> int:
         """End waiting calls of a lost actor; returns the amount of work."""
         done = 0
         while done < amount:
@@ -117,6 +117,11 @@ class ActorPlacement:
         Returns what is left of the amount.
         """
         ready = self._state.ready
+        self._placement.begin_burst()
+        if self._state.rid_of_actors:
+            self._announce_ends()
+        if not self._state.actors:
+            return amount
         if is_changed:
             self._to_retry = len(self._stalled)
         for number in list(islice(self._stalled, min(self._to_retry, RETRIED_AT_ONCE))):
@@ -134,12 +139,19 @@ class ActorPlacement:
             elif ready_class.count:
                 amount -= self._place_calls(actor, ready_class)
             ready.remove_if_without_calls(ready_class)
-        return amount
+        return max(amount, self._state.part)
 
-    def _stall(self, actor: Actor) -> None:
+    def _announce_ends(self) -> None:
+        """Workers stop actors that have ended before they get tasks with what these have used."""
+        for worker in self._state.rid_of_actors.values():
+            for message in worker.take_messages() if not worker.is_gone else ():
+                self._state.send(worker.peer, message)
+        self._state.rid_of_actors.clear()
+
+    def _stall(self, actor: ActorRecord) -> None:
         self._stalled[actor.function] = actor.requirement
 
-    def _place_calls(self, actor: Actor, ready_class: ReadyClass) -> int:
+    def _place_calls(self, actor: ActorRecord, ready_class: ReadyClass) -> int:
         """Send calls of an actor; returns the amount of work."""
         done = 0
         worker = self._state.workers.get(actor.worker)
@@ -148,14 +160,14 @@ class ActorPlacement:
             if worker is None:
                 self._stall(actor)
                 return done
-            # SCL-SCH-043
+            # SCL-SCH-042
             worker.add_actor(actor)
         if worker.is_congested:
             self._stall(actor)
             return done
         return done + self._fill(actor, worker, ready_class)
 
-    def _choose(self, actor: Actor) -> Tuple[Optional[WorkerSession], int]:
+    def _choose(self, actor: ActorRecord) -> Tuple[Optional[WorkerSession], int]:
         """The best worker for a new actor, if one has room for it, and the amount of work."""
         candidates = list(islice(self._candidates(actor), MAXIMUM_CANDIDATES))
         done = UNITS_OF_A_CANDIDATE * (1 + len(self._state.workers) // 16 + len(candidates))
@@ -163,14 +175,14 @@ class ActorPlacement:
             return None, done
         return min(candidates, key=lambda worker: self._rank(actor, worker)), done
 
-    def _candidates(self, actor: Actor) -> Iterator[WorkerSession]:
+    def _candidates(self, actor: ActorRecord) -> Iterator[WorkerSession]:
         needs = actor.requirement.needs._replace(capabilities=actor.capabilities)
         for worker in self._placement.workers_with_room():
-            # SCL-SCH-046
+            # SCL-SCH-043
             if worker.runs_actors and worker.offers(needs) and worker.has_room_for_actor(actor.capabilities):
                 yield worker
 
-    def _rank(self, actor: Actor, worker: WorkerSession) -> Tuple[bool, bool, float]:
+    def _rank(self, actor: ActorRecord, worker: WorkerSession) -> Tuple[bool, bool, float]:
         """Smaller is better."""
         free_bytes = worker.heartbeat.free_bytes if worker.heartbeat is not None else 0
         lacks_memory = 0 < free_bytes < actor.memory_limit_bytes + self._memory_of_actors(worker)
@@ -184,8 +196,8 @@ class ActorPlacement:
             if actor is not None and actor.open_calls and actor.load_microseconds
         )
 
-    # SCL-SCH-044
-    def _fill(self, actor: Actor, worker: WorkerSession, ready_class: ReadyClass) -> int:
+    # SCL-SCH-042
+    def _fill(self, actor: ActorRecord, worker: WorkerSession, ready_class: ReadyClass) -> int:
         """Send calls until the actor's worker has enough of them; returns the amount of work."""
         if actor.open_calls and actor.load_microseconds * 2 >= self._target_microseconds:
             return 0  # few large messages are better than many small ones: a call that ends wakes it
@@ -213,7 +225,7 @@ class ActorPlacement:
             self._stall(actor)
         return done
 
-    def _room(self, actor: Actor, worker: WorkerSession) -> int:
+    def _room(self, actor: ActorRecord, worker: WorkerSession) -> int:
         """How many more calls the worker may hold."""
         room = worker.queue_size - actor.open_calls
         if self._state.has_quotas:

@@ -21,7 +21,7 @@ MAXIMUM_ACTORS_OF_CLIENT = 1000
 MAXIMUM_ACTORS_OF_WORKER = 100  # each is a process
 
 
-class Actor:
+class ActorRecord:
     """One actor.
 
     Parameters:
@@ -56,27 +56,27 @@ class ActorTable:
     """Actors by the id of their function's object."""
 
     def __init__(self) -> None:
-        self._actors: Dict[int, Actor] = {}
+        self._actors: Dict[int, ActorRecord] = {}
         self._counts: Dict[int, int] = {}  # by session of their owner
 
     def __len__(self) -> int:
         return len(self._actors)
 
-    def __iter__(self) -> Iterator[Actor]:
+    def __iter__(self) -> Iterator[ActorRecord]:
         return iter(self._actors.values())
 
-    def find(self, function: int) -> Optional[Actor]:
+    def find(self, function: int) -> Optional[ActorRecord]:
         return self._actors.get(function)
 
     def count_of(self, client: int) -> int:
         """How many actors of a client there are."""
         return self._counts.get(client, 0)
 
-    def add(self, actor: Actor) -> None:
+    def add(self, actor: ActorRecord) -> None:
         self._actors[actor.function] = actor
         self._counts[actor.owner] = self._counts.get(actor.owner, 0) + 1
 
-    def remove(self, function: int) -> Optional[Actor]:
+    def remove(self, function: int) -> Optional[ActorRecord]:
         """The object is gone, and the actor with it; returns it if there was one."""
         actor = self._actors.pop(function, None)
         if actor is not None:
@@ -87,7 +87,7 @@ class ActorTable:
                 del self._counts[actor.owner]
         return actor
 
-    def at(self, worker: int) -> List[Actor]:
+    def at(self, worker: int) -> List[ActorRecord]:
         """The actors of a worker; takes one pass over all of them."""
         return [actor for actor in self._actors.values() if actor.worker == worker]
 
