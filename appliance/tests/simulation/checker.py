@@ -23,20 +23,10 @@ from __future__ import annotations
 
 from typing import Callable, ClassVar, Dict, List, Set, Tuple
 
+from simulation import seen
 from simulation.actors import ActorsSeen
 from simulation.graphs import check_results, split_payload
-from simulation.seen import (
-    CANCELLED,
-    SUCCESS,
-    Due,
-    Node,
-    Party,
-    Task,
-    blocked_beside,
-    check_no_slot_idles,
-    check_queue,
-    running_of,
-)
+from simulation.seen import CANCELLED, SUCCESS, Due, Node, Party, Task
 
 from scaler_appliance.core.effects import PeerError
 from scaler_protocol import decode_struct
@@ -400,10 +390,11 @@ class Checker:
         assert offset == len(payload)
         most = self.most_running.get(client.tenant, 1 << 30)
         assert (
-            running_of(self._workers.values(), client.tenant) - blocked_beside(self._workers.values(), client.tenant)
+            seen.running_of(self._workers.values(), client.tenant)
+            - seen.blocked_beside(self._workers.values(), client.tenant)
             <= most
         ), "a quota is exceeded"
-        check_queue(worker, message, min(worker.queue_size, self.queue_limit))
+        seen.check_queue(worker, message, min(worker.queue_size, self.queue_limit))
 
     def _on_outcomes(self, client: Party, message: m.TaskResult, payload: bytes) -> None:
         offset = 0
@@ -423,7 +414,7 @@ class Checker:
                 self._actors.check_lost(task)
                 self._decide(task, Due(LOST, kind=ACTOR_LOST))
             elif status == LOST and task.due is None and isinstance(task, Node):
-                self._decide(task, Due(LOST, kind=self._why_lost(task, data)))
+                self._decide(task, Due(LOST, kind=seen.why_lost(task, data, self._held)))
             self._settle(task, status)
             due = task.due
             assert due is not None
@@ -438,16 +429,6 @@ class Checker:
 
     def _is_rejected(self, data: bytes) -> bool:
         return self._has_waiting_limit and decode_struct(m.Failure, data).kind == REJECTED
-
-    def _why_lost(self, node: Node, data: bytes) -> int:
-        """The outcome of a task that needs others and is never sent to a worker."""
-        kind = decode_struct(m.Failure, data).kind
-        if kind == PREDECESSOR_GONE:  # consequences may have been drawn already when it came
-            assert node.is_new and any(each.is_asked or each.due for each in node.ancestors()), f"{node} is given back"
-        else:
-            results = {each.due.object_id for each in node.predecessors if each.due is not None}
-            assert kind == OBJECT_MISSING and not results - {0} <= self._held, f"{node} is lost: {kind}"
-        return kind
 
     def _inherited(self, node: Node, origin: Task, status: int, data: bytes) -> Due:
         """What a target must be told that ends because of another node."""
@@ -548,13 +529,9 @@ class Checker:
             task.is_new = False
         self._new.clear()
         if self._waiting and not self._is_stopping:
-            waiting = [task for task in self._waiting if not task.client.is_congested]
-            full = [
-                each for each, most in self.most_running.items() if running_of(self._workers.values(), each) >= most
-            ]
-            waiting = [task for task in waiting if task.client.tenant not in full]
+            waiting = seen.could_wait_less(self._waiting, self._workers.values(), self.most_running)
             self._actors.check_waiting(waiting, self._workers.values())
-            check_no_slot_idles(waiting, self._workers.values())
+            seen.check_no_slot_idles(waiting, self._workers.values())
 
     def check_all_is_over(self) -> None:
         """No client is left: nothing is at a worker, and no worker knows any object."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Dict, Iterable, NamedTuple, Optional, Sequence, Set
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Set
 
+from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
 
 SUCCESS = int(m.TaskStatus.SUCCESS)
@@ -176,3 +177,25 @@ def check_queue(worker: Party, message: m.Task, queue_size: int) -> None:
     else:
         plain = [task for task in worker.tasks.values() if not task.call_of]
         assert len(plain) <= worker.slots * queue_size, "a worker is given more than it can hold"
+
+
+def could_wait_less(waiting: Iterable[Task], workers: Iterable[Party], most_running: Dict[str, int]) -> List[Task]:
+    """The waiting tasks that neither their client nor a quota holds up."""
+    full = [each for each, most in most_running.items() if running_of(workers, each) >= most]
+    return [task for task in waiting if not task.client.is_congested and task.client.tenant not in full]
+
+
+def why_lost(node: Node, data: bytes, held: Set[int]) -> int:
+    """The outcome of a task that needs others and is never sent to a worker.
+
+    Parameters:
+        held: the objects that exist.
+    """
+    kind = decode_struct(m.Failure, data).kind
+    if kind == m.FailureKind.PREDECESSOR_GONE:  # consequences may have been drawn already when it came
+        assert node.is_new and any(each.is_asked or each.due for each in node.ancestors()), f"{node} is given back"
+    else:
+        results = {each.due.object_id for each in node.predecessors if each.due is not None}
+        is_missing = kind == m.FailureKind.OBJECT_MISSING
+        assert is_missing and not results - {0} <= held, f"{node} is lost: {kind}"
+    return kind

@@ -186,7 +186,8 @@ class SchedulerCore:
     def has_work(self) -> bool:
         """Whether `tick` has more to do at once, after other messages have been passed on."""
         state, is_deciding = self.state, self._placement.is_unfinished or self._explanations.is_unfinished
-        is_deciding |= self._actors.is_unfinished
+        if state.actors.known and self._actors.is_unfinished:
+            return True
         is_telling = self._silent_peers.is_unfinished or self._shutdown.is_unfinished
         return bool(self._work or state.advancing or state.ready.has_dropped or is_deciding or is_telling)
 
@@ -308,7 +309,9 @@ class SchedulerCore:
         self._has_news = False
         left = self._do_work()
         if is_changed or self._placement.is_unfinished or self._actors.is_unfinished:
-            self._placement.place(self._actors.place(left, is_changed), is_changed)
+            if self.state.actors.known or self.state.rid_of_actors:
+                left = self._actors.place(left, is_changed)
+            self._placement.place(left, is_changed)
         if is_watching or now >= self._next_balance:
             self._next_balance = now + BALANCE_INTERVAL_SECONDS
             self._rebalance.rebalance(all_workers=is_watching)

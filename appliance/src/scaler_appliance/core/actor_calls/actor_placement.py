@@ -120,8 +120,6 @@ class ActorPlacement:
         self._placement.begin_burst()
         if self._state.rid_of_actors:
             self._announce_ends()
-        if not self._state.actors:
-            return amount
         if is_changed:
             self._to_retry = len(self._stalled)
         for number in list(islice(self._stalled, min(self._to_retry, RETRIED_AT_ONCE))):

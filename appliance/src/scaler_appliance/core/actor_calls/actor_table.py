@@ -56,29 +56,29 @@ class ActorTable:
     """Actors by the id of their function's object."""
 
     def __init__(self) -> None:
-        self._actors: Dict[int, ActorRecord] = {}
+        self.known: Dict[int, ActorRecord] = {}  # by function
         self._counts: Dict[int, int] = {}  # by session of their owner
 
     def __len__(self) -> int:
-        return len(self._actors)
+        return len(self.known)
 
     def __iter__(self) -> Iterator[ActorRecord]:
-        return iter(self._actors.values())
+        return iter(self.known.values())
 
     def find(self, function: int) -> Optional[ActorRecord]:
-        return self._actors.get(function)
+        return self.known.get(function)
 
     def count_of(self, client: int) -> int:
         """How many actors of a client there are."""
         return self._counts.get(client, 0)
 
     def add(self, actor: ActorRecord) -> None:
-        self._actors[actor.function] = actor
+        self.known[actor.function] = actor
         self._counts[actor.owner] = self._counts.get(actor.owner, 0) + 1
 
     def remove(self, function: int) -> Optional[ActorRecord]:
         """The object is gone, and the actor with it; returns it if there was one."""
-        actor = self._actors.pop(function, None)
+        actor = self.known.pop(function, None)
         if actor is not None:
             left = self._counts[actor.owner] - 1
             if left:
@@ -89,12 +89,12 @@ class ActorTable:
 
     def at(self, worker: int) -> List[ActorRecord]:
         """The actors of a worker; takes one pass over all of them."""
-        return [actor for actor in self._actors.values() if actor.worker == worker]
+        return [actor for actor in self.known.values() if actor.worker == worker]
 
     def check_invariants(self) -> None:
         """Check the counts."""
         counts: Dict[int, int] = {}
-        for actor in self._actors.values():
+        for actor in self.known.values():
             counts[actor.owner] = counts.get(actor.owner, 0) + 1
             assert actor.open_calls >= 0 and (actor.worker or not actor.open_calls)
         assert counts == self._counts, f"{self._counts} are counted, {counts} exist"

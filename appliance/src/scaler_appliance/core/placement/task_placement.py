@@ -145,6 +145,7 @@ class Placement:
             self._end_pass()
             return
         self._left, self._looks_left = amount, min(amount, self._state.part)
+        self._burst_bytes = 0
         ready = self._state.ready
         if self._pass:
             self._is_outdated |= is_changed
