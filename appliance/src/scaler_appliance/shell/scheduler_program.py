@@ -315,6 +315,7 @@ def _settings(
     return Settings(
         **changeable_settings(options),
         protected=options.protected,
+        prefetch_seconds=options.prefetch_seconds,
         maximum_peers=maximum_peers,
         maximum_message_bytes=bounds.message,
         maximum_object_bytes=options.maximum_object_bytes,

@@ -193,6 +193,18 @@ def test_heartbeats_are_numbered_and_measure_half_the_way() -> None:
     assert peer.sent() == [m.Heartbeat(sequence=2, latency_microseconds=2000)]
 
 
+def test_a_worker_far_away_says_so_at_once() -> None:
+    peer = Peer().opened()
+    peer.now += 0.2
+    peer.hear(m.HeartbeatEcho(sequence=1))
+    peer.session.on_time(peer.now)
+    assert peer.sent() == [m.Heartbeat(sequence=2, latency_microseconds=100_000)]
+    peer.now += 0.2
+    peer.hear(m.HeartbeatEcho(sequence=2))
+    peer.session.on_time(peer.now)
+    assert peer.sent() == [], "the next one comes as usual"
+
+
 def test_an_echo_that_was_not_asked_for_measures_nothing() -> None:
     peer = Peer().greeting()
     peer.hear(m.Welcome(session=7))
@@ -446,7 +458,7 @@ def test_an_attempt_to_connect_that_takes_too_long_is_given_up_and_another_follo
     assert peer.take() == [], "it is asked for once"
     peer.session.on_connect_failed(peer.now, "timed out")
     peer.sleep(0.1)
-    assert peer.take() == [Connect()], "so that the name is resolved anew"
+    assert peer.take() == [Connect()], "so that the name is resolved again"
     peer.session.on_connected(peer.now)
     peer.take()
     peer.sleep(9.9)

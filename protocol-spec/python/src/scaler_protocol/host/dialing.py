@@ -7,7 +7,7 @@
 Rules:
 - Neither resolving names nor connecting makes the caller wait: threads do that, and a descriptor tells the end. So one
   way fits a thread that polls and an event loop, and a name server that is silent delays no heartbeat.
-- Names are resolved anew at each attempt, since a scheduler that was started elsewhere has another address.
+- Names are resolved again at each attempt, since a scheduler that was started elsewhere has another address.
 - `Race` decides which place is tried when. It has no socket, clock or thread.
 - An owner that gives up closes its end, and the threads clean up. A resolver's thread ends when the system's resolver
   does.

@@ -50,6 +50,9 @@ _EXCUSED_PART = 0.25
 """The same in a session, as a part of the silence time-out: a shorter pause does not exhaust it. A process that is
 always a little late must still notice that its scheduler is gone."""
 
+_FAR_MICROSECONDS = 5_000
+"""A scheduler further away learns that at once, so that it does not keep this peer waiting."""
+
 _LARGEST_LATENCY_MICROSECONDS = (1 << 32) - 1  # the limit of its field in Heartbeat
 
 _IN_SESSION = (SessionState.OPEN, SessionState.DRAINING)
@@ -321,7 +324,10 @@ class PeerSession:
     def _on_echo(self, now: float, echo: m.HeartbeatEcho) -> None:
         # An unexpected echo measures nothing; before the first heartbeat the sequence is 0.
         if 0 < self._sequence == echo.sequence:
+            is_first = self._latency_microseconds == 0
             self._latency_microseconds = min(int((now - self._sent_at) * 500_000), _LARGEST_LATENCY_MICROSECONDS)
+            if is_first and self._latency_microseconds > _FAR_MICROSECONDS and self._hello.role == m.Role.WORKER:
+                self.beat_soon(now)
 
     def _on_welcome(self, now: float, welcome: m.Welcome) -> None:
         # SCL-SES-007
