@@ -144,7 +144,7 @@ def test_a_name_that_is_never_resolved_does_not_keep_others_waiting(stack: ExitS
         assert stream.getpeername() == listener.getsockname()
 
 
-def test_names_are_resolved_anew_at_each_attempt(stack: ExitStack, names: Dict[str, Answer]) -> None:
+def test_names_are_resolved_again_at_each_attempt(stack: ExitStack, names: Dict[str, Answer]) -> None:
     listener, port = listening(stack)
     elsewhere = ["127.0.0.3"]  # where nothing listens
     names["moved.example"] = lambda: elsewhere

@@ -253,7 +253,7 @@ class _Attempts:
     """The sockets of one race, of which one may win.
 
     Parameters:
-        owner: becomes readable when nobody waits for the result any more.
+        owner: becomes readable when the owner has given up.
     """
 
     def __init__(self, owner: socket.socket) -> None:
