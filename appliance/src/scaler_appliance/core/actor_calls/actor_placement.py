@@ -6,8 +6,8 @@
 
 Rules:
 - A new actor goes to a worker that would get a task now: one with a free slot, or with little to do. Among these, the
-  host should have the memory that the actor may use, then fewer actors for each slot are better.
-- A worker holds calls of an actor for about `prefetch_seconds`, whatever else it has to do: an actor takes one slot at
+  host should have the memory that the actor may use, and be near; then fewer actors for each slot are better.
+- A worker holds calls of an actor for about `prefetch_seconds`, a distant one for longer, whatever else it has to do: an actor takes one slot at
   most, so calls of one actor do not take the place of other tasks. What they take is part of the worker's load.
 - A worker that leaves keeps its actors, and gets their calls, until they end.
 - The calls of one client go out in the order in which it submitted them, and clients take turns.
@@ -180,11 +180,12 @@ class ActorPlacement:
             if worker.runs_actors and worker.offers(needs) and worker.has_room_for_actor(actor.capabilities):
                 yield worker
 
-    def _rank(self, actor: ActorRecord, worker: WorkerSession) -> Tuple[bool, bool, float]:
+    def _rank(self, actor: ActorRecord, worker: WorkerSession) -> Tuple[bool, float, bool, float]:
         """Smaller is better."""
         free_bytes = worker.heartbeat.free_bytes if worker.heartbeat is not None else 0
         lacks_memory = 0 < free_bytes < actor.memory_limit_bytes + self._memory_of_actors(worker)
-        return lacks_memory, worker.assigned >= worker.slots, len(worker.actors) / worker.hello.slots
+        is_busy = worker.assigned >= worker.slots
+        return lacks_memory, worker.distance_microseconds, is_busy, len(worker.actors) / worker.hello.slots
 
     def _memory_of_actors(self, worker: WorkerSession) -> int:
         """What actors that have not begun to use theirs may take: those that came since its last heartbeat."""
@@ -197,7 +198,8 @@ class ActorPlacement:
     # SCL-SCH-042
     def _fill(self, actor: ActorRecord, worker: WorkerSession, ready_class: ReadyClass) -> int:
         """Send calls until the actor's worker has enough of them; returns the amount of work."""
-        if actor.open_calls and actor.load_microseconds * 2 >= self._target_microseconds:
+        target_microseconds = self._target_microseconds + 2.0 * worker.distance_microseconds
+        if actor.open_calls and actor.load_microseconds * 2 >= target_microseconds:
             return 0  # few large messages are better than many small ones: a call that ends wakes it
         unmeasured = self._target_microseconds / TASKS_AHEAD_OF_UNMEASURED
         room, done = self._room(actor, worker), 0
@@ -206,7 +208,7 @@ class ActorPlacement:
             if span is None:
                 break
             estimate = self._state.durations.get(span.batch.function_key) or unmeasured
-            free_microseconds = self._target_microseconds - actor.load_microseconds
+            free_microseconds = target_microseconds - actor.load_microseconds
             count = min(span.stop - span.start, max(int(free_microseconds / estimate), 0 if actor.open_calls else 1))
             sent = self._placement.send_calls(worker, span, count, estimate, actor)
             done += UNITS_OF_AN_ACTOR + sent
