@@ -21,7 +21,8 @@ import sys
 import time
 from typing import Any, Callable, Dict, List
 
-ONE_AT_A_TIME = 300
+ONE_AT_A_TIME = 100
+TURNS = 7  # of actors and tasks, in one process
 
 
 class Counter:
@@ -61,12 +62,12 @@ def with_scaler(calls: int) -> Dict[str, float]:
         counter.created.result()
         for call in (counter.add, lambda amount: client.submit(add, amount)):
             at_once(call, calls)  # so that both are known and measured
-        return {
-            "Scaler, actor, one at a time": one_at_a_time(counter.add),
-            "Scaler, tasks, one at a time": one_at_a_time(lambda amount: client.submit(add, amount)),
-            "Scaler, actor, at once": at_once(counter.add, calls),
-            "Scaler, tasks, at once": at_once(lambda amount: client.submit(add, amount), calls),
-        }
+        figures: Dict[str, List[float]] = {}
+        for _ in range(TURNS):
+            for name, call in (("actor", counter.add), ("tasks", lambda amount: client.submit(add, amount))):
+                figures.setdefault(f"Scaler, {name}, one at a time", []).append(one_at_a_time(call))
+                figures.setdefault(f"Scaler, {name}, at once", []).append(at_once(call, calls))
+        return {name: statistics.median(each) for name, each in figures.items()}
 
 
 def with_dask(calls: int) -> Dict[str, float]:
@@ -75,9 +76,11 @@ def with_dask(calls: int) -> Dict[str, float]:
     with Client(n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50) as client:
         counter: Any = client.submit(Counter, actor=True).result()
         at_once(counter.add, calls)
+        alone = [one_at_a_time(counter.add) for _ in range(TURNS)]
+        together = [at_once(counter.add, calls) for _ in range(TURNS)]
         return {
-            "Dask, actor, one at a time": one_at_a_time(counter.add),
-            "Dask, actor, at once": at_once(counter.add, calls),
+            "Dask, actor, one at a time": statistics.median(alone),
+            "Dask, actor, at once": statistics.median(together),
         }
 
 

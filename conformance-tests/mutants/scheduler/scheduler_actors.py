@@ -79,7 +79,9 @@ class ActorKeeper(TaskKeeper):
     def has_capabilities(self, worker: Worker, task: Task) -> bool:
         offered = amounts(worker.hello.capabilities)
         used = [amounts(each.options.capabilities) for each in worker.held.values() if not each.options.actor]
-        used += [amounts(each.options.capabilities) for each in self.users_at(worker)]
+        for each in self.users_at(worker):
+            for name, amount in amounts(each.options.capabilities).items():
+                offered[name] -= amount
         needed = amounts(task.options.capabilities)
         return all(name in offered and needed[name] <= offered[name] - self.in_use(used, name) for name in needed)
 

@@ -7,8 +7,9 @@
 Rules:
 - A new actor goes to a worker that would get a task now: one with a free slot, or with little to do. Among these, the
   host should have the memory that the actor may use, and be near; then fewer actors for each slot are better.
-- A worker holds calls of an actor for about `prefetch_seconds`, a distant one for longer, whatever else it has to do: an actor takes one slot at
-  most, so calls of one actor do not take the place of other tasks. What they take is part of the worker's load.
+- A worker holds calls of an actor for about `prefetch_seconds`, a distant one for longer, whatever else it has to do:
+  an actor takes one slot at most, so calls of one actor do not take the place of other tasks. What they take is part of
+  the worker's load.
 - A worker that leaves keeps its actors, and gets their calls, until they end.
 - The calls of one client go out in the order in which it submitted them, and clients take turns.
 """

@@ -127,7 +127,7 @@ def actors_use_capabilities_while_they_exist(bench: RoleBench) -> None:
     call(client, function, b"0", capabilities=GPU)
     worker.succeed(worker.expect_task(b"0"))
     call(client, function, b"1", capabilities=GPU)
-    worker.succeed(worker.expect_task(b"1"))
+    worker.succeed(worker.expect_task(b"1"), payload=b"11")
     (waiting,) = client.submit_payloads([b"2"], options={"capabilities": GPU})
     bench.quiet(client, worker)
     worker.expect_nothing_more(expected="no task that needs what the actor uses")
