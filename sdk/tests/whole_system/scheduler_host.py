@@ -17,6 +17,7 @@ from random import Random
 from typing import Any, Dict, List, Set
 
 from simulation.monitors import Monitor
+from table_sizes import draw_chunks
 from whole_system.judges.placement_judge import PlacementJudge
 from whole_system.network import Network
 from whole_system.simulated_world import NEVER, Process, World
@@ -94,6 +95,7 @@ class SchedulerHost(Process):
         self._has_waiting_limit = self._settings.max_number_of_tasks_waiting >= 0
         self.may_reject = self._has_waiting_limit or self._settings.memory_limit_bytes > 0
         self._has_monitor = world.uses("monitors")
+        draw_chunks(world.plan.seed)
         self._start()
         world.every(1.0, self._on_second)
 

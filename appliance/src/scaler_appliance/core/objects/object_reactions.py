@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import compress
 
 from scaler_appliance.core.effects import Buffer, PeerError, RemoveObject
+from scaler_appliance.core.large_tables import drained, keys_in_parts
 from scaler_appliance.core.objects.object_records import ChunkRequest, ObjectRecord
 from scaler_appliance.core.peers.flow_control import FlowControl
 from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
@@ -122,23 +123,23 @@ class ObjectReactions:
     def drop_all(self, session: Session) -> Steps:
         """The session clears its objects, or is gone."""
         # SCL-OBJ-004
-        held = list(session.objects)
-        yield len(held) // COLUMN_ENTRIES_PER_UNIT
-        for start, stop in parts(len(held), max(1, self._state.part // UNITS_OF_AN_OBJECT)):
-            for object_id in held[start:stop]:
-                self._let_go(session, object_id)
-            yield (stop - start) * UNITS_OF_AN_OBJECT
+        for held in keys_in_parts(session.objects):
+            yield len(held) // COLUMN_ENTRIES_PER_UNIT
+            for start, stop in parts(len(held), max(1, self._state.part // UNITS_OF_AN_OBJECT)):
+                for object_id in held[start:stop]:
+                    self._let_go(session, object_id)
+                yield (stop - start) * UNITS_OF_AN_OBJECT
 
     def on_session_gone(self, session: Session) -> Steps:
         """Forget what the session holds, is sending, or knows."""
-        for record in self._state.objects.arriving_from(session.number):
+        for record in drained(self._state.objects.arriving_from(session.number)):
             if self._state.objects.find(record.object_id) is record and record.source == session.peer:
                 self._state.objects.give_up(record)
                 yield UNITS_OF_AN_OBJECT
         yield from self.drop_all(session)
         while isinstance(session, WorkerSession) and session.known_objects:
             for _ in range(min(len(session.known_objects), self._state.part)):
-                known = self._state.objects.find(session.known_objects.pop())
+                known = self._state.objects.find(session.known_objects.popitem()[0])
                 if known is not None:
                     known.holders.discard(session.number)
             yield self._state.part // 4
