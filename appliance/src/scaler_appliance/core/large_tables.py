@@ -10,8 +10,9 @@ Rules:
   million entries), freed as a whole, and searched from its beginning for its first entry, past all that were removed.
 - A table that has never been large is a plain dict, and costs what a dict costs: nearly all are. So its owner replaces
   it, instead of a type that looks at its size in each operation. Who needs it later asks its owner for it again.
-- Large tables are in chunks, each a dict with the keys of one range. A full chunk is divided in the middle, and an
-  empty one ends. So keys may come in any order, and be as sparse as their maker likes.
+- Large tables are in chunks, each a dict with the keys of one range. A full chunk is divided: in the middle, or near
+  its end if its keys ascend, as most do. An empty one ends. So keys may come in any order, and be as sparse as their
+  maker likes.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Default = TypeVar("Default")
 Table = MutableMapping[int, Value]
 """A dict, or a ChunkedTable."""
 
-LARGE = 1 << 15
+LARGE = 1 << 14
 """Entries of a table that is divided into chunks, and of a chunk that is full."""
 
 
@@ -92,7 +93,7 @@ class ChunkedTable(MutableMapping[int, Value], Generic[Value]):
         self._firsts: List[int] = [0]  # the least key of each chunk's range; that of the first has no end
         self._count = len(entries)
         while any(len(chunk) >= LARGE for chunk in self._chunks):
-            self._divide(max(range(len(self._chunks)), key=lambda place: len(self._chunks[place])))
+            self._divide(max(range(len(self._chunks)), key=lambda place: len(self._chunks[place])), None)
 
     def __len__(self) -> int:
         return self._count
@@ -124,7 +125,7 @@ class ChunkedTable(MutableMapping[int, Value], Generic[Value]):
         if len(chunk) > before:
             self._count += 1
             if before + 1 >= LARGE:
-                self._divide(place)
+                self._divide(place, key)
 
     def __delitem__(self, key: int) -> None:
         place = bisect_right(self._firsts, key, 1) - 1
@@ -165,13 +166,17 @@ class ChunkedTable(MutableMapping[int, Value], Generic[Value]):
         if not self._chunks[place] and len(self._chunks) > 1:
             del self._chunks[place], self._firsts[place]
 
-    def _divide(self, place: int) -> None:
-        """A chunk is full: its larger keys get a chunk of their own."""
+    def _divide(self, place: int, newest: Optional[int]) -> None:
+        """A chunk is full: its larger keys get a chunk of their own.
+
+        Parameters:
+            newest: the key that was added last. If it is the largest, most of the next ones are likely to be larger.
+        """
         chunk = self._chunks[place]
         keys = sorted(chunk)
-        half = len(keys) // 2
-        self._firsts.insert(place + 1, keys[half])
-        self._chunks[place : place + 1] = [{key: chunk[key] for key in part} for part in (keys[:half], keys[half:])]
+        first = len(keys) * (7 if newest == keys[-1] else 4) // 8
+        self._firsts.insert(place + 1, keys[first])
+        self._chunks.insert(place + 1, {key: chunk.pop(key) for key in keys[first:]})
 
     def check_invariants(self) -> None:
         """Check that each key is in the chunk of its range."""

@@ -239,7 +239,7 @@ class ObjectTable:
             record.waiting.append(request)
             _enter(self._requesters, request.peer, record)
         elif record.content is not None:
-            chunk = record.content[request.offset : request.offset + length]
+            chunk = memoryview(record.content)[request.offset : request.offset + length]
             response = m.ObjectResponse(id=record.object_id, offset=request.offset, size=record.size)
             self._effects.append(Send(request.peer, response, (chunk,)))
         else:
