@@ -56,6 +56,10 @@ class ObjectMemory:
         self._unstored_since = 0.0
         self._next_unstored_log_at = 0.0
 
+    def __len__(self) -> int:
+        """How many files there are in memory, but for those that arrive."""
+        return len(self.resident) + len(self.spilling)
+
     @property
     def bytes_to_stay(self) -> int:
         """Bytes in memory that are not being spilled."""
