@@ -107,6 +107,11 @@ class SchedulerState:
         self.useless: Dict[bytes, int] = {}  # work that has led to nothing, in units, by peer; until the shell takes it
         self.running = 0  # tasks at workers
 
+    @property
+    def has_actors(self) -> bool:
+        """Whether there are actors, or workers have to hear of their end."""
+        return bool(self.actors.known or self.rid_of_actors)
+
     def log(self, level: str, text: str) -> None:
         self.effects.append(Log(level, text))
 

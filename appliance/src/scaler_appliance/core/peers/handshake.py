@@ -17,6 +17,8 @@ from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import Grant
 from scaler_protocol.session.ids import MAXIMUM_SESSION
 
+CONNECTION_LOST = "its connection was lost"
+NOT_GREETED = "say Hello first: this connection has no session (any more)"
 PREDECESSORS = "predecessors"  # the feature: tasks may need results of tasks before them
 
 
