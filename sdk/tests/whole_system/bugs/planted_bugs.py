@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Dict
 
+from whole_system.bugs.actor_bugs import ACTOR_BUGS
 from whole_system.bugs.new_bugs import NEW_BUGS
 from whole_system.bugs.planting import AGENT as _AGENT
 from whole_system.bugs.planting import CLIENT as _CLIENT
@@ -334,7 +335,7 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
     ),
 }
 
-PLANTED_BUGS: Dict[str, PlantedBug] = {**_FIRST_BUGS, **TRIAL_BUGS, **NEW_BUGS}
+PLANTED_BUGS: Dict[str, PlantedBug] = {**_FIRST_BUGS, **TRIAL_BUGS, **NEW_BUGS, **ACTOR_BUGS}
 
 BUGS_OF_THE_TRIAL = (*OF_THE_FIRST_LIST, *TRIAL_BUGS)
 """The names of the fifteen of the trial."""

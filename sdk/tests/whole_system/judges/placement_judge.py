@@ -96,6 +96,7 @@ class AtWorker(NamedTuple):
     key: int
     function: object
     needs: Tuple[Tuple[str, float], ...]
+    is_call: bool = False  # of an actor: of all calls of one, one needs a slot
 
 
 class JudgedWorker:
@@ -122,7 +123,12 @@ class JudgedWorker:
 
     @property
     def has_free_slot(self) -> bool:
-        return len(self.tasks) < self.slots and not (self.is_leaving or self.is_congested)
+        return self.slots_taken < self.slots and not (self.is_leaving or self.is_congested)
+
+    @property
+    def slots_taken(self) -> int:
+        actors = {task.function for task in self.tasks.values() if task.is_call}
+        return sum(not task.is_call for task in self.tasks.values()) + len(actors)
 
     def fits(self, needs: Tuple[Tuple[str, float], ...]) -> bool:
         for name, amount in needs:
@@ -203,6 +209,9 @@ class PlacementJudge:
 
     def _on_submitted(self, client: JudgedClient, message: m.Task, payload: bytes) -> None:
         task_class = TaskClass.of(message)
+        if message.options.actor:
+            client.keys.update(zip(message.ids, _keys(message.payload_sizes, payload)))
+            return
         needs_others = message.predecessor_counts or bytes(len(message.ids))
         for task_id, key, count in zip(message.ids, _keys(message.payload_sizes, payload), needs_others):
             client.keys[task_id] = key
@@ -302,6 +311,10 @@ class PlacementJudge:
     def _on_placed(self, worker: JudgedWorker, message: m.Task, keys: List[int]) -> None:
         task_class, taker = TaskClass.of(message), message.client
         function = message.function or message.function_name
+        if message.options.actor:
+            for instance, key in zip(message.ids, keys):
+                worker.tasks[instance] = AtWorker(taker, key, function, (), True)
+            return
         microseconds = len(keys) * self._shortest.get(function, self._turn_microseconds)
         for client in self._clients.values():
             claim = client.claims.get(task_class)
@@ -427,10 +440,10 @@ class PlacementJudge:
         """Some worker is asked for tasks, if others could begin them and nothing else waits."""
         idle = [worker for worker in self._workers.values() if worker.has_free_slot]
         is_due = bool(idle) and not any(client.claims for client in self._clients.values()) and any(
-            len(donor.tasks.keys() - donor.ending) > donor.slots
+            len([key for key, task in donor.tasks.items() if not (key in donor.ending or task.is_call)]) > donor.slots
             and not (donor.is_leaving or donor.is_congested)
             and donor.request is None
-            and any(worker.fits(task.needs) for task in donor.tasks.values() for worker in idle)
+            and any(worker.fits(task.needs) for task in donor.tasks.values() if not task.is_call for worker in idle)
             for donor in self._workers.values()
         )  # fmt: skip
         self._timers_due = self._timers_due + 1 if is_due else 0
