@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import signal
 import sys
 import time
 from pathlib import Path
@@ -56,6 +57,8 @@ def rewritten(page: str, text: str) -> str:
 
 
 def main() -> int:
+    # A shell that starts this in the background makes it ignore Ctrl-C, and so would the programs that tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("names", nargs="*", help=f"of {', '.join(names())}; by default all")
     chosen = parser.parse_args().names or names()

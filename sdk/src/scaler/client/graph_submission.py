@@ -36,6 +36,7 @@ from scaler.exceptions import (
 )
 from scaler.graph.graph_tasks import FLAT, NO_KEYS, ONLY_RESULTS, Graph, is_key, is_task
 from scaler.graph.order import GraphOrder
+from scaler.notebook import FuturesByKey
 from scaler.values.coroutines import awaited
 from scaler.values.named_functions import NamedFunction
 from scaler.values.payload import (
@@ -126,7 +127,7 @@ def submit_graph(client: Submission, graph: Graph, keys: Sequence[Hashable]) -> 
             futures.update(builder.submit(keys))
         finally:
             builder.let_go()
-    return {key: futures[key] if key in futures else _done(client, graph[key]) for key in keys}
+    return FuturesByKey((key, futures[key] if key in futures else _done(client, graph[key])) for key in keys)
 
 
 def _check_keys(graph: Graph, keys: Sequence[Hashable]) -> None:
