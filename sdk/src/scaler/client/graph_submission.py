@@ -91,7 +91,7 @@ def run_graph(client: Submission, graph: Graph, keys: Sequence[Hashable]) -> Dic
 
 def results_of(client: Submission, futures: Dict[Any, ScalerFuture[Any]], is_forced: bool = False) -> Dict[Any, Any]:
     """Wait for the futures of a graph; returns their results, or raises the exception of the first one that failed, and
-    cancels the others, as `cancel_rest` does."""
+    cancels the others, as `cancel_rest` does. After Ctrl-C, tasks that run are stopped."""
     try:
         with blocking.announced(), Bar(client._options.progress, len(futures), "graph") as bar:
             done = wait(futures.values(), bar, return_when=FIRST_EXCEPTION).done
@@ -99,6 +99,9 @@ def results_of(client: Submission, futures: Dict[Any, ScalerFuture[Any]], is_for
             if future in done:
                 future.result()
         return {key: future.result() for key, future in futures.items()}
+    except KeyboardInterrupt:
+        is_forced = True
+        raise
     finally:
         cancel_rest(client, futures, is_forced)
 
