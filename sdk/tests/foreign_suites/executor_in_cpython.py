@@ -1,6 +1,7 @@
 """A plugin for pytest: CPython's tests of ThreadPoolExecutor get a ScalerExecutor instead.
 
 Rules:
+- All executors of a run use one cluster, which saves minutes. The scripts that tests start have clusters of their own.
 - The tests are CPython's own files, unchanged. Only their mixin that names the class of executor is changed, and the
   scripts that they start import that class from where it is.
 - Of each kind of test there is one class for threads and several for processes: those for threads are run.
@@ -10,24 +11,40 @@ from __future__ import annotations
 
 import gc
 import importlib
-from typing import Any, List
+from typing import Any, List, Optional
 
 import pytest
 
+SLOTS = 5  # as many as the tests ask for
 MODULES = ("test.test_concurrent_futures", "test.test_concurrent_futures.util", "test_concurrent_futures.util")
 """By the last name if an interpreter lacks these tests, and runs those of another version."""
 
 
 def pytest_configure(config: Any) -> None:
-    from scaler import ScalerExecutor
+    from scaler import ScalerExecutor, SchedulerClusterCombo
 
+    cluster = SchedulerClusterCombo(n_workers=SLOTS, logging_level="WARNING")
+    config.scaler_cluster = cluster
+
+    class OnOneCluster(ScalerExecutor):
+        def __init__(self, max_workers: Optional[int] = None, **options: Any) -> None:
+            if max_workers is None or max_workers > 0:
+                super().__init__(cluster.get_address(), **options)
+            else:
+                super().__init__(max_workers=max_workers, **options)
+
+    OnOneCluster.__name__ = ScalerExecutor.__name__  # in scripts
     for name in MODULES:
         try:
             mixin = getattr(importlib.import_module(name), "ThreadPoolMixin", None)
         except ModuleNotFoundError:
             continue
         if mixin is not None:
-            mixin.executor_type = ScalerExecutor
+            mixin.executor_type = OnOneCluster
+
+
+def pytest_unconfigure(config: Any) -> None:
+    config.scaler_cluster.shutdown()
 
 
 def pytest_collection_modifyitems(items: List[Any]) -> None:

@@ -99,6 +99,8 @@ def _prepared(name: str, interpreter: str) -> str:
 def _borrowed(python: str, tests: Path, version: str) -> Path:
     """Copy the tests of another interpreter into an environment, as a part of the package `test` there."""
     folder = Path(python).parents[1] / "tests"
+    if (folder / "from").exists() and (folder / "from").read_text() == version:
+        return folder / PACKAGE
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(tests, folder / PACKAGE)
     (folder / "from").write_text(version)
