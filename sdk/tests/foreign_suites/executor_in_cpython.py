@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import inspect
 from typing import Any, List, Optional
 
 import pytest
@@ -33,6 +34,7 @@ def pytest_configure(config: Any) -> None:
             else:
                 super().__init__(max_workers=max_workers, **options)
 
+    _complete_support()
     OnOneCluster.__name__ = ScalerExecutor.__name__  # in scripts
     for name in MODULES:
         try:
@@ -41,6 +43,23 @@ def pytest_configure(config: Any) -> None:
             continue
         if mixin is not None:
             mixin.executor_type = OnOneCluster
+
+
+def _complete_support() -> None:
+    """Give `test.support` of an earlier Python what the tests of a later one import from it."""
+    support: Any = importlib.import_module("test.support")
+    if not hasattr(support, "Py_GIL_DISABLED"):
+        support.Py_GIL_DISABLED = False
+        support.requires_gil_enabled = lambda _: _as_it_is
+    skip = getattr(support, "skip_if_sanitizer", None)
+    if skip is not None and "thread" not in inspect.signature(skip).parameters:
+        support.skip_if_sanitizer = lambda *reason, thread=False, **others: (
+            skip(*reason, **others) if others else _as_it_is
+        )
+
+
+def _as_it_is(test: Any) -> Any:
+    return test
 
 
 def pytest_unconfigure(config: Any) -> None:
