@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from contextlib import suppress
 from typing import Callable, Dict, List, Optional
 
 from scaler_protocol.host.addresses import Address
-from scaler_protocol.wire.zmtp import GREETING_BYTES
+from scaler_protocol.wire.zmtp import GREETING_BYTES, greeting
 
 HANDSHAKE_BYTES = 1500
-"""What a peer may send until the scheduler has proved its key: greeting, HELLO, INITIATE, perhaps an ERROR."""
+"""What a peer may send until it has heard a message: greeting, HELLO, INITIATE, a Hello or a subscription."""
 
 Change = Callable[[bytes, int], bytes]
 """What becomes of some bytes, and of how many that came before them; at least one byte less ends the connection."""
@@ -49,6 +48,11 @@ def _downgrade(mechanism: bytes) -> Change:
     return change
 
 
+def _flip_messages(data: bytes, before: int) -> bytes:
+    is_handshake = before < GREETING_BYTES or b"WELCOME" in data or b"READY" in data
+    return data if is_handshake else data[:-1] + bytes((data[-1] ^ 1,))
+
+
 CHANGES: Dict[str, Change] = {
     "changes the WELCOME": _flip(b"\7WELCOME"),
     "changes the READY": _flip(b"\5READY"),
@@ -56,6 +60,7 @@ CHANGES: Dict[str, Change] = {
     "cuts the READY": _cut(b"\5READY"),
     "says NULL": _downgrade(b"NULL"),
     "says PLAIN": _downgrade(b"PLAIN"),
+    "changes the first message": _flip_messages,
 }
 
 
@@ -72,6 +77,7 @@ class Meddler:
         self.address = "tcp://{}:{}".format(*self._listener.getsockname())
         self.told: List[bytes] = []
         """What each caller has sent."""
+        self.has_changed = threading.Event()
         self._streams: List[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -90,6 +96,7 @@ class Meddler:
         elif self._kind == "repeats what was recorded":
             with suppress(OSError):
                 near.sendall(self._recorded)
+                self.has_changed.set()
             self._listen(near, number, None)
         else:
             far = socket.create_connection(self._target)
@@ -111,6 +118,8 @@ class Meddler:
             while data := far.recv(65536):
                 changed = change(data, before)
                 before += len(data)
+                if changed != data:
+                    self.has_changed.set()
                 near.sendall(changed)
                 if len(changed) < len(data):
                     break
@@ -120,9 +129,10 @@ class Meddler:
 
     def _flood(self, near: socket.socket) -> None:
         with suppress(OSError):
-            end = time.monotonic() + 20
-            while time.monotonic() < end:
-                near.sendall(b"\x04\xff" * 30_000)
+            near.sendall(greeting(b"CURVE", True))
+            self.has_changed.set()
+            while True:
+                near.sendall(b"\x04\xff" + bytes(255))
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)

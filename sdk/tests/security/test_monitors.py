@@ -61,7 +61,7 @@ def test_a_key_of_another_role_shows_nothing(watched: KeyedScheduler, role: str)
 def test_a_monitor_is_turned_away(watched: KeyedScheduler, problem: Problem, tmp_path: Path) -> None:
     environment, _ = problem(watched, tmp_path)
     nothing = {"SCALER_KEY_DIRECTORY": str(tmp_path / "none"), "SCALER_RUN_DIRECTORY": str(tmp_path / "nothing-runs")}
-    code, text = look(watched, **nothing, **environment)
+    code, text = look(watched, "--timeout", "1", **nothing, **environment)
     assert code == 1 and "key" in text, text
     assert watched.keys.path not in text, "no figures are shown"
 

@@ -113,7 +113,8 @@ class PlainPeer(Peer):
         users = [user for user in self._system.users if user.objects and user.host.core is not None]
         if not users:
             return None
-        user = self._system.tenants.choose(users)
+        others = [user for user in users if user.host.key.tenant != self.key.tenant]
+        user = self._system.tenants.choose(others or users)
         core, kept = user.host.core, user.objects[0]
         assert core is not None
         return core.objects.wire_id(kept.object_id), user.content_of(kept), user.host.key.tenant

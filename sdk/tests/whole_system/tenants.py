@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 NAMES = ("a", "b")
 WEIGHTS = (1.0, 1.0, 4.0)
 MOST_WAITING = (-1, -1, -1, 2, 10)
-MOST_RUNNING = (-1, -1, 1, 2, 6)
+MOST_RUNNING = ((-1,), (-1, 1, 2, 6))
 MOST_OBJECT_BYTES = (-1, -1, -1, 0, 1500, 80_000)
 
 
@@ -51,8 +51,9 @@ class Tenants:
         self.are_there = self._rate > 0.0
         draw = self._random.choice
         names = NAMES if self.are_there else ()
+        most_running = draw(MOST_RUNNING)
         self.limits = [
-            Limits(name, draw(WEIGHTS), draw(MOST_WAITING), draw(MOST_RUNNING), draw(MOST_OBJECT_BYTES))
+            Limits(name, draw(WEIGHTS), draw(MOST_WAITING), draw(most_running), draw(MOST_OBJECT_BYTES))
             for name in names
         ]
 
@@ -83,6 +84,10 @@ class Tenants:
 
     def choose(self, among: Sequence[_T]) -> _T:
         return self._random.choice(among) if self.are_there else among[0]
+
+    def submits_many(self) -> bool:
+        """Whether a client submits many tasks now: so that tenants compete."""
+        return self.are_there and self._random.random() < 0.2
 
     def is_spying(self) -> bool:
         """Whether a client asks for what is another's now."""

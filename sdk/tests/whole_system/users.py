@@ -121,7 +121,7 @@ class User:
                 self._submit_dependant()
             elif world.uses("many_batches"):
                 self._submit_many_batches()
-            elif world.uses("runs"):
+            elif world.uses("runs") or self.system.tenants.submits_many():
                 self._submit_run()
             elif world.uses("objects"):
                 self._submit_with_objects([])

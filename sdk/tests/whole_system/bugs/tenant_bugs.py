@@ -29,12 +29,6 @@ TENANT_BUGS: Dict[str, PlantedBug] = {
         "self._state.objects.hand_over(record, client.tenant)",
         "pass",
     ),
-    "anyone who may drain drains the workers of any tenant": PlantedBug(
-        "scheduler",
-        f"{SCHEDULER}.peers.worker_shutdown_reactions:WorkerShutdownReactions._find",
-        "found if sees_all(client.grant) else [each for each in found if each.serves(client.tenant)]",
-        "found",
-    ),
     "a monitor sees the clients of any tenant": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.monitoring.status_columns:_Contents.of",
