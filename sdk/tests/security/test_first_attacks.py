@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import suppress
 from pathlib import Path
 from typing import List
 
 import pytest
+from quiet_addresses import quiet_address
 from sdk_tasks import wait_for
 from security.keyed_peer import KeyedPeer
-from security.keyed_scheduler import KeyedScheduler
+from security.keyed_scheduler import KeyedScheduler, as_another_user
 
-from scaler_protocol.host.addresses import parse_address
-from scaler_protocol.wire.zmtp import Zmtp
+from scaler_protocol.host.addresses import local_socket_name, parse_address
+from scaler_protocol.wire.zmtp import Zmtp, greeting
 
 MEBIBYTE = 1 << 20
 FORGED = "node\n[CRITICAL]2026-01-01 00:00:00+0000: all disks are full\r\x1b[2J\x85\u2028\u202e"
@@ -56,6 +58,33 @@ def test_peers_that_have_not_said_hello_take_no_memory(tmp_path: Path, options: 
     finally:
         for stream in streams:
             stream.close()
+        scheduler.stop()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_files_that_another_user_passes_to_the_local_socket_are_dropped(tmp_path: Path) -> None:
+    """A process that kept them would run out of descriptors."""
+    scheduler = KeyedScheduler(tmp_path, address=quiet_address())
+    assert scheduler.process is not None
+    descriptors = Path(f"/proc/{scheduler.process.pid}/fd")
+    before = len(list(descriptors.iterdir()))
+    try:
+
+        def attack() -> str:
+            streams = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(4)]
+            file = os.open("/dev/null", os.O_RDONLY)
+            for stream in streams:
+                stream.connect(local_socket_name(parse_address(scheduler.address)) or "")
+                socket.send_fds(stream, [greeting(b"CURVE")], [file] * 200)
+            for stream in streams:
+                assert stream.recv(10), "it has read what came with the files"
+            return "passed"
+
+        assert as_another_user(attack) == (0, "passed")
+        with scheduler.client(scheduler.admitted_key("client")) as client:
+            client.info()
+        wait_for(lambda: len(list(descriptors.iterdir())) < before + 20, "the descriptors to be closed")
+    finally:
         scheduler.stop()
 
 

@@ -37,6 +37,7 @@ class PlainPeer(Peer):
         self._next_id = self._requests = 0
         self._heard_at = self.now
         self._tasks: Dict[int, Task] = {}  # of the session, by id
+        self._requested: Set[int] = set()  # objects, in all sessions
         self._spying: Set[int] = set()  # keys of tasks that need what is another tenant's
         self.connect(system.network)
 
@@ -100,7 +101,8 @@ class PlainPeer(Peer):
     def _spy(self) -> None:
         """It reads what is another's, whoever that is, and asks a worker to leave."""
         found = self._foreign_object()
-        if found is not None:
+        if found is not None and found[0] not in self._requested:
+            self._requested.add(found[0])
             self.send(m.ObjectRequest(id=found[0], offset=0, length=100))
         workers = [each.name for each in self._system.workers if each.is_alive]
         if workers:

@@ -2,8 +2,8 @@
 each other.
 
 The other schemas are derived from ours: one where every struct, enum and the union has something more at its
-end, one where every struct has lost its last field, and, for each number of fields, one where no struct has more. So each
-field has a case in which the other side does not know it yet.
+end, one where every struct has lost its last field, and, for each number of fields, one where no struct has more. So
+each field has a case in which the other side does not know it yet.
 """
 
 from __future__ import annotations

@@ -60,11 +60,11 @@ TENANT_BUGS: Dict[str, PlantedBug] = {
         "turns.index(min(turns))",
         "turns.index(max(turns))",
     ),
-    "what tenants get is not counted": PlantedBug(
+    "a tenant that returns has credit for the time without tasks": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.tenant_shares:TenantShares.charge",
-        "+ microseconds / weight",
-        "",
+        f"{SCHEDULER}.placement.tenant_shares:TenantShares.begin",
+        "work[each] = least",
+        "pass",
     ),
     "the quota of tasks at workers is not looked at": PlantedBug(
         "scheduler",

@@ -352,13 +352,11 @@ class WorkerSession(Session):
         return sum([each.open_count for each in self.dispatches.values() if each.batch.tenant == tenant])
 
     def count_as_urgent(self, requirement: Requirement) -> int:
-        """How many tasks of its tenant it holds that are at least as urgent as those of a class."""
-        tenant = requirement.needs.tenant
+        """How many tasks it holds that are at least as urgent as those of a class."""
         return sum(
             dispatch.open_count
             for dispatch in self.dispatches.values()
             if dispatch.batch.requirement.negative_priority <= requirement.negative_priority
-            and dispatch.batch.tenant == tenant
         )
 
     def assign(self, dispatch: Dispatch) -> None:
