@@ -47,12 +47,6 @@ TENANT_BUGS: Dict[str, PlantedBug] = {
         "self.state.slots_for(session.tenant)",
         "self.state.total_slots",
     ),
-    "an explanation is about the workers of any tenant": PlantedBug(
-        "scheduler",
-        f"{SCHEDULER}.monitoring.explanations:Explanations._serving",
-        "if worker.serves(tenant)",
-        "if True",
-    ),
     # Shares and quotas -----------------------------------------------------------------------------------------------
     "the tenant that has had most has the next turn": PlantedBug(
         "scheduler",
