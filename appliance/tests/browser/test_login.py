@@ -10,7 +10,7 @@ import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, List
 
 import pytest
 from browser_driver import Browser
@@ -55,7 +55,8 @@ class Neighbour:
     """A server of someone else at another port of the same host, and the cookies that browsers have sent it."""
 
     def __init__(self) -> None:
-        cookies = self.cookies = []  # type: List[str]
+        cookies: List[str] = []
+        self.cookies = cookies
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
