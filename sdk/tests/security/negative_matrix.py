@@ -207,7 +207,7 @@ FIRST_ATTACKS: Mapping[str, Tests] = {
     "another client's object was read by guessing at most 35 ids": (
         f"{_TENANTS}another_tenant_s_objects_are_not_found_by_guessing",
     ),
-    "whoever takes the port after a scheduler dies gets its workers and clients": (
+    "who takes the port after a scheduler dies gets its workers and clients": (
         f"{_LYING}who_takes_the_port_of_a_dead_scheduler_gets_no_task",
     ),
     "234 idle connections locked everyone out": (f"{_ATTACKERS}honest_peers_connect_beside_callers_that_do_nothing",),

@@ -13,7 +13,7 @@ from typing import Callable, Dict, Iterator, List, Tuple
 
 import pytest
 from sdk_tasks import wait_for
-from security.doors import DOORS, Door
+from security.attackers.doors import DOORS, Door
 from security.keyed_scheduler import KeyedScheduler
 
 from scaler_protocol.host.sodium import load_sodium

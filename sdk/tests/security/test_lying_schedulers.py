@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from quiet_addresses import quiet_address
 from sdk_tasks import wait_for
+from security.attackers.lying_scheduler import LIARS, MAXIMUM_HANDSHAKE_BYTES, LyingScheduler
 from security.keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler, as_another_user
-from security.lying_scheduler import LIARS, MAXIMUM_HANDSHAKE_BYTES, LyingScheduler
 
 from scaler import Client
 from scaler.exceptions import AuthenticationError, SchedulerUnreachableError

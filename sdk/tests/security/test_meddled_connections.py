@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Iterator, List, Tuple
 
 import pytest
-from security.doors import DOORS, Door
+from security.attackers.doors import DOORS, Door
+from security.attackers.lying_scheduler import LIARS, LyingScheduler
+from security.attackers.meddler import CHANGES, HANDSHAKE_BYTES, Meddler
 from security.keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler
-from security.lying_scheduler import LIARS, LyingScheduler
-from security.meddler import CHANGES, HANDSHAKE_BYTES, Meddler
 from security.test_attackers import Wire
 from security.test_lying_schedulers import check_nothing_was_told
 

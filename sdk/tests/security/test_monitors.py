@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Iterator, Tuple
 
 import pytest
-from security.doors import Door
+from security.attackers.doors import Door
 from security.keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler, as_another_user
 from security.test_attackers import Wire
 from security.test_who_is_admitted import PROBLEMS, Problem

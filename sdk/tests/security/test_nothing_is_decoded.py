@@ -9,7 +9,7 @@ from typing import Iterator
 
 import pytest
 from sdk_tasks import wait_for
-from security.doors import DOORS, Door
+from security.attackers.doors import DOORS, Door
 from security.keyed_scheduler import KeyedScheduler
 from security.test_attackers import CHANGES, OPENINGS, Wire
 

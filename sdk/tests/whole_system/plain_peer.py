@@ -99,7 +99,7 @@ class PlainPeer(Peer):
         self.send(message, b"".join(task.payload for task in tasks))
 
     def _spy(self) -> None:
-        """It reads what is another's, whoever that is, and asks a worker to leave."""
+        """It reads an object of another client, and asks a worker to leave."""
         found = self._foreign_object()
         if found is not None and found[0] not in self._requested:
             self._requested.add(found[0])

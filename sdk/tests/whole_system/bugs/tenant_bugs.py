@@ -54,12 +54,6 @@ TENANT_BUGS: Dict[str, PlantedBug] = {
         "turns.index(min(turns))",
         "turns.index(max(turns))",
     ),
-    "the turn of a tenant ends when nothing of its class waits": PlantedBug(
-        "scheduler",
-        f"{SCHEDULER}.placement.task_placement:Placement._limit_turn",
-        "self._most = min(self._most, max(self._turn_slots, in_time))",
-        "pass",
-    ),
     "the quota of tasks at workers is not looked at": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.placement.tenant_shares:TenantShares.room_of",

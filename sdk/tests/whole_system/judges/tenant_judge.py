@@ -3,7 +3,7 @@
 Rules:
 - Nothing of the core is read. An object belongs to the tenant of the client that made it, or of the client of the task
   whose result it is.
-- A worker gets tasks of its tenant only, and is told of no others' objects. A client gets its own outcomes, no other's
+- A worker gets tasks of its tenant only, and hears of no others' objects. A client gets its own outcomes, no other's
   objects, figures of what is its own, and in no text the name of a peer of another tenant.
 - Owners, and workers with the tenant ANY_TENANT, see all: what they are told is judged for objects of clients alone.
 - No more tasks of a tenant are at workers than its quota says, besides those that wait for nested ones.
@@ -108,7 +108,7 @@ class TenantJudge:
         if isinstance(message, m.Welcome):
             self._on_welcome(party, message)
         elif isinstance(message, m.ObjectInstruction):
-            self._check_objects(party, message.ids, "is told of")
+            self._check_objects(party, message.ids, "hears of")
         elif isinstance(message, m.ObjectResponse):
             if message.status == m.ObjectResponseStatus.OK:
                 self._check_objects(party, [message.id], "reads")
@@ -176,8 +176,8 @@ class TenantJudge:
         most_slots = sum(each.slots + each.most_suspended for each in serving)
         most_tasks = sum(each.submitted for each in self._with_role(m.Role.CLIENT) if each.key.tenant == tenant)
         label = party.label.decode()
-        assert slots <= most_slots, f"{label} is told of {slots} slots, and {most_slots} serve its tenant"
-        assert tasks <= most_tasks, f"{label} is told of {tasks} tasks, and its tenant submitted {most_tasks}"
+        assert slots <= most_slots, f"{label} gets the figure of {slots} slots, and {most_slots} serve its tenant"
+        assert tasks <= most_tasks, f"{label} gets the figure of {tasks} tasks, and its tenant submitted {most_tasks}"
 
     def _with_role(self, role: m.Role) -> List[_Party]:
         return [each for each in (*self._parties.values(), *self._gone) if each.role == role]
@@ -187,7 +187,7 @@ class TenantJudge:
         for label in named:
             key = self._keys.get(label)
             is_known = key is None or sees_all(key) or key.tenant == party.key.tenant
-            assert is_known, f"{party.label.decode()} of {party.key.tenant!r} is told of {label.decode()}"
+            assert is_known, f"{party.label.decode()} of {party.key.tenant!r} gets a text about {label.decode()}"
 
     def on_forgotten(self, name: bytes) -> None:
         """A session has ended."""

@@ -11,5 +11,5 @@ const next = /** @type {HTMLAnchorElement | null} */ (document.getElementById("c
 if (next && keepKey(key)) {
   location.replace(next.href);
 } else if (next) {
-  next.replaceWith("This browser keeps no data of this page, and without that nobody can log in: allow site data for this address, and open the link again.");
+  next.replaceWith("This browser keeps no data of this page, and a login needs that: allow site data for this address, and open the link again.");
 }

@@ -17,7 +17,7 @@ HANDSHAKE_BYTES = 1500
 """What a peer may send until it has heard a message: greeting, HELLO, INITIATE, a Hello or a subscription."""
 
 Change = Callable[[bytes, int], bytes]
-"""What becomes of some bytes, and of how many that came before them; at least one byte less ends the connection."""
+"""Some bytes after a change, given how many came before them; if there are fewer than before, the connection ends."""
 
 
 def _flip(name: bytes) -> Change:
