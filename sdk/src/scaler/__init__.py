@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scaler.client import Client, ScalerFuture
     from scaler.cluster import Cluster, Scheduler, SchedulerClusterCombo
     from scaler.executor.executor import ScalerExecutor
+    from scaler.process_state import worker_state
     from scaler.serializer import Serializer
     from scaler.task_functions import task
     from scaler.values.named_functions import NamedFunction
@@ -42,6 +43,7 @@ __all__ = [
     "__version__",
     "aio",
     "task",
+    "worker_state",
 ]
 
 _MODULES = {
@@ -57,6 +59,7 @@ _MODULES = {
     "Serializer": "scaler.serializer",
     "aio": "scaler.aio",
     "task": "scaler.task_functions",
+    "worker_state": "scaler.process_state",
 }
 
 

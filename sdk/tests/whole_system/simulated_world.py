@@ -85,6 +85,7 @@ FEATURES: Dict[str, float] = {
     "small_limits": 0.5,
     "exact_times": 1.0,  # workers measure tasks correctly
     "actors": 0.3,
+    "tenants": 1.0,  # how often a client's may be any
 }
 """What users do, and the highest rate of each."""
 

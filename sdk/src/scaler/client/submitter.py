@@ -45,6 +45,7 @@ from scaler.client.signatures import check_call
 from scaler.client.streams.map_methods import Maps
 from scaler.client.submission import Submission
 from scaler.exceptions import ArgumentTypeError
+from scaler.notebook import FuturesInOrder
 from scaler.task_functions import decorated
 from scaler.values.named_functions import NamedFunction
 from scaler.values.payload import INLINE_BYTES, PROTOCOL, SCALAR_TYPES, ObjectReference, is_plain
@@ -301,7 +302,7 @@ class Submitter(Maps):
 
     def submit_graph(self, graph: Dict[Any, Any], keys: Sequence[Hashable]) -> List[ScalerFuture[Any]]:
         """As `get` with `block=False`, but returns a list of futures in the order of `keys`."""
-        return list(submit_graph(self, graph, keys).values())
+        return FuturesInOrder(submit_graph(self, graph, keys).values())
 
     asynchronous = False
     """Dask asks for it: results are returned, not awaited."""

@@ -307,12 +307,14 @@ class Placement:
     def _place_urgent(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
         """Send tasks to workers with blocked tasks that hold too few as urgent as these.
 
-        The classes are ordered by priority: a worker with enough for one has enough for the next, and is removed.
+        The classes of a tenant are ordered by priority: if there is one tenant, a worker with enough for one class has
+        enough for the next, and is removed.
         """
         for worker in list(self._able(blocked, ready_class)):
             wanted = worker.hello.slots - worker.count_as_urgent(ready_class.requirement)
             if wanted <= 0 or worker.leaving or worker.is_congested:
-                del blocked[worker.number]
+                if not self._state.ready.has_tenants:
+                    del blocked[worker.number]
             elif ready_class.count:
                 wanted = min(wanted, self._most)
                 self._fill(worker, ready_class, min(wanted, ready_class.count), wanted)
