@@ -23,7 +23,7 @@ SOON_CAUGHT = {
     "a processor that dies with a task keeps its slot": 10,
     "a large result is removed after its first chunk": 12,
     "an actor that has lost its worker gets another one": 10,
-    "calls that a processor gives back go behind the others": 15,
+    "an actor that has lost its processor begins again": 14,
 }
 """Planted bugs, and how many seeds are certainly enough to catch each."""
 
