@@ -16,7 +16,7 @@ from math import log
 from random import Random
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
-from whole_system.calls import Calls
+from whole_system.judges.calls_judge import Calls
 
 FAULTS: Dict[str, float] = {
     "break": 0.08,  # of a connection, which both ends learn
