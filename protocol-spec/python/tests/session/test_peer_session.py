@@ -268,12 +268,23 @@ def only_heartbeats(effects: List[SessionEffect]) -> bool:
     return all(isinstance(each, Transmit) and isinstance(each.message, m.Heartbeat) for each in effects)
 
 
-def test_the_peers_own_patience_with_silence_goes_before_the_schedulers() -> None:
-    peer = Peer(silence_timeout_seconds=30.0).opened(timeout_milliseconds=5000)
+@pytest.mark.parametrize(("own_seconds", "told_seconds"), [(30.0, 50), (50.0, 30), (None, 30), (30.0, 0)])
+def test_the_shorter_patience_with_silence_counts(own_seconds: Optional[float], told_seconds: int) -> None:
+    peer = Peer(silence_timeout_seconds=own_seconds).opened(timeout_milliseconds=1000 * told_seconds)
     peer.sleep(29.0)
     assert only_heartbeats(peer.take())
     peer.sleep(1.0)
     assert only(Interrupted, peer.take())
+
+
+def test_after_silence_a_scheduler_is_looked_for_as_after_the_end_of_a_connection() -> None:
+    peer = Peer(m.Role.CLIENT, silence_timeout_seconds=300.0, give_up_seconds=300.0).opened(timeout_milliseconds=60_000)
+    begin = peer.now
+    peer.sleep(60.0)
+    assert only(Interrupted, peer.take()).was_open
+    attempts = fail_until_the_end(peer)
+    assert 300.0 <= peer.now - begin < 310.0, "counted from when it was last known to be there"
+    assert len(attempts) > 200
 
 
 # Coming back ----------------------------------------------------------------------------------------------------------
