@@ -1,4 +1,4 @@
-"""Workers far away work while results and next tasks travel, and the others do not wait for them at the end.
+"""Distant workers stay busy while results and next tasks travel, and near ones do not wait for them at the end.
 
 The scheduler's core in virtual time: what is asserted is computed, not measured.
 """
