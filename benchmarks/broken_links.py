@@ -1,4 +1,4 @@
-"""What becomes of tasks when links break: `sudo python benchmarks/broken_links.py`. Needs root, and `ip` of iproute2.
+"""What happens to tasks when links break: `sudo python benchmarks/broken_links.py`. Needs root, and `ip` of iproute2.
 
     scheduler ── s ─┐
     worker    ── w ─┼─ bridge        each in a network namespace of its own
