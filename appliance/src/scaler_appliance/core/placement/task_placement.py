@@ -340,6 +340,10 @@ class Placement:
                 least = int(LEAST_MESSAGE_MICROSECONDS / (duration_microseconds or LEAST_MESSAGE_MICROSECONDS))
                 count = min(taken, credit, _limit_of_message(span, self._state.part), max(share - placed, least))
                 count = min(count, self._most)
+                if duration_microseconds:
+                    left = ready_class.left_of_turn(duration_microseconds, self._unmeasured_microseconds)
+                    if left is not None and left < count:
+                        count = left
             if count and not self._announce_objects(worker, span.batch, span.start, span.start + count):
                 count = 0  # it goes on in the next call
             if count < taken:
