@@ -47,6 +47,7 @@ from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import Grant
 
+UNITS_OF_AN_ANSWER = 4  # to a request that has waited
 WATCH_INTERVAL_SECONDS = 1.0
 BALANCE_INTERVAL_SECONDS = 0.01  # at least, while messages come
 _ANSWERS = (m.HeartbeatEcho, m.DisconnectResponse, m.BalanceResponse, m.TaskCancelConfirm, m.ObjectResponse)
@@ -185,7 +186,8 @@ class SchedulerCore:
         """Whether `tick` has more to do at once, after other messages have been passed on."""
         state, is_deciding = self.state, self._placement.is_unfinished or self._explanations.is_unfinished
         is_telling = self._silent_peers.is_unfinished or self._shutdown.is_unfinished
-        return bool(self._work or state.advancing or state.ready.has_dropped or is_deciding or is_telling)
+        has_left = state.ready.has_dropped or state.objects.has_to_answer
+        return bool(self._work or state.advancing or has_left or is_deciding or is_telling)
 
     def is_working_for(self, peer: bytes) -> bool:
         """Whether a message of a peer is being worked on, for which its next ones have to wait."""
@@ -335,6 +337,8 @@ class SchedulerCore:
                     self._dependants.hold_objects(session)
         if state.ready.has_dropped:
             state.ready.free_some(state.settings.work_per_call)
+        if state.objects.has_to_answer:
+            state.objects.answer_some(max(1, state.part // UNITS_OF_AN_ANSWER))
         return left
 
     def take_effects(self) -> List[Effect]:
@@ -448,7 +452,6 @@ class SchedulerCore:
         del state.sessions[session.peer]
         session.is_gone = True
         state.departing[session.number] = session
-        state.objects.drop_requests(session.peer)
         if isinstance(session, ClientSession):
             state.ready.hold(session.number)
             session.unasked_cancels.clear()
