@@ -134,6 +134,11 @@ class HonestClient(Peer):
         self.finished = self._unfinished = self._next_id = 0
         self._began = self._next_at = 0.0
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether tasks have no outcome yet."""
+        return self._unfinished > 0
+
     def on_message(self, now: float, message: Any) -> None:
         if isinstance(message, m.TaskResult):
             assert not any(message.statuses)
@@ -216,17 +221,19 @@ async def run(kind: str, flooders: int, seconds: float) -> Dict[str, Any]:
                 await asyncio.sleep(0)
             return clock.now() - begin
 
-        async def measure() -> Dict[str, Any]:
-            client.is_lone, client.is_on, client.latencies = True, True, []
-            await serve(seconds / 2)
-            client.is_on = False
-            while client._unfinished:
-                await serve(0.001)
-            client.is_lone, client.is_on, client.finished = False, True, 0
+        async def let_client_run(is_lone: bool) -> float:
+            client.is_lone, client.is_on = is_lone, True
             spent = await serve(seconds / 2)
             client.is_on = False
-            while client._unfinished:
+            while client.is_waiting:
                 await serve(0.001)
+            return spent
+
+        async def measure() -> Dict[str, Any]:
+            client.latencies = []
+            await let_client_run(is_lone=True)
+            client.finished = 0
+            spent = await let_client_run(is_lone=False)
             ordered = sorted(client.latencies)
             return {
                 "tasks": len(ordered),

@@ -146,9 +146,12 @@ def test_files_are_not_read_for_who_has_gone(scenario: Played, monkeypatch: pyte
     peer = asking(scenario)
     name = name_of(scenario, peer)
     read: List[Any] = []
-    monkeypatch.setattr(
-        scenario.server._files, "read_chunk", lambda *arguments: read.append(arguments) or b"x", raising=False
-    )
+
+    def read_chunk(*arguments: Any) -> bytes:
+        read.append(arguments)
+        return b"x"
+
+    monkeypatch.setattr(scenario.server._files, "read_chunk", read_chunk)
     scenario.connections.lose(name, OSError("it has gone"))
     scenario.server._send_later(SendChunk(name, 1, 0, 1, 1))
     scenario.server._drain()

@@ -186,8 +186,8 @@ class SchedulerCore:
         """Whether `tick` has more to do at once, after other messages have been passed on."""
         state, is_deciding = self.state, self._placement.is_unfinished or self._explanations.is_unfinished
         is_telling = self._silent_peers.is_unfinished or self._shutdown.is_unfinished
-        has_left = state.ready.has_dropped or state.objects.has_to_answer
-        return bool(self._work or state.advancing or has_left or is_deciding or is_telling)
+        is_left = state.ready.has_dropped or state.objects.to_answer
+        return bool(self._work or state.advancing or is_left or is_deciding or is_telling)
 
     def is_working_for(self, peer: bytes) -> bool:
         """Whether a message of a peer is being worked on, for which its next ones have to wait."""
@@ -337,7 +337,7 @@ class SchedulerCore:
                     self._dependants.hold_objects(session)
         if state.ready.has_dropped:
             state.ready.free_some(state.settings.work_per_call)
-        if state.objects.has_to_answer:
+        if state.objects.to_answer:
             state.objects.answer_some(max(1, state.part // UNITS_OF_AN_ANSWER))
         return left
 

@@ -55,6 +55,9 @@ class ObjectTable:
         budget: says when memory is short.
         smallest_file_bytes: of a content that is then kept on disk.
         is_current: whether a peer has this session still.
+
+    Attributes:
+        to_answer: requests that have waited; while there are any, `answer_some` has something to do.
     """
 
     def __init__(
@@ -77,7 +80,7 @@ class ObjectTable:
         self._records: Table[ObjectRecord] = {}
         self._arriving: Dict[int, Table[ObjectRecord]] = {}  # by creator's session, then id
         self._requesters: Dict[int, Table[ObjectRecord]] = {}  # objects of which a session waits for parts
-        self._to_answer: Deque[_Requests] = deque()  # that have waited, and are many
+        self.to_answer: Deque[_Requests] = deque()  # that have waited, and are many
         self.total_bytes = 0
         self._usage: Dict[str, ObjectUsage] = {}  # by tenant
 
@@ -219,20 +222,15 @@ class ObjectTable:
         if record.waiting:
             requests, record.waiting = record.waiting, []
             requests.reverse()
-            self._to_answer.append(_Requests(record, requests, is_refused))
-            if len(self._to_answer) == 1:
+            self.to_answer.append(_Requests(record, requests, is_refused))
+            if len(self.to_answer) == 1:
                 self.answer_some(AT_ONCE)
-
-    @property
-    def has_to_answer(self) -> bool:
-        """Whether `answer_some` has something to do."""
-        return bool(self._to_answer)
 
     def answer_some(self, limit: int) -> int:
         """Answer requests that have waited, at most so many; returns how many it has looked at."""
         done = 0
-        while self._to_answer and done < limit:
-            record, requests, is_refused = self._to_answer[0]
+        while self.to_answer and done < limit:
+            record, requests, is_refused = self.to_answer[0]
             while requests and done < limit:
                 request = requests.pop()
                 done += 1
@@ -247,7 +245,7 @@ class ObjectTable:
                 else:
                     self.serve(record, request)
             if not requests:
-                self._to_answer.popleft()
+                self.to_answer.popleft()
         return done
 
     def give_up(self, record: ObjectRecord) -> None:
