@@ -28,6 +28,9 @@ from scaler_protocol.keys.allow_list import ANY_TENANT, Grant
 
 MAXIMUM_LABEL_CHARACTERS = 256  # of a peer's name, and of its host
 _ROUNDING = 1e-9  # of sums and quotients of capability amounts
+DISTANT_MICROSECONDS = 20_000.0  # for messages there and back: more than a busy worker in the same data centre takes
+_LONGEST_ROUND_TRIP_MICROSECONDS = 2e6  # that is believed
+_LATENCIES = 4  # the least of so many counts, since large messages in between delay a heartbeat
 
 Capabilities = Tuple[Tuple[str, float], ...]
 
@@ -317,6 +320,8 @@ class WorkerSession(Session):
         self.forced_instances: array[int] = array("Q")
         self.heartbeat: Optional[m.Heartbeat] = None
         self.heartbeat_at = 0.0  # by the scheduler's clock
+        self.distance_microseconds = 0.0  # for messages there and back; 0: it is near
+        self._latencies: Deque[int] = deque(maxlen=_LATENCIES)
         self.processor_tasks: Sequence[RunningTask] = ()  # an entry for each processor of the heartbeat
         self.balance_request: Optional[int] = None  # id of the request it has not answered yet
 
@@ -327,6 +332,13 @@ class WorkerSession(Session):
         """
         self.heartbeat, self.heartbeat_at = heartbeat, now
         self.processor_tasks = tasks
+        if heartbeat.latency_microseconds:
+            self._latencies.append(heartbeat.latency_microseconds)
+            round_trip_microseconds = 2.0 * min(self._latencies)
+            is_distant = round_trip_microseconds >= DISTANT_MICROSECONDS
+            self.distance_microseconds = (
+                min(round_trip_microseconds, _LONGEST_ROUND_TRIP_MICROSECONDS) if is_distant else 0.0
+            )
         suspended = sum(processor.suspended for processor in heartbeat.processors)
         self.slots = self.hello.slots + suspended
         self.capacity = self.slots * self._queue_size
