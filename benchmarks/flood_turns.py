@@ -211,7 +211,7 @@ async def run(kind: str, flooders: int, seconds: float) -> Dict[str, Any]:
                     peer.step(clock.now())
             return receive(now, 0.0)
 
-        own.receive = receive_after_peers  # type: ignore[method-assign]
+        own.receive = receive_after_peers  # type: ignore[method-assign]  # peers have no thread
         servers[0]._on_timer()
 
         async def serve(seconds: float) -> float:
