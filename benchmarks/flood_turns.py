@@ -8,7 +8,7 @@
 
 In `flood.py` all programs share a processor, which the operating system divides among them; here it is as if all peers
 had processors of their own. Peers run in this thread whenever the scheduler looks at its sockets, and the clock, which
-is also the scheduler's, stands still meanwhile. So what else the machine does hardly matters.
+is also the scheduler's, stops meanwhile. So what else the machine does hardly matters.
 
 - Latency is that of one task at a time: two passages through the scheduler.
 - For throughput, the client submits as fast as a real one can (CLIENT_SECONDS a task), 2000 tasks at a time.
