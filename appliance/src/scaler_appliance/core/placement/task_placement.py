@@ -28,16 +28,17 @@ Rules:
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import islice
+from itertools import chain, islice
 from math import ceil
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
+from scaler_appliance.core.actor_calls.actor_table import ActorRecord
 from scaler_appliance.core.large_tables import LARGE, in_chunks
 from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.objects.object_table import announcement
 from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_appliance.core.placement.distance import Distance
-from scaler_appliance.core.placement.ready_queues import ReadyClass
+from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.placement.tenant_shares import UNLIMITED
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT
@@ -102,6 +103,10 @@ class Placement:
     def idle_workers(self) -> Iterable[WorkerSession]:
         """Workers with a free slot."""
         return self._idle.values()
+
+    def workers_with_room(self) -> Iterator[WorkerSession]:
+        """Workers with a free slot, then those that have little to do."""
+        return chain(self._idle.values(), self._below_prefetch_target.values())
 
     def free_slots(self, tenant: str = ANY_TENANT) -> int:
         """How many tasks, or how many of a tenant, could start at once."""
@@ -379,7 +384,29 @@ class Placement:
         wanted = urgent if urgent > wanted else wanted
         return 0 if wanted < 0 else wanted if wanted < MAXIMUM_TASKS_PER_DISPATCH else MAXIMUM_TASKS_PER_DISPATCH
 
-    def _dispatch(self, worker: WorkerSession, span: TaskSpan, estimate_microseconds: float) -> None:
+    def begin_burst(self) -> None:
+        """A tick begins."""
+        self._burst_bytes = 0
+
+    def send_calls(
+        self, worker: WorkerSession, span: TaskSpan, count: int, estimate_microseconds: float, actor: ActorRecord
+    ) -> int:
+        """Send up to `count` calls of an actor from the start of a span to its worker; returns how many."""
+        batch, start, _ = span
+        count = min(count, _limit_of_message(span, self._state.part))
+        is_full = self._burst_bytes >= BURST_BYTES
+        if count <= 0 or is_full or not self._announce_objects(worker, batch, start, start + count):
+            return 0
+        self._dispatch(worker, TaskSpan(batch, start, start + count), estimate_microseconds, actor)
+        if worker.is_shared and self._state.ready.has_tenants:
+            self._state.shares.charge(batch.tenant, count * estimate_microseconds)
+        if not worker.leaving:
+            self.on_load_changed(worker)
+        return count
+
+    def _dispatch(
+        self, worker: WorkerSession, span: TaskSpan, estimate_microseconds: float, actor: Optional[ActorRecord] = None
+    ) -> None:
         state = self._state
         batch, start, stop = span
         apply(batch.states, start, stop, TaskEvent.PLACE)
@@ -389,9 +416,12 @@ class Placement:
         state.dispatches[dispatch.number] = batch.dispatches[dispatch.number] = dispatch
         if len(state.dispatches) == LARGE:
             state.dispatches = in_chunks(state.dispatches)
-        worker.assign(dispatch)
-        if not worker.distance_microseconds:
-            self._distance.on_placed_near()
+        if actor is None:
+            worker.assign(dispatch)
+            if not worker.distance_microseconds:
+                self._distance.on_placed_near()
+        else:
+            worker.assign_calls(dispatch, actor)
         self._update_over_committed(worker)
         worker.sent += stop - start
         state.count_assigned(dispatch, worker, stop - start)
