@@ -48,7 +48,6 @@ from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import Grant
 
-UNITS_OF_AN_ANSWER = 4  # to a request that has waited
 WATCH_INTERVAL_SECONDS = 1.0
 BALANCE_INTERVAL_SECONDS = 0.01  # at least, while messages come
 _ANSWERS = (m.HeartbeatEcho, m.DisconnectResponse, m.BalanceResponse, m.TaskCancelConfirm, m.ObjectResponse)
@@ -186,8 +185,8 @@ class SchedulerCore:
         state, is_deciding = self.state, self._placement.is_unfinished or self._explanations.is_unfinished
         is_telling = self._silent_peers.is_unfinished or self._shutdown.is_unfinished
         is_telling |= state.has_actors and self._actors.is_unfinished
-        is_left = state.ready.has_dropped or state.objects.to_answer
-        return bool(self._work or state.advancing or is_left or is_deciding or is_telling)
+        is_telling |= state.ready.has_dropped or bool(state.objects.to_answer)
+        return bool(self._work or state.advancing or is_deciding or is_telling)
 
     def is_working_for(self, peer: bytes) -> bool:
         """Whether a message of a peer is being worked on, for which its next ones have to wait."""
@@ -338,7 +337,7 @@ class SchedulerCore:
         if state.ready.has_dropped:
             state.ready.free_some(state.settings.work_per_call)
         if state.objects.to_answer:
-            state.objects.answer_some(max(1, state.part // UNITS_OF_AN_ANSWER))
+            state.objects.answer_some(state.part)
         return left
 
     def take_effects(self) -> List[Effect]:

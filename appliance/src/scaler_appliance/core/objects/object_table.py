@@ -35,6 +35,7 @@ class ObjectUsage(NamedTuple):
 _NO_USAGE = ObjectUsage(0, 0)
 
 AT_ONCE = 64  # answers to requests that have waited
+UNITS_OF_AN_ANSWER = 4
 REQUESTS_PER_UNIT = 16  # that are only looked at
 
 
@@ -224,11 +225,11 @@ class ObjectTable:
             requests.reverse()
             self.to_answer.append(_Requests(record, requests, is_refused))
             if len(self.to_answer) == 1:
-                self.answer_some(AT_ONCE)
+                self.answer_some(AT_ONCE * UNITS_OF_AN_ANSWER)
 
-    def answer_some(self, limit: int) -> int:
-        """Answer requests that have waited, at most so many; returns how many it has looked at."""
-        done = 0
+    def answer_some(self, units: int) -> None:
+        """Answer requests that have waited, with so much work."""
+        limit, done = max(1, units // UNITS_OF_AN_ANSWER), 0
         while self.to_answer and done < limit:
             record, requests, is_refused = self.to_answer[0]
             while requests and done < limit:
@@ -246,7 +247,6 @@ class ObjectTable:
                     self.serve(record, request)
             if not requests:
                 self.to_answer.popleft()
-        return done
 
     def give_up(self, record: ObjectRecord) -> None:
         """The rest of an object's bytes will not arrive, or what arrived cannot be read."""
