@@ -325,8 +325,7 @@ class SchedulerCore:
 
     def _do_work(self) -> int:
         """Do a part of what is left to do; returns how many units of work this call may do besides."""
-        state = self.state
-        self.late_work = NO_LATE_WORK
+        state, self.late_work = self.state, NO_LATE_WORK
         left = state.settings.work_per_call
         if self._work or state.advancing:
             self.late_work = self._work.run(state.advancing)
