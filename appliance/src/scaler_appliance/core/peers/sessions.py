@@ -163,8 +163,11 @@ class ClientSession(Session):
         self._graph_starts = FirstIds()
 
     def add_batch(self, batch: TaskBatch) -> None:
-        self.add_graph_batch(batch)
-        self._batch_starts.add(batch.ids[0])
+        first = batch.ids[0]
+        self._batches[first] = batch
+        if len(self._batches) == LARGE:
+            self._batches = in_chunks(self._batches)
+        self._batch_starts.add(first)
 
     def add_graph_batch(self, batch: TaskBatch) -> None:
         """Add a batch of a graph's nodes, whose ids are found by way of the graph."""
