@@ -279,6 +279,7 @@ class WorkerSession(Session):
         self.sent = self.finished = self.failed = 0  # totals of tasks; failed and lost ones are also finished
         self.load_microseconds = 0.0
         self.known_objects: Set[int] = set()
+        self.lost_results: List[ObjectRecord] = []  # that were lost with it, until it is settled what follows
         self.forgotten_objects: array[int] = array("Q")
         self.cancelled_instances: array[int] = array("Q")
         self.forced_instances: array[int] = array("Q")

@@ -124,7 +124,8 @@ class Cancellation:
         batch = dispatch.batch
         client = self._state.clients[batch.client]
         task_id = batch.ids[index]
-        if outcome == m.CancelOutcome.RUNNING:
+        is_held = outcome == m.CancelOutcome.NOT_FOUND and self._state.held_results.holds(dispatch.instance_of(index))
+        if outcome == m.CancelOutcome.RUNNING or is_held:  # a held outcome follows, as that of a running task does
             if batch.states[index] == TaskState.CANCELLING:
                 client.confirm_cancel(task_id, m.CancelOutcome.RUNNING)
             apply(batch.states, index, index + 1, TaskEvent.REFUSE_CANCEL)

@@ -8,6 +8,7 @@ from scaler.values.codecs import CODECS, NEUTRAL_CODECS
 from scaler.version import __version__
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import messages as m
+from scaler_protocol.session.features import KEPT_RESULTS
 
 
 class AgentIdentity(NamedTuple):
@@ -30,6 +31,7 @@ def hello_of(settings: WorkerSettings, identity: AgentIdentity, functions: List[
         role=m.Role.WORKER,
         implementation=m.Implementation(name="scaler", version=__version__, language=identity.language),
         # SCL-COD-002
+        features=[KEPT_RESULTS],
         codecs=list(NEUTRAL_CODECS if settings.only_named else CODECS),
         functions=functions,
         host=identity.host,
