@@ -435,6 +435,54 @@ def test_small_results_that_were_dropped_are_made_again_with_what_needs_them(har
     nothing_is_kept(harness)
 
 
+def test_a_target_that_its_client_knows_is_made_again_for_others_and_not_told_again(
+    harness: Harness, client: Client
+) -> None:
+    maker = Keeper(harness, slots=1)
+    submit(client, {1: [], 2: [1], 3: [2]}, [1, 3])
+    maker.read()
+    maker.finish(1, b"told")
+    assert client.take_results() == {1: b"told"}
+    assert maker.read() == [2]
+    maker.keep(2)
+    maker.read()
+    other = Keeper(harness, slots=1)
+    maker.peer.vanish()
+    client.cancel(1)
+    assert client.take_confirms() == {1: m.CancelOutcome.NOT_FOUND}
+
+    for number in (1, 2, 3):
+        assert other.read() == [number]
+        other.finish(number)
+    assert client.take_results() == {3: b"small"}
+    assert not client.inbox
+    nothing_is_kept(harness)
+
+
+def test_a_node_runs_again_while_others_of_its_batch_are_unfinished(harness: Harness, client: Client) -> None:
+    maker, other = Keeper(harness, slots=1), Keeper(harness, slots=2)
+    submit(client, {1: [], 2: [1], 3: [1], 4: [1]}, [2, 3, 4])
+    source = maker if maker.read() else other
+    rest = other if source is maker else maker
+    source.read()
+    lost = source.keep(1)
+    given = {number: worker for worker in (source, rest) for number in worker.read()}
+    assert len(given) >= 2, "one batch is at two workers"
+    assert lost not in rest.deleted
+    source.peer.vanish()
+
+    assert 1 in rest.read() + list(rest.tasks)
+    rest.keep(1)
+    for _ in range(3):
+        for number in rest.read():
+            rest.finish(number)
+    outcomes: Dict[int, bytes] = {}
+    while client.inbox:
+        outcomes.update(client.take_results())
+    assert outcomes == dict.fromkeys((2, 3, 4), b"small")
+    nothing_is_kept(harness)
+
+
 def losses(client: Client) -> Dict[int, m.Failure]:
     found: Dict[int, m.Failure] = {}
     while client.inbox:

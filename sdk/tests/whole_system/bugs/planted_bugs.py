@@ -135,11 +135,11 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
     "tasks that wait for an object do not learn that it is missing": PlantedBug(
         "agent",
         f"{_AGENT}.worker_objects:WorkerObjects._give_up",
-        "self.listener.on_object_missing(object_id)",
+        "self.listener.on_object_missing(object_id, is_maker_lost=reason == m.MissingReason.MAKER_LOST)",
         "pass",
     ),
     "a large result is removed after its first chunk": PlantedBug(
-        "agent", f"{_AGENT}.worker_objects:WorkerObjects.on_chunk_read", "served.sent >= served.size", "served.sent"
+        "agent", f"{_AGENT}.worker_objects:WorkerObjects.on_chunk_read", "served.sent >= served.size and not self._keeps", "served.sent"
     ),
     "the file of a result that was kept after its session stays": PlantedBug(
         "agent", f"{_AGENT}.worker_objects:WorkerObjects.on_kept", "self._remove([target])", "pass"

@@ -6,7 +6,8 @@
 
 Rules:
 - Only results of which the scheduler has no copy are lost so, and no client has been told of them: targets are fetched
-  before they are reported. So a node may begin again, and its outcome is still told once.
+  before they are reported. A target of which its client was told may have to run again for others that do. Then it is a
+  target no longer, so its outcome is told once.
 - A dependant that was released waits again: its batch gives it up, and what it was released with becomes the results of
   its predecessors again. If a worker has it, its instance is fenced; the worker cannot have begun it without the result.
 - A node runs again if its options and its attempts allow it, and all its objects are still there; or it is lost.
@@ -153,6 +154,9 @@ class NodeReruns:
             if states[successor] == TaskState.WAITING:
                 graph.missing[successor] += 1
         begin_again(states, node)
+        if graph.is_target[node]:  # its client has its outcome
+            graph.is_target[node] = False
+            graph.told.add(node)
         graph.counters.ended[TaskState.SUCCEEDED] -= 1
         graph.counters.waiting += 1
         graph.unfinished += 1
@@ -190,8 +194,6 @@ class NodeReruns:
             text = f"{lost}, and it may run at most once"
         elif runs >= most:
             text = f"{lost}, {runs} times, and it is not run again"
-        elif graph.is_target[node]:
-            text = f"{lost}; its client has had it already, and nodes need it that run again: submit the graph again"
         else:
             for object_id in graph.dependencies_of(node):
                 record = self._state.objects.find_of(object_id, graph.tenant)

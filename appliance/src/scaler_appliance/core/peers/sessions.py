@@ -149,7 +149,8 @@ class ClientSession(Session):
         self.spilled_objects: array[int] = array("Q")  # of its own: sent at the end of this burst
         self.unneeded_objects: Deque[array[int]] = deque()  # that its tasks have referred to, to be released in parts
         self.compactable: Dict[int, TaskBatch] = {}  # by first task id: those with finished tasks
-        self._batches: Dict[int, TaskBatch] = {}  # by first task id
+        self._batches: Dict[int, TaskBatch] = {}  # by first task id; those of graphs by a negative number
+        self._graph_batches_made = 0
         self._batch_starts = FirstIds()  # of batches that are found by ids of their own
         self._graph_starts = FirstIds()
 
@@ -158,9 +159,12 @@ class ClientSession(Session):
         self._batches[first] = batch
         self._batch_starts.add(first)
 
-    def add_graph_batch(self, batch: TaskBatch) -> None:
-        """Add a batch of a graph's nodes, whose ids are found by way of the graph."""
-        self._batches[batch.ids[0]] = batch
+    def add_graph_batch(self, batch: GraphBatch) -> None:
+        """Add a batch of a graph's nodes, whose ids are found by way of the graph. A node that runs again is in a batch
+        of its own, while others of its first batch may be unfinished."""
+        self._graph_batches_made += 1
+        batch.key = -self._graph_batches_made
+        self._batches[batch.key] = batch
 
     def add_released_batch(self, batch: TaskBatch) -> None:
         """Add a batch of tasks that have waited for others, whose ids lie between those of other batches."""
@@ -170,7 +174,7 @@ class ClientSession(Session):
 
     def remove_batch(self, batch: TaskBatch) -> None:
         first = batch.ids[0]
-        del self._batches[first]
+        del self._batches[batch.key if isinstance(batch, GraphBatch) else first]
         self.compactable.pop(first, None)
         if batch.has_results:
             for task_id in batch.ids:

@@ -84,9 +84,14 @@ class Cancellation:
     def _cancel_nodes(
         self, client: ClientSession, ids: array[int], position: int, graph: Graph, node: int, force: bool
     ) -> Tuple[int, int]:
+        if node in graph.told:
+            # SCL-SCH-020
+            client.confirm_cancel(ids[position], m.CancelOutcome.NOT_FOUND)
+            self._state.count_useless(client, UNITS_OF_AN_UNKNOWN_ID)
+            return position + 1, UNITS_OF_AN_UNKNOWN_ID
         graph.is_forced |= force
         end = min(len(ids), position + min(len(graph) - node, self._state.part))
-        if ids[position:end] != graph.ids[node : node + end - position]:
+        if graph.told or ids[position:end] != graph.ids[node : node + end - position]:
             end = position + 1
         stop = node + end - position
         self._refuse_finished(client, graph.ids, graph.states, node, stop)
