@@ -120,23 +120,24 @@ def outcome_follows_the_last_byte(bench: RoleBench) -> None:
 KEPT_RESULTS = "keptResults"
 
 
-def kept_result(bench: RoleBench, function: str = "size", argument: Any = SIZE) -> Tuple[WorkerSession, int, int]:
-    """A worker whose scheduler lists the feature, a task that has run there, and its result, which the worker keeps."""
+def kept_result(bench: RoleBench, function: str = "size", argument: Any = SIZE) -> Tuple[WorkerSession, int]:
+    """A worker whose scheduler lists the feature, and the result of a task there, which the worker keeps."""
     worker = bench.welcomed(features=[KEPT_RESULTS])
     worker.fetches_objects = False
     task = worker.submit(function, argument)
     announced = announcement_of(worker, task)
     if announced.storages != [3]:
         raise NotApplicable("the worker does not use storage kept for large results")
-    return worker, task, announced.ids[0]
+    worker.wait_until(lambda: worker.outcomes, "a TaskResult, though nothing has been fetched")
+    (outcome,), (object_id,) = worker.outcomes, announced.ids
+    check((outcome.id, outcome.object) == (task, object_id), f"an outcome that names object {object_id:x}", outcome)
+    return worker, object_id
 
 
 @case(covers=["SCL-OBJ-021"], features=["kept-results"])
 def kept_result_is_there_until_its_deletion(bench: RoleBench) -> None:
     """The outcome of a kept result does not wait; the result can be fetched more than once, until it is deleted."""
-    worker, task, object_id = kept_result(bench)
-    outcome = worker.expect_outcome(task)
-    check(outcome.object == object_id, f"an outcome that names object {object_id:x}", outcome)
+    worker, object_id = kept_result(bench)
     for _ in range(2):
         for offset in range(0, len(CONTENT), CHUNK_BYTES):
             worker.send("ObjectRequest", id=object_id, offset=offset, length=CHUNK_BYTES)
@@ -147,18 +148,17 @@ def kept_result_is_there_until_its_deletion(bench: RoleBench) -> None:
     worker.send("ObjectRequest", id=object_id, offset=0, length=1)
     response = worker.expect("ObjectResponse", id=object_id)
     check(response.status == "missing", "the status missing after the deletion", response)
-    worker.expect_nothing_more()
+    check(len(worker.outcomes) == 1, "one outcome", worker.outcomes)
 
 
 @case(covers=["SCL-OBJ-021"], features=["kept-results"])
 def task_uses_what_its_worker_keeps(bench: RoleBench) -> None:
     """A task that needs a kept result runs at its worker without a transfer; the object is not announced to it."""
-    worker, task, object_id = kept_result(bench, "echo", ["x" * SIZE])
-    worker.expect_outcome(task)
-    user = arguments_task(worker, object_id)
+    worker, object_id = kept_result(bench, "echo", ["x" * SIZE])
+    arguments_task(worker, object_id)
     announced = worker.wait_until(lambda: worker.announcements[1:], "an ObjectInstruction for the second result")
     check(announced[0].sizes == [len(CONTENT)], f"a result of {len(CONTENT)} bytes, made of the kept one", announced)
-    worker.expect_outcome(user)
+    worker.wait_until(lambda: worker.outcomes[1:], "the outcome of the second task")
     asked = worker.waiting("ObjectRequest")
     check(not asked, "no ObjectRequest for an object that the worker has", asked)
 
@@ -166,8 +166,7 @@ def task_uses_what_its_worker_keeps(bench: RoleBench) -> None:
 @case(covers=["SCL-OBJ-023"], features=["kept-results"])
 def draining_worker_hands_over_what_it_keeps(bench: RoleBench) -> None:
     """A worker that drains leaves when what it keeps has been fetched."""
-    worker, task, object_id = kept_result(bench)
-    worker.expect_outcome(task)
+    worker, object_id = kept_result(bench)
     worker.send("DisconnectRequest", reason="draining")
     worker.fence()
     left = worker.waiting("DisconnectResponse")
