@@ -20,10 +20,10 @@ What it holds the scheduler to:
 
 from __future__ import annotations
 
-from typing import Callable, ClassVar, Dict, List, Set, Tuple
+from typing import Callable, ClassVar, Dict, List, Optional, Set, Tuple
 
 from simulation.graphs import check_results, split_payload
-from simulation.seen import CANCELLED, SUCCESS, Due, Node, Party, Task
+from simulation.seen import CANCELLED, SUCCESS, Due, Node, Party, Task, is_told
 
 from scaler_appliance.core.effects import PeerError
 from scaler_protocol import decode_struct
@@ -31,13 +31,8 @@ from scaler_protocol import messages as m
 
 Outcome = m.CancelOutcome
 LOST = int(m.TaskStatus.LOST)
-WORKER_LOST, OBJECT_MISSING, REJECTED, PREDECESSOR_GONE = (
-    m.FailureKind.WORKER_LOST,
-    m.FailureKind.OBJECT_MISSING,
-    m.FailureKind.REJECTED,
-    m.FailureKind.PREDECESSOR_GONE,
-)
-
+WORKER_LOST, OBJECT_MISSING = m.FailureKind.WORKER_LOST, m.FailureKind.OBJECT_MISSING
+REJECTED, PREDECESSOR_GONE = m.FailureKind.REJECTED, m.FailureKind.PREDECESSOR_GONE
 Reactions = Dict[type, Callable[..., None]]
 
 
@@ -141,7 +136,7 @@ class Checker:
                 self._decide(task, Due(LOST, kind=OBJECT_MISSING))
             elif not isinstance(task, Node):
                 self._waiting[task] = None
-            elif len(task.predecessors) < predecessors or any(_is_told(each) for each in task.predecessors):
+            elif len(task.predecessors) < predecessors or any(is_told(each) for each in task.predecessors):
                 self._decide(task, Due(LOST, kind=PREDECESSOR_GONE))
 
     def _on_graph_task(self, client: Party, message: m.GraphTask, payload: bytes) -> None:
@@ -193,6 +188,7 @@ class Checker:
             party.owned.update(message.ids)
             self._held.update(message.ids)
             self._object_tenants.update(dict.fromkeys(message.ids, party.tenant))
+            party.keep(message)
         else:
             dropped = set(message.ids) if message.action == m.ObjectAction.DELETE else set(party.owned)
             self._held -= dropped & party.owned
@@ -205,17 +201,27 @@ class Checker:
             data, offset = payload[offset : offset + size], offset + size
             object_id = message.objects[position] if message.objects else 0
             task = worker.tasks.get(instance)
-            if task is not None:
-                self._close(task)
-                self._decide(task, Due(message.statuses[position] if message.statuses else SUCCESS, data, object_id))
-            if object_id in worker.owned:  # else it is announced again
-                worker.owned.discard(object_id)
-                if task is not None:
-                    self._object_tenants[object_id] = task.client.tenant
-                if task is None or not task.is_wanted:
-                    self._held.discard(object_id)
-                else:
-                    task.client.owned.add(object_id)
+            due = Due(message.statuses[position] if message.statuses else SUCCESS, data, object_id)
+            if task is not None and task.is_wanted and object_id in worker.kept and object_id in worker.owned:
+                worker.fetched_first.setdefault(object_id, (task, due))  # which may be told twice
+            else:
+                self._take_outcome(worker, task, due)
+
+    def _take_outcome(self, worker: Party, task: Optional[Task], due: Due) -> None:
+        object_id = due.object_id
+        if task is not None:
+            self._close(task)
+            self._decide(task, due)
+            if object_id in worker.owned:
+                self._object_tenants[object_id] = task.client.tenant
+        if object_id in worker.owned:  # else it is announced again
+            worker.owned.discard(object_id)
+            (self._held.discard if task is None or not task.is_wanted else task.client.owned.add)(object_id)
+
+    def _on_object_response(self, worker: Party, message: m.ObjectResponse, payload: bytes) -> None:
+        task, due = worker.take_fetched(message, len(payload))
+        if due is not None:
+            self._take_outcome(worker, task, due)
 
     def _on_confirm(self, worker: Party, message: m.TaskCancelConfirm, payload: bytes) -> None:
         for instance, outcome in zip(message.ids, message.outcomes):
@@ -248,9 +254,14 @@ class Checker:
         m.TaskCancel: _on_task_cancel,
         m.ObjectInstruction: _on_objects,
         m.TaskResult: _on_task_result,
+        m.ObjectResponse: _on_object_response,
         m.TaskCancelConfirm: _on_confirm,
         m.BalanceResponse: _on_balance_response,
     }
+
+    def is_wanted(self, link: bytes, instance: int) -> bool:
+        """Whether a client waits for the outcome of an instance at a worker."""
+        return link in self._parties and self._parties[link].has_wanted(instance)
 
     # What follows from it -------------------------------------------------------------------------------------------
 
@@ -480,10 +491,11 @@ class Checker:
             assert not worker.is_worker, "only who made an object hears that it is on disk"
             return
         if message.action == m.ObjectAction.CREATE:
-            assert ids.isdisjoint(worker.known), "a worker is told twice of an object"
-            for each in ids & self._object_tenants.keys():
-                assert worker.serves(self._object_tenants[each]), "a foreign object is announced to a worker"
-            worker.known |= ids
+            foreign = [
+                each for each, tenant in self._object_tenants.items() if each in ids and not worker.serves(tenant)
+            ]
+            assert not foreign, "a foreign object is announced to a worker"
+            worker.learn(ids)
             return
         assert ids <= worker.known, "the end of an object that the worker does not know was announced to it"
         assert ids.isdisjoint(self._held), "an object ends that its owner holds"
@@ -493,9 +505,9 @@ class Checker:
 
     def _check_reader(self, link: bytes, message: m.ObjectResponse) -> None:
         """A peer is sent a part of an object, maybe just after the end of its session."""
-        if message.status == m.ObjectResponseStatus.OK and message.id in self._object_tenants:
-            tenants = self._tenants.get(link, ""), self._object_tenants[message.id]
-            assert tenants[0] in (tenants[1], "*"), f"a peer of {tenants[0]!r} reads an object of {tenants[1]!r}"
+        owner = self._object_tenants.get(message.id) if message.status == m.ObjectResponseStatus.OK else None
+        reader = self._tenants.get(link, "")
+        assert owner is None or reader in (owner, "*"), f"a peer of {reader!r} reads an object of {owner!r}"
 
     def _on_cancel_sent(self, worker: Party, message: m.TaskCancel, payload: bytes) -> None:
         for instance in message.ids:
@@ -533,18 +545,11 @@ class Checker:
         waiting = [task for task in waiting if task.client.tenant not in full]
         needs = {(task.client.tenant, task.need, task.codec, task.name) for task in waiting}
         for worker in self._workers.values():
-            if len(worker.tasks) < worker.slots and not worker.is_congested:
-                suited = [each for each in needs if worker.serves(each[0])]
-                could_run = [need for _, need, *call in suited if worker.fits(need) and worker.understands(*call)]
-                assert not could_run, "a task waits that a free slot could run"
+            could_run = [each for each in needs if worker.could_run(*each)] if worker.has_free_slot else ()
+            assert not could_run, "a task waits that a free slot could run"
 
     def check_all_is_over(self) -> None:
         """No client is left: nothing is at a worker, and no worker knows any object."""
         assert not self._clients and not self._waiting and not self._held
         for worker in self._workers.values():
             assert not worker.tasks and not worker.known
-
-
-def _is_told(task: Task) -> bool:
-    """Whether no further outcome of a task may follow."""
-    return not task.is_wanted or task.outcome is not None or task.due is not None

@@ -115,7 +115,9 @@ class ObjectKeeper:
         agree(len(message.sizes) == count and len(message.storages) == count, "sizes or storages")
         agree(len(message.kinds) in (0, count) and len(message.names) in (0, count), "kinds or names")
         keeps = isinstance(peer, Worker) and KEPT_RESULTS in peer.hello.features
-        agree(all(each in (INLINE, SHARED, REMOTE) or (each == KEPT and keeps) for each in message.storages), "a storage")
+        agree(
+            all(each in (INLINE, SHARED, REMOTE) or (each == KEPT and keeps) for each in message.storages), "a storage"
+        )
         inline = sum(size for size, storage in zip(message.sizes, message.storages) if storage == INLINE)
         self.check_payload(message, inline)
 

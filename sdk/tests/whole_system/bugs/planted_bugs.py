@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Dict
 
+from whole_system.bugs.kept_result_bugs import KEPT_RESULT_BUGS
 from whole_system.bugs.new_bugs import NEW_BUGS
 from whole_system.bugs.planting import AGENT as _AGENT
 from whole_system.bugs.planting import CLIENT as _CLIENT
@@ -139,7 +140,10 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
         "pass",
     ),
     "a large result is removed after its first chunk": PlantedBug(
-        "agent", f"{_AGENT}.worker_objects:WorkerObjects.on_chunk_read", "served.sent >= served.size and not self._keeps", "served.sent"
+        "agent",
+        f"{_AGENT}.worker_objects:WorkerObjects.on_chunk_read",
+        "served.sent >= served.size and not self._keeps",
+        "served.sent",
     ),
     "the file of a result that was kept after its session stays": PlantedBug(
         "agent", f"{_AGENT}.worker_objects:WorkerObjects.on_kept", "self._remove([target])", "pass"
@@ -334,7 +338,7 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
     ),
 }
 
-PLANTED_BUGS: Dict[str, PlantedBug] = {**_FIRST_BUGS, **TRIAL_BUGS, **NEW_BUGS}
+PLANTED_BUGS: Dict[str, PlantedBug] = {**KEPT_RESULT_BUGS, **_FIRST_BUGS, **TRIAL_BUGS, **NEW_BUGS}
 
 BUGS_OF_THE_TRIAL = (*OF_THE_FIRST_LIST, *TRIAL_BUGS)
 """The names of the fifteen of the trial."""

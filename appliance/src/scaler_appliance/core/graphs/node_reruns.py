@@ -5,11 +5,11 @@
                                                                             └──▶ reopen that node first, and so on
 
 Rules:
-- Only results of which the scheduler has no copy are lost so, and no client has been told of them: targets are fetched
-  before they are reported. A target of which its client was told may have to run again for others that do. Then it is a
-  target no longer, so its outcome is told once.
+- Only results of which the scheduler has no copy are lost so, and no client knows of them: targets are fetched before
+  they are reported. A target that its client knows may have to run again for others that do. Then it is a target no
+  longer, so its outcome is told once.
 - A dependant that was released waits again: its batch gives it up, and what it was released with becomes the results of
-  its predecessors again. If a worker has it, its instance is fenced; the worker cannot have begun it without the result.
+  its predecessors again. If a worker has it, its instance is fenced; without the result, the worker has not begun it.
 - A node runs again if its options and its attempts allow it, and all its objects are still there; or it is lost.
 - Nothing else of the graph has consequences at that time (see `GraphReactions.advance`), so its columns agree.
 """
@@ -179,9 +179,7 @@ class NodeReruns:
                 graph.missing[node] += 1
             elif needed is None:
                 to_open.append(predecessor)
-        if not graph.missing[node] and not any(
-            graph.results.get(each) is None for each in graph.predecessors_of(node)
-        ):
+        if not graph.missing[node] and not any(graph.results.get(each) is None for each in graph.predecessors_of(node)):
             graph.ready.append(node)
         edges = graph.successor_offsets[node + 1] - graph.successor_offsets[node] + len(graph.predecessors_of(node))
         return UNITS_OF_A_RERUN + edges // EDGES_PER_UNIT

@@ -3,8 +3,8 @@
 Rules:
 - An object's id contains its creator's session, so that no peer can use another's ids.
 - Deleting is idempotent: a second delete, or one that crosses ours, has no effect.
-- A worker that leaves hands over the results that it keeps and somebody needs, a few at a time. What it cannot hand over
-  is lost; its tasks run again if they may (see `node_reruns`).
+- A worker that drains hands over the results that it keeps and somebody needs, a few at a time. What is lost with a
+  worker is made again if its tasks may run again (see `node_reruns`).
 """
 
 from __future__ import annotations

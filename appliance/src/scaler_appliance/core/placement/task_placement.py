@@ -12,8 +12,8 @@ Rules:
 - A task may need very many objects. They are announced to its worker in several calls, and then it is dispatched.
 - A tick dispatches a bounded number of bytes, so that what workers do not read is noticed before there is much of it.
 - Only workers that may have room are considered; the cost follows the changes, not the number of workers.
-- Results that their workers keep stay there if possible: among those with a free slot, a task goes to the one that keeps
-  most of the bytes that it needs. This is decided for the first few tasks of a class.
+- Results that their workers keep stay there if possible: among workers with a free slot, a task goes to the one that
+  keeps most of the bytes that it needs. This is decided for the first few tasks of a class.
 - A worker with blocked tasks, which wait for nested ones, gets tasks more urgent than those it holds, as many as it has
   slots, even when it holds enough: the slots of blocked tasks are for these, and it runs them first. Nested tasks are
   more urgent than the tasks that wait for them, so recursion goes depth first, and few tasks wait at a time.

@@ -2,7 +2,7 @@
 
 Rules:
 - A task whose outcome is held is still at its worker: if the worker is lost, the task runs again, or ends as lost.
-- An outcome is held until the scheduler has all bytes of its result, or knows that it will not get or cannot store them.
+- An outcome is held until the scheduler has all bytes of its result, or knows that it cannot get or store them.
 """
 
 from __future__ import annotations

@@ -295,7 +295,7 @@ def kept_result_stays_where_it_is_used(bench: RoleBench) -> None:
     check(task.dependencies == [made], f"a task that needs object {made:x}", task.dependencies)
     worker.succeed(task)
     client.expect_outcome(ids[1], "success")
-    worker.expect_deletion(made)
+    worker.expect_deletion(made, "at its maker, when the node that needed it has ended")
     asked = worker.waiting("ObjectRequest")
     check(not asked, "no ObjectRequest for a kept object that only its maker needs", asked)
 

@@ -2,8 +2,8 @@
 
 Rules:
 - An outcome whose result is a file is held until the file has its object's name. From then on the scheduler sees to it
-  that no client learns of an outcome whose result could be lost with this worker; if it is too old for that, the outcome
-  is held until it has fetched the result.
+  that no client learns of an outcome whose result could be lost with this worker. If it is too old for that, the
+  outcome is held until it has fetched the result.
 - Everything else is sent with the next turn (see `result_outbox`).
 """
 

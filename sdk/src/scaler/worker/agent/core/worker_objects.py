@@ -38,8 +38,8 @@ from scaler.worker.agent.core.effects import (
 from scaler.worker.frames import Buffer, ContentPlace
 from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
-from scaler_protocol.session.fetching import FetchWindow
 from scaler_protocol.session.features import KEPT_RESULTS
+from scaler_protocol.session.fetching import FetchWindow
 from scaler_protocol.session.ids import MAXIMUM_SESSION, object_id_of
 
 DEFAULT_CHUNK_BYTES = 1024 * 1024
