@@ -1,20 +1,18 @@
 """A judge beside the wire: sees each message that reaches or leaves the scheduler, and knows nothing of its insides.
 
 What it holds the scheduler to:
-- Each task that was accepted gets exactly one outcome while its client's session lasts, in the very round in which the
-  outcome is decided; it is the outcome that a worker reported, or is lost for a reason that the wire bears out.
+- Each task that was accepted gets exactly one outcome while its client's session lasts, in the very round in which it
+  is decided, or in which the last byte of a result came that its worker keeps. It is what a worker reported, or `lost`.
 - A task is at one worker at a time, and never again once it has an outcome. An instance id is given once. What is heard
-  of an instance that was reported, given back, cancelled, or whose worker or client is gone does not count.
+  of an instance that has ended, or whose worker or client is gone, does not count.
 - A task that may run once is never given again once it may have started; attempts are counted as they happened.
 - Each cancel is answered, and truthfully; a forced one reaches the worker, as does one for tasks of a client that left.
 - No slot idles while a task waits that it could run; nothing is given to a worker that it has no room for. A worker
   that does not read is given nothing, nor are tasks of a client that does not.
 - A node of a graph runs after its predecessors, with their results; a target whose predecessor has no result ends as
   that one did, and the client hears of no other nodes. When consequences are drawn is left to the scheduler.
-- The same holds for tasks that need others. One is given back to its client if what it needs is not known, or was told
-  before, and only then.
-- A task goes only to workers of its client's tenant, and to those of all tenants. No peer gets, reads
-  or uses an object of another tenant: it is as if it did not exist.
+- The same holds for tasks that need others. One is given back if what it needs is not known, or was told before.
+- A task goes only to workers of its tenant, and to those of all. No peer gets, reads or uses another tenant's object.
 - Objects are announced to a worker before it needs them, and their end once; a well-behaved peer is never refused.
 """
 
@@ -29,8 +27,7 @@ from scaler_appliance.core.effects import PeerError
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
 
-Outcome = m.CancelOutcome
-LOST = int(m.TaskStatus.LOST)
+Outcome, LOST = m.CancelOutcome, int(m.TaskStatus.LOST)
 WORKER_LOST, OBJECT_MISSING = m.FailureKind.WORKER_LOST, m.FailureKind.OBJECT_MISSING
 REJECTED, PREDECESSOR_GONE = m.FailureKind.REJECTED, m.FailureKind.PREDECESSOR_GONE
 Reactions = Dict[type, Callable[..., None]]
@@ -260,7 +257,6 @@ class Checker:
     }
 
     def is_wanted(self, link: bytes, instance: int) -> bool:
-        """Whether a client waits for the outcome of an instance at a worker."""
         return link in self._parties and self._parties[link].has_wanted(instance)
 
     # What follows from it -------------------------------------------------------------------------------------------
@@ -540,9 +536,8 @@ class Checker:
             self._check_no_slot_idles()
 
     def _check_no_slot_idles(self) -> None:
-        waiting = [task for task in self._waiting if not task.client.is_congested]
         full = [each for each, most in self.most_running.items() if self._running_of(each) >= most]
-        waiting = [task for task in waiting if task.client.tenant not in full]
+        waiting = [each for each in self._waiting if not (each.client.is_congested or each.client.tenant in full)]
         needs = {(task.client.tenant, task.need, task.codec, task.name) for task in waiting}
         for worker in self._workers.values():
             could_run = [each for each in needs if worker.could_run(*each)] if worker.has_free_slot else ()

@@ -276,7 +276,7 @@ class ObjectReactions:
             raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
         else:
             self._state.objects.on_chunk(record, payload)
-            if record.source is None and isinstance(session, WorkerSession):
+            if not record.is_arriving and isinstance(session, WorkerSession):
                 self._on_fetched(session, record)
 
     def _on_fetched(self, worker: WorkerSession, record: ObjectRecord) -> None:

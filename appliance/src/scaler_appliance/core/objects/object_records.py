@@ -92,6 +92,11 @@ class ObjectRecord:
         return self.is_lost or (self.arrived < self.size and self.source is None and self.maker is None)
 
     @property
+    def is_arriving(self) -> bool:
+        """Whether its bytes are on their way here."""
+        return self.source is not None
+
+    @property
     def is_elsewhere(self) -> bool:
         """Whether only its maker has all of its bytes."""
         return self.arrived < self.size and self.maker is not None

@@ -27,6 +27,9 @@ from scaler_protocol.keys.allow_list import ANY_TENANT, Grant
 
 MAXIMUM_LABEL_CHARACTERS = 256  # of a peer's name, and of its host
 _ROUNDING = 1e-9  # of sums and quotients of capability amounts
+DISTANT_MICROSECONDS = 20_000.0  # for messages there and back: more than a busy worker in the same data centre takes
+_LONGEST_ROUND_TRIP_MICROSECONDS = 2e6  # that is believed
+_LATENCIES = 4  # the least of so many counts, since large messages in between delay a heartbeat
 
 Capabilities = Tuple[Tuple[str, float], ...]
 
@@ -150,7 +153,7 @@ class ClientSession(Session):
         self.unneeded_objects: Deque[array[int]] = deque()  # that its tasks have referred to, to be released in parts
         self.compactable: Dict[int, TaskBatch] = {}  # by first task id: those with finished tasks
         self._batches: Dict[int, TaskBatch] = {}  # by first task id; those of graphs by a negative number
-        self._graph_batches_made = 0
+        self._last_graph_batch = -1  # its number, which no task has, nor is it what `FirstIds` finds for none
         self._batch_starts = FirstIds()  # of batches that are found by ids of their own
         self._graph_starts = FirstIds()
 
@@ -162,8 +165,7 @@ class ClientSession(Session):
     def add_graph_batch(self, batch: GraphBatch) -> None:
         """Add a batch of a graph's nodes, whose ids are found by way of the graph. A node that runs again is in a batch
         of its own, while others of its first batch may be unfinished."""
-        self._graph_batches_made += 1
-        batch.key = -self._graph_batches_made
+        batch.key = self._last_graph_batch = self._last_graph_batch - 1
         self._batches[batch.key] = batch
 
     def add_released_batch(self, batch: TaskBatch) -> None:
@@ -289,6 +291,8 @@ class WorkerSession(Session):
         self.forced_instances: array[int] = array("Q")
         self.heartbeat: Optional[m.Heartbeat] = None
         self.heartbeat_at = 0.0  # by the scheduler's clock
+        self.distance_microseconds = 0.0  # for messages there and back; 0: it is near
+        self._latencies: Deque[int] = deque(maxlen=_LATENCIES)
         self.processor_tasks: Sequence[RunningTask] = ()  # an entry for each processor of the heartbeat
         self.balance_request: Optional[int] = None  # id of the request it has not answered yet
 
@@ -299,6 +303,13 @@ class WorkerSession(Session):
         """
         self.heartbeat, self.heartbeat_at = heartbeat, now
         self.processor_tasks = tasks
+        if heartbeat.latency_microseconds:
+            self._latencies.append(heartbeat.latency_microseconds)
+            round_trip_microseconds = 2.0 * min(self._latencies)
+            is_distant = round_trip_microseconds >= DISTANT_MICROSECONDS
+            self.distance_microseconds = (
+                min(round_trip_microseconds, _LONGEST_ROUND_TRIP_MICROSECONDS) if is_distant else 0.0
+            )
         suspended = sum(processor.suspended for processor in heartbeat.processors)
         self.slots = self.hello.slots + suspended
         self.capacity = self.slots * self._queue_size
