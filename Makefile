@@ -133,7 +133,7 @@ bench-peers: .venv/.tools .venv-pypy/.packages  ## measure this tree and compara
 
 .PHONY: bench-hosts
 bench-hosts: .venv/.packages  ## measure the bytes over each link between hosts, which are network namespaces (root)
-	@$(IN_VENV) benchmarks/hosts/run.py $(ARGS)
+	@$(IN_VENV) benchmarks/hosts_bench.py $(ARGS)
 
 .PHONY: situations
 situations: .venv-situations/.packages  ## run everyday situations on comparable engines, and write docs/situations.md

@@ -204,7 +204,7 @@ class ReportsWhatItDoesNotHave(ReferenceScheduler):
 
 
 @mutant(breaks="SCL-OBJ-024", caught_by="scheduler/objects/kept-result-stays-where-it-is-used")
-class FetchesWhatNobodyNeeds(ReferenceScheduler):
+class FetchesWhatNoPeerNeeds(ReferenceScheduler):
     def on_kept(self, kept: Object) -> None:
         self.fetch(kept)
 

@@ -103,9 +103,9 @@ class ObjectKeeper:
             self.fetch(self.objects[object_id])
         return True
 
-    def on_complete(self, kept: Object) -> None:
-        """All its bytes are here."""
-        if kept.id in self.held:
+    def report_if_complete(self, kept: Object) -> None:
+        """More of its bytes are here; with the last ones, the outcome that waits for them is reported."""
+        if kept.is_complete and kept.id in self.held:
             task, message, index, payload = self.held.pop(kept.id)
             if self.instances.get(task.instance) is task:
                 self.on_outcome(task, message, index, payload, kept.id)
@@ -262,8 +262,7 @@ class ObjectKeeper:
                 self.answer_with(reader, kept, offset, length)
             else:
                 kept.readers.append((reader, offset, length))
-        if kept.is_complete:
-            self.on_complete(kept)
+        self.report_if_complete(kept)
 
     def on_content_missing(self, kept: Object) -> None:
         """Its bytes will never be here."""

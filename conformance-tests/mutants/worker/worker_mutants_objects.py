@@ -146,7 +146,7 @@ class ReportsBeforeItWasFetched(ReferenceWorker):
         self.report([outcome])
 
 
-@object_mutant(breaks="SCL-OBJ-021", caught_by="worker/large-results/kept-result-is-there-until-its-deletion")
+@object_mutant(breaks="SCL-OBJ-021", caught_by="worker/large-results/kept-result-is-there-after-it-was-fetched")
 class DropsWhatWasFetched(WorkerObjects):
     def on_fetched(self, object_id: int) -> None:
         super().on_fetched(object_id)

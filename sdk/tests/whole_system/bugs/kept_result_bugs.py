@@ -10,7 +10,7 @@ KEPT_RESULT_BUGS: Dict[str, PlantedBug] = {
     "a result that is kept is removed once it was fetched": PlantedBug(
         "agent", f"{AGENT}.worker_objects:WorkerObjects.on_chunk_read", " and not self._keeps", ""
     ),
-    "a worker is not told of the end of a result that it keeps": PlantedBug(
+    "a worker does not learn the end of a result that it keeps": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.objects.object_reactions:ObjectReactions._leave_with",
         "record.holders.add(worker.number)",

@@ -3,7 +3,7 @@
 Rules:
 - An object's id contains its creator's session, so that no peer can use another's ids.
 - Deleting is idempotent: a second delete, or one that crosses ours, has no effect.
-- A worker that drains hands over the results that it keeps and somebody needs, a few at a time. What is lost with a
+- A worker that drains hands over the results that it keeps and tasks need, a few at a time. What is lost with a
   worker is made again if its tasks may run again (see `node_reruns`).
 """
 
@@ -170,7 +170,7 @@ class ObjectReactions:
             yield (stop - start) * UNITS_OF_AN_OBJECT
 
     def on_maker_gone(self, worker: WorkerSession) -> Steps:
-        """A worker is gone: nobody has what only it had. Those who asked for it wait until its tasks are settled."""
+        """A worker is gone, and with it what only it had. Peers that asked for it wait until its tasks are settled."""
         state = self._state
         kept = state.objects.kept_by(worker.number)
         state.held_results.drop([record.object_id for record in kept])

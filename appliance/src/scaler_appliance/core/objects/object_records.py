@@ -72,7 +72,7 @@ class ObjectRecord:
         self.maker: Optional[bytes] = None  # worker that keeps its bytes, and sends them when they are requested
         self.made_by: Optional[NodeResult] = None  # the node that may run again if its bytes are lost with their maker
         self.is_maker_lost = False  # its bytes were lost with their maker
-        self.awaits_rerun = False  # and it is not settled yet what becomes of the tasks that need it
+        self.awaits_rerun = False  # and the tasks that need it have not been taken back yet
 
     @property
     def number(self) -> int:

@@ -6,7 +6,7 @@ Rules:
   object directory, of which the core knows the size and the received part.
 - Bytes of an object on another host are fetched by request, a few chunks at a time, in order; requests for bytes that
   have not arrived yet wait. If their source is gone, all waiting requests are refused.
-- A worker may keep the bytes of a result until the object ends. They are fetched when somebody else needs them, and not
+- A worker may keep the bytes of a result until the object ends. They are fetched when another peer needs them, and not
   before; if it is gone, and they have not been fetched, the object is lost.
 """
 
@@ -161,8 +161,8 @@ class ObjectTable:
             self.start_transfer(record, record.maker)
 
     def lose_maker(self, record: ObjectRecord) -> None:
-        """The maker of an object is gone. If its bytes are not all here, what has arrived is dropped, and who waits for
-        them waits until it is settled what becomes of the tasks that need it."""
+        """The maker of an object is gone. If its bytes are not all here, what has arrived is dropped, and peers that
+        wait for them wait until the tasks that need it have been taken back."""
         self.forget_maker(record)
         if record.arrived >= record.size:
             return

@@ -177,7 +177,7 @@ def follow(states: bytearray, start: int, followed: Union[bytes, bytearray]) -> 
 
 def begin_again(states: bytearray, task: int) -> None:
     """A node whose result is gone, or whose input is, waits for its predecessors again: a life of its own, of which no
-    event of the table is part, because nobody was told how the first one ended."""
+    event of the table is part, because no client was told how the first one ended."""
     assert states[task] in (TaskState.SUCCEEDED, TaskState.QUEUED), f"{TaskState(states[task]).name} begins again"
     states[task] = TaskState.WAITING
 

@@ -6,4 +6,4 @@ PREDECESSORS = "predecessors"
 """Tasks may depend on the results of earlier tasks."""
 
 KEPT_RESULTS = "keptResults"
-"""Workers keep large results until nobody needs them."""
+"""Workers keep large results until no task needs them."""

@@ -228,15 +228,17 @@ def test_a_result_is_used_here_and_served_until_its_deletion(keeping: Bench) -> 
 
 
 def test_a_worker_owes_results_until_they_are_fetched_or_deleted(keeping: Bench) -> None:
-    assert not keeping.objects.owes_results
+    owed = [keeping.objects.owes_results]
     fetched, deleted = keeping.write_result(bytes(CHUNK + 1)), keeping.write_result(bytes(5))
     for offset in (0, CHUNK):
-        assert keeping.objects.owes_results
+        owed.append(keeping.objects.owes_results)
         keeping.objects.on_request(m.ObjectRequest(id=fetched, offset=offset, length=CHUNK))
         keeping.perform()
-    assert keeping.objects.owes_results
+    owed.append(keeping.objects.owes_results)
     keeping.objects.on_instruction(m.ObjectInstruction(action=DELETE, ids=[deleted]), b"")
-    assert not keeping.objects.owes_results
+    owed.append(keeping.objects.owes_results)
+
+    assert owed == [False, True, True, True, False]
 
 
 def test_a_kept_result_whose_file_is_gone_is_not_available(keeping: Bench) -> None:

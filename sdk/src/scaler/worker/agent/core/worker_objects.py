@@ -4,8 +4,8 @@
     shared ── a file in the scheduler's directory ─────────────┼──▶ processors (bytes, or a path to map)
     elsewhere ── fetched, chunk by chunk, to a file of our own ┘
 
-    large result ── renamed in the scheduler's directory if it is shared, else kept here until the scheduler says that
-                    nobody needs it (an old scheduler: until it has fetched it); tasks here use it where it is
+    large result ── renamed in the scheduler's directory if it is shared, else kept here until the scheduler deletes it
+                    (an old scheduler: until it has fetched it); tasks here use it where it is
 
 Rules:
 - Unknown objects are requested: the scheduler answers every ObjectRequest, if only with "missing".

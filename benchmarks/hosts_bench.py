@@ -24,10 +24,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scenes import SCENES
+from host_scenes import SCENES
 
 PREFIX = "scaler-"
 NETWORK, PORT = "10.213.77", 2345
@@ -125,7 +126,7 @@ def network(hosts: tuple[str, ...]) -> Iterator[None]:
         ip("link", "set", bridge, "up")
         for number, host in enumerate(hosts, 1):
             ip("netns", "add", PREFIX + host)
-            made.append(lambda host=host: ip("netns", "del", PREFIX + host))  # type: ignore[misc]
+            made.append(partial(ip, "netns", "del", PREFIX + host))
             here, there = f"sc-{number}", f"sc-{number}-in"
             ip("link", "add", here, "type", "veth", "peer", "name", there, "netns", PREFIX + host)
             ip("link", "set", here, "master", bridge, "up")

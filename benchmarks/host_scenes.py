@@ -29,15 +29,17 @@ def chain(client: Client, size: int) -> bool:
     """Nodes that each need the large result of the one before."""
     graph = {"0": (make, size), **{str(number): (pass_on, str(number - 1)) for number in range(1, LINKS_OF_THE_CHAIN)}}
     graph["end"] = (measure, str(LINKS_OF_THE_CHAIN - 1))
-    return client.get(graph, ["end"])["end"] == (size, LINKS_OF_THE_CHAIN - 1)
+    return bool(client.get(graph, ["end"])["end"] == (size, LINKS_OF_THE_CHAIN - 1))
 
 
 def futures(client: Client, size: int) -> bool:
     """The same with futures, which the client holds."""
-    future = client.submit(make, size)
+    held = [client.submit(make, size)]
     for _ in range(1, LINKS_OF_THE_CHAIN):
-        future = client.submit(pass_on, future)
-    return client.submit(measure, future).result() == (size, LINKS_OF_THE_CHAIN - 1)
+        held.append(client.submit(pass_on, held[-1]))
+    is_right = client.submit(measure, held[-1]).result() == (size, LINKS_OF_THE_CHAIN - 1)
+    client.wait(held)
+    return is_right
 
 
 def many_users(client: Client, size: int) -> bool:
@@ -59,7 +61,7 @@ class Scene(NamedTuple):
 
     def run(self, address: str, size: int) -> int:
         """Act as the client's program; returns its exit code."""
-        with Client(address, modules=["scenes"]) as client:
+        with Client(address, modules=["host_scenes"]) as client:
             while client.info().slots < len(self.workers):
                 client.submit(measure, b"0").result()
             return 0 if self.act(client, size) else 1
