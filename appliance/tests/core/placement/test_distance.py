@@ -1,4 +1,4 @@
-"""Workers far away: they work while their results and next tasks are under way, and the others do not wait for them at the end.
+"""Distant workers stay busy while results and next tasks travel, and near ones do not wait for them at the end.
 
 The scheduler's core in virtual time: what is asserted is computed, not measured.
 """

@@ -46,7 +46,7 @@ KEPT_RESULT_BUGS: Dict[str, PlantedBug] = {
     "batches of a graph are told apart by their first nodes": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.peers.sessions:ClientSession.add_graph_batch",
-        "batch.key = self._last_graph_batch = self._last_graph_batch - 1",
+        "batch.key = self._last_graph_batch = self._last_graph_batch + 1",
         "batch.key = batch.ids[0]",
     ),
 }

@@ -34,6 +34,7 @@ from itertools import islice
 from math import ceil
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
+from scaler_appliance.core.large_tables import LARGE, in_chunks
 from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.objects.object_table import announcement
 from scaler_appliance.core.peers.sessions import WorkerSession
@@ -440,6 +441,8 @@ class Placement:
         state.last_dispatch += 1
         dispatch = Dispatch(state.last_dispatch, batch, start, stop, worker.number, estimate_microseconds)
         state.dispatches[dispatch.number] = batch.dispatches[dispatch.number] = dispatch
+        if len(state.dispatches) == LARGE:
+            state.dispatches = in_chunks(state.dispatches)
         worker.assign(dispatch)
         if not worker.distance_microseconds:
             self._distance.on_placed_near()
@@ -474,7 +477,7 @@ class Placement:
         """
         if not batch.dependency_counts:
             if batch.function not in worker.known_objects and batch.function:
-                self._state.objects.memory.use((batch.function,))
+                self._state.objects.use((batch.function,))
                 self._announce(worker, (batch.function,))
             return True
         needed = batch.dependencies_of(start, stop)
@@ -486,7 +489,7 @@ class Placement:
         if end < len(needed):
             self._announced, self._left = (key, end), 0
             return False
-        self._state.objects.memory.use([*function, *needed])
+        self._state.objects.use([*function, *needed])
         self._left -= len(needed) // COLUMN_ENTRIES_PER_UNIT
         return True
 
@@ -497,7 +500,7 @@ class Placement:
             if object_id not in worker.known_objects:
                 record = self._state.objects.find(object_id)
                 assert record is not None, f"a waiting task needs object {object_id:x}, which is gone"
-                worker.known_objects.add(object_id)
+                worker.know_object(object_id)
                 record.holders.add(worker.number)
                 unknown.setdefault(record.codec, []).append(record)
         for records in unknown.values():

@@ -7,7 +7,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, NamedTuple, Optional
 
 from scaler_protocol import messages as m
 
@@ -46,8 +46,3 @@ class HeldResults:
         if held is not None:
             del self._objects[held.instance]
         return held
-
-    def drop(self, object_ids: List[int]) -> None:
-        """Objects of a worker that is gone: its tasks have no outcome yet."""
-        for object_id in object_ids:
-            self.take(object_id)
