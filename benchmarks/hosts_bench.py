@@ -129,6 +129,7 @@ def network(hosts: tuple[str, ...]) -> Iterator[None]:
             made.append(partial(ip, "netns", "del", PREFIX + host))
             here, there = f"sc-{number}", f"sc-{number}-in"
             ip("link", "add", here, "type", "veth", "peer", "name", there, "netns", PREFIX + host)
+            made.append(partial(ip, "link", "del", here))  # at once: with its namespace it goes a little later
             ip("link", "set", here, "master", bridge, "up")
             for command in (("addr", "add", f"{NETWORK}.{number}/24", "dev", there), ("link", "set", there, "up")):
                 ip("-n", PREFIX + host, *command)
