@@ -6,6 +6,8 @@ Rules:
 - Both engines have the same number of worker processes of one thread each, are warm, and compute the same collection.
 - A round is one computation of each engine, so that what else the machine does meets both; a figure is the least of the
   rounds, and `ratio` is that of distributed divided by that of Scaler: above 1, Scaler is faster.
+- `cpu_ratio` is the same of processor time, of this process and all below it, by medians: it depends less on what
+  else the machine does.
 - The time is that of `compute`: optimising the graph, which Dask does for both, is part of it.
 """
 
@@ -15,6 +17,7 @@ import argparse
 import functools
 import json
 import os
+import statistics
 import sys
 import time
 from typing import Any, Callable
@@ -25,6 +28,7 @@ import dask.bag
 import dask.dataframe
 import numpy
 import pandas
+import psutil
 
 import scaler
 
@@ -103,17 +107,28 @@ def main() -> None:
 
 
 def measure(name: str, make: Case, engines: dict[str, Any], rounds: int) -> dict[str, Any]:
-    """The least seconds of each engine, and their ratio."""
+    """The least seconds of each engine, the median of its processor time, and the ratios of both."""
     seconds: dict[str, list[float]] = {engine: [] for engine in engines}
+    cpu_seconds: dict[str, list[float]] = {engine: [] for engine in engines}
     for _ in range(rounds):
         for engine, scheduler in engines.items():
             collection = make()
-            started = time.perf_counter()
+            started, cpu_started = time.perf_counter(), cpu_seconds_so_far()
             collection.compute(scheduler=scheduler)
             seconds[engine].append(time.perf_counter() - started)
+            cpu_seconds[engine].append(cpu_seconds_so_far() - cpu_started)
     least = {f"{engine}_seconds": round(min(each), 3) for engine, each in seconds.items()}
     ratio = round(min(seconds["distributed"]) / min(seconds["scaler"]), 2)
-    return {"case": name, "tasks": tasks_of(make()), **least, "ratio": ratio}
+    median = {f"{engine}_cpu_seconds": round(statistics.median(each), 3) for engine, each in cpu_seconds.items()}
+    cpu_ratio = round(median["distributed_cpu_seconds"] / median["scaler_cpu_seconds"], 2)
+    return {"case": name, "tasks": tasks_of(make()), **least, "ratio": ratio, **median, "cpu_ratio": cpu_ratio}
+
+
+def cpu_seconds_so_far() -> float:
+    """Of this process and those below it."""
+    this = psutil.Process()
+    times = [process.cpu_times() for process in (this, *this.children(recursive=True))]
+    return sum(float(each.user + each.system) for each in times)
 
 
 class Counted(Exception):

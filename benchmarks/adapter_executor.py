@@ -6,6 +6,7 @@ Rules:
 - Both executors have the same number of warm processes. A round is every case on both, so that what else the machine
   does meets both. A figure is the median of the rounds; `ratios` divides ProcessPoolExecutor's by ScalerExecutor's:
   above 1, Scaler is faster.
+- `cpu ratios` are of the processor time of this process and all below it, which depends less on other load.
 - The maps of a client are compared with its `map` of a list, in the same rounds.
 - Memory is what client and scheduler have grown by while items came from a generator, at most, after a few items. It
   is measured first: later, the process has room that it does not give back.
@@ -16,9 +17,10 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import time
 from concurrent.futures import Executor, ProcessPoolExecutor
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple
 
 import numpy
 import psutil
@@ -93,30 +95,49 @@ def maps(client: scaler.Client) -> Dict[str, Callable[[], int]]:
     }
 
 
-def seconds_each(run: Callable[[], int]) -> float:
-    begin = time.perf_counter()
+class Cost(NamedTuple):
+    """What an item takes, in seconds."""
+
+    time: float
+    cpu_time: float
+
+
+def cost_of(run: Callable[[], int]) -> Cost:
+    """Of each item; `run` returns how many there are."""
+    begin, cpu_begin = time.perf_counter(), cpu_seconds_so_far()
     count = run()
-    return (time.perf_counter() - begin) / count
+    return Cost((time.perf_counter() - begin) / count, (cpu_seconds_so_far() - cpu_begin) / count)
 
 
-def compared(rounds: int, workers: int) -> Dict[str, Dict[str, float]]:
-    """Seconds per item, by engine and case."""
-    figures: Dict[str, Dict[str, List[float]]] = {}
+def cpu_seconds_so_far() -> float:
+    """Of this process and those below it."""
+    this = psutil.Process()
+    times = [process.cpu_times() for process in (this, *this.children(recursive=True))]
+    return sum(float(each.user + each.system) for each in times)
+
+
+def medians(costs: List[Cost]) -> Cost:
+    return Cost(*(statistics.median(column) for column in zip(*costs)))
+
+
+def compared(rounds: int, workers: int) -> Dict[str, Dict[str, Cost]]:
+    """By engine and case."""
+    figures: Dict[str, Dict[str, List[Cost]]] = {}
     with scaler.ScalerExecutor(workers) as own, ProcessPoolExecutor(workers) as pool:
         for number in range(rounds + 1):  # the first one warms up
             for case, run in CASES.items():
                 for name, executor in (("ScalerExecutor", own), ("ProcessPoolExecutor", pool)):
-                    figure = seconds_each(lambda run=run, executor=executor: run(executor))  # type: ignore[misc]  # once
+                    figure = cost_of(lambda run=run, executor=executor: run(executor))  # type: ignore[misc]  # once
                     if number:
                         figures.setdefault(name, {}).setdefault(case, []).append(figure)
     with scaler.SchedulerClusterCombo(workers, logging_level="WARNING") as combo:
         with scaler.Client(combo.get_address()) as client:
             for number in range(rounds + 1):
                 for case, run_map in maps(client).items():
-                    figure = seconds_each(run_map)
+                    figure = cost_of(run_map)
                     if number:
                         figures.setdefault("Client", {}).setdefault(case, []).append(figure)
-    return {name: {case: statistics.median(runs) for case, runs in cases.items()} for name, cases in figures.items()}
+    return {name: {case: medians(runs) for case, runs in cases.items()} for name, cases in figures.items()}
 
 
 def growth(items: int, workers: int) -> Dict[str, float]:
@@ -128,15 +149,19 @@ def growth(items: int, workers: int) -> Dict[str, float]:
                 pass
             before = {name: process.memory_info().rss for name, process in processes.items()}
             most = dict(before)
-            begin = time.perf_counter()
+            begin, cpu_begin = time.perf_counter(), cpu_seconds_so_far()
             stream: Iterator[int] = client.map(nothing, iter(range(items)), buffersize=BUFFER_ITEMS)
             for number in stream:
                 if number % (items // LOOKS) == 0:
                     for name, process in processes.items():
                         most[name] = max(most[name], process.memory_info().rss)
-            seconds = time.perf_counter() - begin
+            seconds, cpu_seconds = time.perf_counter() - begin, cpu_seconds_so_far() - cpu_begin
+            cpu_begin = cpu_seconds_so_far()
+            client.map(nothing, range(items // 10))
+            of_list = (cpu_seconds_so_far() - cpu_begin) / (items // 10)
     grown = {f"{name} MiB": round((most[name] - before[name]) / 2**20, 1) for name in processes}
-    return {"items": items, "microseconds": round(seconds / items * 1e6, 2), **grown}
+    each = {"microseconds": seconds / items, "cpu microseconds": cpu_seconds / items, "of a list": of_list}
+    return {"items": items, **{name: round(figure * 1e6, 2) for name, figure in each.items()}, **grown}
 
 
 def main() -> None:
@@ -146,13 +171,19 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=10_000_000)
     options = parser.parse_args()
     memory = growth(options.items, options.workers)
+    print(json.dumps(memory), file=sys.stderr)
     figures = compared(options.rounds, options.workers)
     own, pool, client = figures["ScalerExecutor"], figures["ProcessPoolExecutor"], figures["Client"]
-    ratios = {case: round(pool[case] / own[case], 2) for case in own}
-    ratios.update({case: round(figure / client["client.map, a list"], 2) for case, figure in client.items()})
-    scaled = {name: {case: round(figure * 1e6, 2) for case, figure in cases.items()} for name, cases in figures.items()}
-    report = {"microseconds": scaled, "ratios": ratios, "memory": memory}
-    print(json.dumps(report, indent=2))
+    ratios: Dict[str, Dict[str, float]] = {}
+    for name, kind in (("ratios", 0), ("cpu ratios", 1)):
+        ratios[name] = {case: round(pool[case][kind] / own[case][kind], 2) for case in own}
+        ratios[name].update(
+            {case: round(cost[kind] / client["client.map, a list"][kind], 2) for case, cost in client.items()}
+        )
+    scaled = {
+        engine: {case: round(cost.time * 1e6, 2) for case, cost in cases.items()} for engine, cases in figures.items()
+    }
+    print(json.dumps({"microseconds": scaled, **ratios, "memory": memory}, indent=2))
 
 
 if __name__ == "__main__":

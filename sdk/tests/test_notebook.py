@@ -74,6 +74,23 @@ def test_futures(any_client: Client) -> None:
     assert Page(failing._repr_html_()).rows()["state"] == "finished, raised ValueError"
 
 
+def test_the_futures_of_a_graph_are_counted_and_named_by_their_keys(any_client: Client) -> None:
+    graph = {("a", 1): 5, "b": (abs, ("a", 1)), "<i>": (fail,), **{f"x{number}": (abs, number) for number in range(30)}}
+    by_key: Any = any_client.get(graph, list(graph), block=False)
+    in_order: Any = any_client.submit_graph(graph, list(graph))
+    for futures in (by_key.values(), in_order):
+        any_client.wait(futures)
+    rows = Page(by_key._repr_html_()).rows()
+    assert (rows["keys"], rows["finished"], rows["failed"], rows["other keys"]) == ("33", "32", "1", "13")
+    assert rows["('a', 1)"] == "finished, returned int" and rows["'<i>'"].startswith("finished, ")
+    assert Page(in_order._repr_html_()).rows()["failed"] == "1"
+    assert (type(by_key), type(in_order)) != (dict, list) and isinstance(by_key, dict) and isinstance(in_order, list)
+    assert any_client.submit(type, in_order[:2]).result(TIMEOUT_SECONDS) is list
+    few = any_client.submit_graph(graph, ["b", "x1"])
+    assert any_client.submit(sum, few).result(TIMEOUT_SECONDS) == 6
+    assert any_client.submit(type, few).result(TIMEOUT_SECONDS) is list
+
+
 def test_names_are_texts(any_client: Client) -> None:
     future = any_client.submit(strange_name())
     html = future._repr_html_()

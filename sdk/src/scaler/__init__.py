@@ -19,15 +19,18 @@ from scaler.version import __version__
 
 if TYPE_CHECKING:
     from scaler import aio as aio
+    from scaler.actors.actor_handle import Actor
     from scaler.client import Client, ScalerFuture
     from scaler.cluster import Cluster, Scheduler, SchedulerClusterCombo
     from scaler.executor.executor import ScalerExecutor
+    from scaler.process_state import worker_state
     from scaler.serializer import Serializer
     from scaler.task_functions import task
     from scaler.values.named_functions import NamedFunction
     from scaler.values.payload import ObjectReference
 
 __all__ = [
+    "Actor",
     "Client",
     "Cluster",
     "NamedFunction",
@@ -40,9 +43,11 @@ __all__ = [
     "__version__",
     "aio",
     "task",
+    "worker_state",
 ]
 
 _MODULES = {
+    "Actor": "scaler.actors.actor_handle",
     "Client": "scaler.client",
     "Cluster": "scaler.cluster",
     "NamedFunction": "scaler.values.named_functions",
@@ -54,6 +59,7 @@ _MODULES = {
     "Serializer": "scaler.serializer",
     "aio": "scaler.aio",
     "task": "scaler.task_functions",
+    "worker_state": "scaler.process_state",
 }
 
 

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import pickle
+import sys
 import threading
 import time
 import warnings
@@ -216,6 +217,26 @@ def test_a_timeout_cancels_the_task_and_nothing_else(any_address: str, done_file
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(asyncio.shield(kept), 0.01)
         assert await kept == 0.2
+
+    play(any_address, scene)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.timeout is new in Python 3.11")
+def test_leaving_asyncio_timeout_stops_the_task(any_address: str, done_files: List[Path]) -> None:
+    running, go = done_files
+
+    async def scene(client: aio.Client) -> None:
+        time_limit: Any = getattr(asyncio, "timeout")(None)  # noqa: B009  # mypy checks for Python 3.9
+        future = client.submit(wait_for_file, str(go), str(running))
+        await asyncio.to_thread(wait_until, running)
+        with pytest.raises(asyncio.TimeoutError):
+            async with time_limit:
+                time_limit.reschedule(asyncio.get_running_loop().time())
+                await future
+        assert future.cancelled()
+        assert await asyncio.gather(*[client.submit(abs, -1) for _ in range(10)]) == [1] * 10, "its slot is free"
+        while client._shell.core.futures:
+            await asyncio.sleep(0.001)
 
     play(any_address, scene)
 

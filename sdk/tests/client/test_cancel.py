@@ -6,12 +6,13 @@ import asyncio
 import concurrent.futures
 import os
 import signal
+import threading
 import time
 from pathlib import Path
-from typing import Iterator, List
+from typing import Callable, Iterator, List
 
 import pytest
-from sdk_tasks import identity, wait_for_file, wait_until
+from sdk_tasks import identity, wait_for, wait_for_file, wait_until
 
 from scaler import Client, SchedulerClusterCombo
 from scaler.client.future import CANCEL_TIMEOUT_SECONDS
@@ -235,3 +236,37 @@ def test_a_map_that_fails_leaves_what_runs_to_its_end(any_client: Client, tmp_pa
         any_client.map(step, [0, 1], [str(go)] * 2)
     go.touch()
     wait_until(tmp_path / "go.ended")
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda client, running: client.map(hang, [running]),
+        lambda client, running: list(client.map(hang, [running], buffersize=1)),
+        lambda client, running: list(client.imap_unordered(hang, [running])),
+        lambda client, running: client.get({"hangs": (hang, running)}, ["hangs"]),
+    ],
+    ids=["map", "map with a buffer", "imap_unordered", "get"],
+)
+def test_ctrl_c_stops_tasks_whose_results_nobody_can_ask_for(
+    any_client: Client, done_files: List[Path], wait: Callable[[Client, str], object]
+) -> None:
+    running = done_files[0]
+    waiting_thread = threading.get_ident()
+
+    def interrupt() -> None:
+        wait_for(lambda: running.exists() and running.read_text(), "the task to run")
+        signal.pthread_kill(waiting_thread, signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
+    try:
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            wait(any_client, str(running))
+        thread.join(TIMEOUT_SECONDS)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    process_id = int(running.read_text())
+    wait_for(lambda: not is_alive(process_id), "the end of the task's process")
+    assert any_client.submit(identity, 1).result(TIMEOUT_SECONDS) == 1

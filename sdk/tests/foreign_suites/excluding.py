@@ -10,7 +10,10 @@ import os
 from pathlib import Path
 from typing import Any, List
 
+import pytest
 
+
+@pytest.hookimpl(trylast=True)  # what -k leaves
 def pytest_collection_modifyitems(config: Any, items: List[Any]) -> None:
     patterns = os.environ["SCALER_EXCLUDED_PATTERNS"].split("\n")
     excluded = [each for each in items if any(fnmatch.fnmatchcase(_id_of(each), pattern) for pattern in patterns)]

@@ -1,6 +1,7 @@
 """A plugin for pytest: CPython's tests of ThreadPoolExecutor get a ScalerExecutor instead.
 
 Rules:
+- All executors of a run use one cluster, which saves minutes. The scripts that tests start have clusters of their own.
 - The tests are CPython's own files, unchanged. Only their mixin that names the class of executor is changed, and the
   scripts that they start import that class from where it is.
 - Of each kind of test there is one class for threads and several for processes: those for threads are run.
@@ -10,23 +11,59 @@ from __future__ import annotations
 
 import gc
 import importlib
-from typing import Any, List
+import inspect
+from typing import Any, List, Optional
 
 import pytest
 
-MODULES = ("test.test_concurrent_futures", "test.test_concurrent_futures.util")
+SLOTS = 5  # as many as the tests ask for
+MODULES = ("test.test_concurrent_futures", "test.test_concurrent_futures.util", "test_concurrent_futures.util")
+"""By the last name if an interpreter lacks these tests, and runs those of another version."""
 
 
 def pytest_configure(config: Any) -> None:
-    from scaler import ScalerExecutor
+    from scaler import ScalerExecutor, SchedulerClusterCombo
 
+    cluster = SchedulerClusterCombo(n_workers=SLOTS, logging_level="WARNING")
+    config.scaler_cluster = cluster
+
+    class OnOneCluster(ScalerExecutor):
+        def __init__(self, max_workers: Optional[int] = None, **options: Any) -> None:
+            if max_workers is None or max_workers > 0:
+                super().__init__(cluster.get_address(), **options)
+            else:
+                super().__init__(max_workers=max_workers, **options)
+
+    _complete_support()
+    OnOneCluster.__name__ = ScalerExecutor.__name__  # in scripts
     for name in MODULES:
         try:
             mixin = getattr(importlib.import_module(name), "ThreadPoolMixin", None)
         except ModuleNotFoundError:
             continue
         if mixin is not None:
-            mixin.executor_type = ScalerExecutor
+            mixin.executor_type = OnOneCluster
+
+
+def _complete_support() -> None:
+    """Give `test.support` of an earlier Python what the tests of a later one import from it."""
+    support: Any = importlib.import_module("test.support")
+    if not hasattr(support, "Py_GIL_DISABLED"):
+        support.Py_GIL_DISABLED = False
+        support.requires_gil_enabled = lambda _: _as_it_is
+    skip = getattr(support, "skip_if_sanitizer", None)
+    if skip is not None and "thread" not in inspect.signature(skip).parameters:
+        support.skip_if_sanitizer = lambda *reason, thread=False, **others: (
+            skip(*reason, **others) if others else _as_it_is
+        )
+
+
+def _as_it_is(test: Any) -> Any:
+    return test
+
+
+def pytest_unconfigure(config: Any) -> None:
+    config.scaler_cluster.shutdown()
 
 
 def pytest_collection_modifyitems(items: List[Any]) -> None:

@@ -6,16 +6,20 @@ Rules:
 - Tests that ask for another number of processes than four get them all the same: the cluster says how many run.
 - With SCALER_SUITE_JOBS=N in the environment, calls that ask for no engine run on the cluster too, with N jobs; a test
   that has then run no call there is reported as skipped, not as passed.
+- Scripts that tests start use the same cluster, and have more time for it than joblib's processes would.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-from typing import Any, Generator
+from functools import partial
+from pathlib import Path
+from typing import Any, Callable, Generator, List
 
 import pytest
 
+SCRIPT_SECONDS = 100
 NO_CALLS = "has run no call on the cluster"
 KEY_OF_MANAGERS = b"the same in all processes of this suite"
 
@@ -64,11 +68,27 @@ def pytest_collectstart() -> None:
     joblib._parallel_backends.MultiprocessingBackend = ScalerBackend
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: Any) -> None:
     import joblib._parallel_backends
     import joblib.parallel
 
+    for module in {item.module for item in session.items}:
+        run = getattr(module, "check_subprocess_call", None)
+        if run is not None:
+            module.check_subprocess_call = partial(_run_script, run)
+
     joblib._parallel_backends.MultiprocessingBackend = joblib.parallel.MultiprocessingBackend
+
+
+def _run_script(run: Callable[..., Any], command: List[str], timeout: object = None, **expected: Any) -> Any:
+    """Run a script, given as text or by its path, with Scaler in the place of joblib's processes."""
+    prologue = f"import {__name__}; {__name__}.replace_engines()\n"
+    python, *rest = command
+    if rest[0] == "-c":
+        return run([python, "-c", prologue + rest[1]], timeout=SCRIPT_SECONDS, **expected)
+    script = Path(rest[0])
+    script.write_text(prologue + script.read_text())
+    return run(command, timeout=SCRIPT_SECONDS, **expected)
 
 
 def pytest_unconfigure(config: Any) -> None:

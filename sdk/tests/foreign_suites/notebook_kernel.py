@@ -95,6 +95,19 @@ def test_futures_clients_clusters_and_their_sizes_are_boxes(kernel: Kernel) -> N
     assert "2 on 1 worker" in kernel.run("client.info()").shown["text/html"]
 
 
+def test_the_futures_of_a_graph_are_a_box(kernel: Kernel) -> None:
+    kernel.run("futures = client.submit_graph({'a': 1, 'b': (abs, 'a')}, ['a', 'b'])")
+    assert "<strong>Graph</strong>" in kernel.run("client.wait(futures); futures").shown["text/html"]
+
+
+def test_a_progress_bar_reaches_its_end_without_a_warning(kernel: Kernel) -> None:
+    cell = kernel.run(
+        "import warnings; warnings.simplefilter('always'); sum(client.map(abs, range(500), progress=True))"
+    )
+    assert (cell.shown["text/plain"], cell.error) == ("124750", "")
+    assert "500/500" in cell.printed and "Warning" not in cell.printed
+
+
 def test_output_is_shown_in_the_cell_that_submitted_the_task(kernel: Kernel) -> None:
     first = kernel.start("first = client.submit(work, 'from the first cell')")
     kernel.end(first)

@@ -2,12 +2,16 @@
 
 Rules:
 - Each interpreter runs the tests that it ships, in an environment of its own, which is kept: `.venv-executor3.X`.
+- An interpreter that ships none runs those of the next newer one; the table says so.
 - Debian has the tests of its Python in a package: apt-get install libpython3.11-testsuite.
+- Without a CPython 3.14, the cases that are new in it run on the newest interpreter, if $SCALER_CPYTHON_TESTS names the
+  folder Lib/test of 3.14.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +21,11 @@ from suite import HERE, Suite
 
 TREE = HERE.parents[2]
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
+PACKAGE = "test_concurrent_futures"
+NEW_IN_3_14 = "buffersize or falsey"
+TESTS_OF_3_14 = "SCALER_CPYTHON_TESTS"
+FEWEST = 28
+FEWEST_NEW_IN_3_14 = 9
 NEWER_FILES = ("test_as_completed", "test_init", "test_shutdown", "test_thread_pool", "test_wait")
 """From 3.12 on. The other files test `Future` by itself, and ProcessPoolExecutor."""
 
@@ -50,8 +59,10 @@ class SuiteOfPython(Suite):
 
     @property
     def version(self) -> str:
-        """Of the interpreter."""
-        return _output_of(self.python, "import platform; print(platform.python_version())")
+        """Of the interpreter, and of the tests if these are of another one."""
+        version = _output_of(self.python, "import platform; print(platform.python_version())")
+        borrowed = Path(self.python).parents[1] / "tests/from"
+        return f"{version}, tests of {borrowed.read_text()}" if borrowed.exists() else version
 
 
 def _output_of(python: str, script: str) -> str:
@@ -59,24 +70,44 @@ def _output_of(python: str, script: str) -> str:
     return subprocess.run([python, "-c", script], capture_output=True, text=True, check=False).stdout.strip()
 
 
-def _interpreter_with_tests(version: str) -> Optional[str]:
-    """An interpreter of a version that has its tests, if one is here."""
+def _interpreters(version: str) -> List[str]:
+    """Interpreters of a version that are here."""
     pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"), reverse=True)
-    for candidate in [*map(str, pyenv), f"/usr/bin/python{version}", f"/usr/local/bin/python{version}"]:
-        if os.path.exists(candidate) and _output_of(candidate, "import test.test_concurrent_futures; print(1)"):
-            return candidate
-    return None
+    places = [*map(str, pyenv), f"/usr/bin/python{version}", f"/usr/local/bin/python{version}"]
+    return [place for place in places if os.path.exists(place)]
 
 
-def _prepared(version: str, interpreter: str) -> str:
+def _own_tests(interpreter: str) -> Optional[Path]:
+    """The folder of the tests that an interpreter ships, or their one file."""
+    found = _output_of(interpreter, f"import test.{PACKAGE} as tests; print(tests.__file__)")
+    if not found:
+        return None
+    return Path(found).parent if found.endswith("__init__.py") else Path(found)
+
+
+def _prepared(name: str, interpreter: str) -> str:
     """The interpreter of an environment with this tree and pytest."""
-    environment = TREE / f".venv-executor{version}"
+    environment = TREE / f".venv-executor{name}"
     python = str(environment / "bin/python")
     if not os.path.exists(python) or not _output_of(python, "import scaler, pytest, pytest_timeout; print(1)"):
         subprocess.run([interpreter, "-m", "venv", "--clear", str(environment)], check=True)
         packages = ["-e", "protocol-spec/python", "-e", "appliance", "-e", "sdk[local]", "pytest>=8", "pytest-timeout"]
         subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], cwd=TREE, check=True)
     return python
+
+
+def _borrowed(python: str, tests: Path, version: str) -> Path:
+    """Copy the tests of another interpreter into an environment, as a part of the package `test` there."""
+    folder = Path(python).parents[1] / "tests"
+    if (folder / "from").exists() and (folder / "from").read_text() == version:
+        return folder / PACKAGE
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(tests, folder / PACKAGE)
+    (folder / "from").write_text(version)
+    site = _output_of(python, "import sysconfig; print(sysconfig.get_path('purelib'))")
+    # Scripts of the tests import them from `test`, in interpreters that ignore PYTHONPATH.
+    (Path(site) / "borrowed_tests.pth").write_text(f"import test; test.__path__.append({str(folder)!r})\n{folder}\n")
+    return folder / PACKAGE
 
 
 def _excluded(files: List[Path]) -> Dict[str, str]:
@@ -91,26 +122,60 @@ def _excluded(files: List[Path]) -> Dict[str, str]:
     }
 
 
-def _suite(version: str) -> Optional[Suite]:
-    interpreter = _interpreter_with_tests(version)
-    if interpreter is None:
-        print(f"no CPython {version} with its tests is here", file=sys.stderr)
-        return None
-    folder = Path(_output_of(interpreter, "import test; print(test.__path__[0])"))
-    files = [folder / "test_concurrent_futures.py"]
-    if not files[0].exists():
-        files = [folder / "test_concurrent_futures" / f"{name}.py" for name in NEWER_FILES]
-    texts = files if len(files) == 1 else [*files, files[0].parent / "executor.py"]
+def _suite(python: str, tests: Path, fewest: int, only: str = "") -> Suite:
+    """The suite of an environment.
+
+    Parameters:
+        tests: the folder with the tests, or their one file.
+        only: an expression for pytest's -k.
+    """
+    files, folder = [tests], tests.parent
+    if tests.is_dir():
+        files = [tests / f"{name}.py" for name in NEWER_FILES]
+    texts = files if len(files) == 1 else [*files, tests / "executor.py"]
+    arguments = ["-c", os.devnull, f"--rootdir={folder.parent}", f"--confcutdir={folder.parent}", "--timeout=120"]
     return SuiteOfPython(
         adapter="ScalerExecutor",
         distribution="CPython",
         files=list(map(str, files)),
-        fewest=28,
-        excluded=_excluded(texts),
+        fewest=fewest,
+        excluded={"ProcessPool*": EXCLUDED["ProcessPool*"]} if only else _excluded(texts),
         plugin="executor_in_cpython",
-        arguments=["-c", os.devnull, f"--rootdir={folder.parent}", f"--confcutdir={folder.parent}", "--timeout=120"],
-        python=_prepared(version, interpreter),
+        arguments=[*arguments, *(["-k", only] if only else [])],
+        python=python,
     )
 
 
-SUITES = [suite for suite in map(_suite, VERSIONS) if suite is not None]
+def _suites() -> List[Suite]:
+    """Those of all versions that are here."""
+    suites: List[Suite] = []
+    own = {
+        version: (interpreter, tests)
+        for version in VERSIONS
+        for interpreter in reversed(_interpreters(version))
+        for tests in [_own_tests(interpreter)]
+        if tests is not None
+    }
+    for position, version in enumerate(VERSIONS):
+        if version in own:
+            interpreter, tests = own[version]
+            suites.append(_suite(_prepared(version, interpreter), tests, FEWEST))
+            continue
+        newer = [own[other] for other in VERSIONS[position:] if other in own and own[other][1].is_dir()]
+        others = _interpreters(version)
+        if others and newer:
+            python = _prepared(version, others[0])
+            theirs = _output_of(newer[0][0], "import platform; print(platform.python_version())")
+            suites.append(_suite(python, _borrowed(python, newer[0][1], theirs), FEWEST))
+        else:
+            print(f"no CPython {version} with its tests is here", file=sys.stderr)
+    newest = os.environ.get(TESTS_OF_3_14)
+    if newest and "3.14" not in own:
+        latest = [version for version in VERSIONS if version in own][-1]
+        python = _prepared(f"{latest}-3.14", own[latest][0])
+        tests = _borrowed(python, Path(newest) / PACKAGE, f"3.14 for {NEW_IN_3_14.replace(' or ', ' and ')}")
+        suites.append(_suite(python, tests, FEWEST_NEW_IN_3_14, NEW_IN_3_14))
+    return suites
+
+
+SUITES = _suites()

@@ -45,6 +45,7 @@ JOBLIB = Suite(
         "*::test_thread_bomb_mitigation[[]loky-*": (
             "raises a RecursionError too deep to be pickled, for which joblib expects its own workers to crash"
         ),
+        "*::test_parallel_with_interactively_defined_bound_method_loky": "looks into the log of joblib's own processes",
         "*::test_backend_no_multiprocessing": "is for systems without processes",
         "*::test_dask_backend_when_dask_not_installed*": "is about Dask",
     },

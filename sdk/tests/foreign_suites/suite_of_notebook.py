@@ -6,4 +6,4 @@ from suite import HERE, Suite
 
 # The tree's conftest.py needs packages that only its own tests have.
 TESTS = str(HERE / "notebook_kernel.py")
-SUITES = [Suite("notebooks", "ipykernel", [TESTS], fewest=5, arguments=["--noconftest"])]
+SUITES = [Suite("notebooks", "ipykernel", [TESTS], fewest=7, arguments=["--noconftest"])]

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Mapping
 
 import pytest
-from run_suites import BEGIN, END, rewritten, table
+import run_suites
+from run_suites import BEGIN, END, record_of, rewritten, save, saved, table
 from suite import Outcome, Suite, run
 
 TESTS = """
@@ -61,9 +62,14 @@ def test_a_suite_that_cannot_run_is_wrong(tmp_path: Path) -> None:
     assert outcome.wrong
 
 
-def test_the_table_names_the_reasons() -> None:
+def test_the_table_names_the_reasons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_suites, "RECORDS", tmp_path / "records")
     suite = Suite("executor", "pytest", [], 1)
-    text = table([(suite, Outcome(["a::b"], {"a::c": "no threads", "a::d": "no threads"}, {}, []))])
+    record = record_of(suite, Outcome(["a::b"], {"a::c": "no threads", "a::d": "no threads"}, {}, []))
+    assert saved(record.adapter, record.title) is None
+    save(record)
+    assert saved(record.adapter, record.title) == record
+    text = table([record])
     assert f"| executor | pytest {pytest.__version__} | 1 | 1 | 2 |" in text
     assert "- 2: no threads" in text
     assert rewritten(f"before {BEGIN} old {END} after", text) == f"before {BEGIN}\n{text}\n{END} after"

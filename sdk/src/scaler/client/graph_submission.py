@@ -36,6 +36,7 @@ from scaler.exceptions import (
 )
 from scaler.graph.graph_tasks import FLAT, NO_KEYS, ONLY_RESULTS, Graph, is_key, is_task
 from scaler.graph.order import GraphOrder
+from scaler.notebook import FuturesByKey
 from scaler.values.coroutines import awaited
 from scaler.values.named_functions import NamedFunction
 from scaler.values.payload import (
@@ -90,7 +91,7 @@ def run_graph(client: Submission, graph: Graph, keys: Sequence[Hashable]) -> Dic
 
 def results_of(client: Submission, futures: Dict[Any, ScalerFuture[Any]], is_forced: bool = False) -> Dict[Any, Any]:
     """Wait for the futures of a graph; returns their results, or raises the exception of the first one that failed, and
-    cancels the others, as `cancel_rest` does."""
+    cancels the others, as `cancel_rest` does. After Ctrl-C, tasks that run are stopped."""
     try:
         with blocking.announced(), Bar(client._options.progress, len(futures), "graph") as bar:
             done = wait(futures.values(), bar, return_when=FIRST_EXCEPTION).done
@@ -98,6 +99,9 @@ def results_of(client: Submission, futures: Dict[Any, ScalerFuture[Any]], is_for
             if future in done:
                 future.result()
         return {key: future.result() for key, future in futures.items()}
+    except KeyboardInterrupt:
+        is_forced = True
+        raise
     finally:
         cancel_rest(client, futures, is_forced)
 
@@ -126,7 +130,7 @@ def submit_graph(client: Submission, graph: Graph, keys: Sequence[Hashable]) -> 
             futures.update(builder.submit(keys))
         finally:
             builder.let_go()
-    return {key: futures[key] if key in futures else _done(client, graph[key]) for key in keys}
+    return FuturesByKey((key, futures[key] if key in futures else _done(client, graph[key])) for key in keys)
 
 
 def _check_keys(graph: Graph, keys: Sequence[Hashable]) -> None:

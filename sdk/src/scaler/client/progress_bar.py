@@ -3,7 +3,8 @@
 Rules:
 - A bar counts tasks at a cost per batch: outcomes are counted where they arrive, and the waiting thread draws.
 - Without a bar, this module costs nothing.
-- tqdm draws, in terminals and notebooks; it is imported when a bar is shown.
+- tqdm draws, in terminals and notebooks; it is imported when a bar is shown. Without ipywidgets, a notebook's bar
+  is text.
 """
 
 from __future__ import annotations
@@ -56,8 +57,7 @@ class Bar:
     def __init__(self, wanted: Wanted, total: Optional[int], name: str) -> None:
         self._bar: Any = None
         if wanted and (wanted == ALWAYS or _is_seen()):
-            tqdm = importlib.import_module("tqdm.auto").tqdm
-            self._bar = tqdm(total=total, desc=name, unit="task", dynamic_ncols=True)
+            self._bar = _drawing_class()(total=total, desc=name, unit="task", dynamic_ncols=True)
 
     @property
     def is_shown(self) -> bool:
@@ -87,11 +87,19 @@ class Bar:
 
 def _is_seen() -> bool:
     """Whether standard error leads to a terminal, or this is a notebook."""
+    return _is_notebook() or (sys.stderr is not None and sys.stderr.isatty())
+
+
+def _is_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
-    if type(shell).__name__ == "ZMQInteractiveShell":
-        return True
-    return sys.stderr is not None and sys.stderr.isatty()
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+def _drawing_class() -> Any:
+    """tqdm's widget in a notebook that can show it; `tqdm.auto` warns in one that cannot."""
+    has_widgets = _is_notebook() and importlib.util.find_spec("ipywidgets") is not None
+    return importlib.import_module("tqdm.notebook" if has_widgets else "tqdm").tqdm
 
 
 NO_BAR = Bar(False, 0, "")

@@ -30,16 +30,17 @@ Rules:
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import islice
+from itertools import chain, islice
 from math import ceil
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
+from scaler_appliance.core.actor_calls.actor_table import ActorRecord
 from scaler_appliance.core.large_tables import LARGE, in_chunks
 from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.objects.object_table import announcement
 from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_appliance.core.placement.distance import Distance
-from scaler_appliance.core.placement.ready_queues import ReadyClass
+from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.placement.tenant_shares import UNLIMITED
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT
@@ -106,6 +107,10 @@ class Placement:
     def idle_workers(self) -> Iterable[WorkerSession]:
         """Workers with a free slot."""
         return self._idle.values()
+
+    def workers_with_room(self) -> Iterator[WorkerSession]:
+        """Workers with a free slot, then those that have little to do."""
+        return chain(self._idle.values(), self._below_prefetch_target.values())
 
     def free_slots(self, tenant: str = ANY_TENANT) -> int:
         """How many tasks, or how many of a tenant, could start at once."""
@@ -246,18 +251,14 @@ class Placement:
         elsewhere: List[TaskSpan] = []  # tasks that no free worker has anything for
         for _ in range(min(ready_class.count, PLACED_BY_BYTES)):
             batch = ready_class.next_batch()
-            if batch is None or not batch.dependency_counts or self._left <= 0 or self._most <= 0:
-                break
-            span = ready_class.take(1)
+            is_over = batch is None or not batch.dependency_counts or self._left <= 0 or self._most <= 0
+            span = None if is_over else ready_class.take(1)
             if span is None:
                 break
             worker = self._keeper_of_most(span, ready_class.requirement.needs)
             duration_microseconds = self._state.durations.get(span.batch.function_key)
-            if (
-                worker is None
-                or not self._credit(worker, span, duration_microseconds, 0, ready_class.count)
-                or not self._announce_objects(worker, span.batch, span.start, span.stop)
-            ):
+            is_placed = worker is not None and self._credit(worker, span, duration_microseconds, 0, ready_class.count)
+            if worker is None or not (is_placed and self._announce_objects(worker, *span)):
                 elsewhere.append(span)
                 continue
             self._hand_out(worker, ready_class, span, duration_microseconds)
@@ -433,7 +434,29 @@ class Placement:
         wanted = urgent if urgent > wanted else wanted
         return 0 if wanted < 0 else wanted if wanted < MAXIMUM_TASKS_PER_DISPATCH else MAXIMUM_TASKS_PER_DISPATCH
 
-    def _dispatch(self, worker: WorkerSession, span: TaskSpan, estimate_microseconds: float) -> None:
+    def begin_burst(self) -> None:
+        """A tick begins."""
+        self._burst_bytes = 0
+
+    def send_calls(
+        self, worker: WorkerSession, span: TaskSpan, count: int, estimate_microseconds: float, actor: ActorRecord
+    ) -> int:
+        """Send up to `count` calls of an actor from the start of a span to its worker; returns how many."""
+        batch, start, _ = span
+        count = min(count, _limit_of_message(span, self._state.part))
+        is_full = self._burst_bytes >= BURST_BYTES
+        if count <= 0 or is_full or not self._announce_objects(worker, batch, start, start + count):
+            return 0
+        self._dispatch(worker, TaskSpan(batch, start, start + count), estimate_microseconds, actor)
+        if worker.is_shared and self._state.ready.has_tenants:
+            self._state.shares.charge(batch.tenant, count * estimate_microseconds)
+        if not worker.leaving:
+            self.on_load_changed(worker)
+        return count
+
+    def _dispatch(
+        self, worker: WorkerSession, span: TaskSpan, estimate_microseconds: float, actor: Optional[ActorRecord] = None
+    ) -> None:
         state = self._state
         batch, start, stop = span
         apply(batch.states, start, stop, TaskEvent.PLACE)
@@ -443,9 +466,12 @@ class Placement:
         state.dispatches[dispatch.number] = batch.dispatches[dispatch.number] = dispatch
         if len(state.dispatches) == LARGE:
             state.dispatches = in_chunks(state.dispatches)
-        worker.assign(dispatch)
-        if not worker.distance_microseconds:
-            self._distance.on_placed_near()
+        if actor is None:
+            worker.assign(dispatch)
+            if not worker.distance_microseconds:
+                self._distance.on_placed_near()
+        else:
+            worker.assign_calls(dispatch, actor)
         self._update_over_committed(worker)
         worker.sent += stop - start
         state.count_assigned(dispatch, worker, stop - start)

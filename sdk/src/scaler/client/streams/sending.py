@@ -9,6 +9,7 @@ Rules:
 - An exception of the iterable, or of sending an item, is kept: it comes after the results of the items before it.
 - If the items of a chunk refer to more objects than a task can, chunks are smaller from there on.
 - Closing cancels what has not started, without waiting. It may be done by the garbage collector, in any thread.
+- After Ctrl-C, tasks that run are stopped too: their results cannot be asked for any more.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ class Sending:
         self._next = 0  # position of the next item
         self._not_sent: List[Item] = []  # items that were taken
         self._is_exhausted = False
+        self._is_interrupted = False
         self._completions = Completions()
         planner.limit(sender.maximum_items)
         shell.wait_for_slots(SLOTS_TIMEOUT_SECONDS)
@@ -147,7 +149,11 @@ class Sending:
 
         Raises TimeoutError at the deadline.
         """
-        self._completions.await_one(deadline)
+        try:
+            self._completions.await_one(deadline)
+        except KeyboardInterrupt:
+            self._is_interrupted = True
+            raise
         self.collect()
 
     def collect(self) -> None:
@@ -167,11 +173,13 @@ class Sending:
                 self.ended.append(chunk)
 
     def close(self) -> None:
-        """Cancel what has not started, and let go of the function."""
+        """Cancel what has not started, or after an interrupt all of it, and let go of the function."""
         running, self.running = list(self.running), {}
-        if running:
-            for future in running:
-                future._is_unwanted = True
+        for future in running:
+            future._is_unwanted = True
+        if running and self._is_interrupted:
+            self._shell.stop(running)
+        elif running:
             self._shell.ask_to_cancel(running)
         self._sender.close()
         self.bar.close()

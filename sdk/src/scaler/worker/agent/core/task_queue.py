@@ -38,6 +38,7 @@ class TaskTraits(NamedTuple):
     at_most_once: bool = False
     flags: int = 0  # TasksFlag
     has_started: bool = False  # it has already started once, in a process that died
+    is_call: bool = False  # of the actor that the function's object holds
 
 
 class HeldTasks:
@@ -193,6 +194,7 @@ def batch_from_message(message: m.Task, payload: Buffer, default_time_limit_seco
         memory_limit_bytes=options.memory_limit_bytes,
         at_most_once=options.at_most_once,
         flags=flags,
+        is_call=options.actor,
     )
     if not message.dependencies:
         return HeldTasks(traits, message.ids, message.payload_sizes, payload)
