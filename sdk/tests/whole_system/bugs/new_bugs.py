@@ -68,7 +68,7 @@ NEW_BUGS: Dict[str, PlantedBug] = {
     ),
     "a client that submits again goes before those who wait": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.ready_class:ReadyClass.add",
+        f"{SCHEDULER}.placement.ready_class:ReadyClass._join_turns",
         "self._turns.append(client)",
         "self._turns.appendleft(client)",
     ),
