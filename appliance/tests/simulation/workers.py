@@ -65,7 +65,7 @@ class Worker(Peer):
         if self.slots == 1 and not self.gpu:
             hello.codecs, hello.functions = ["json"], ["fast", "m*"]  # others serve all: they list nothing
         if self.world.actors.random.random() < 0.8 or self.world.is_calm:
-            hello.features = [ACTORS]
+            hello.features = [ACTORS, KEPT_RESULTS]
         hello.capabilities = [m.Capability(name="gpu", amount=self.gpu)] if self.gpu else []
         return hello
 
