@@ -343,6 +343,7 @@ class Worker(Peer):
             self.queue = [job for job in self.queue if not set(job.needed) & set(message.ids)]
             for function in self.calls.keys() & set(message.ids):
                 self.end_actor(function)
+            self.start_some()  # in the slots of the calls that have ended
             return
         offset = 0
         for object_id, size, storage in zip(message.ids, message.sizes, message.storages):
