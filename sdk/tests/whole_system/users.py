@@ -123,6 +123,11 @@ class User:
         if not self.is_done:
             self.host.after(CANCELLING_SECONDS, self.end_the_endless)
 
+    def _draws_large_nodes(self) -> bool:
+        """Drawn apart, so that histories without them stay what they were."""
+        rate = self.world.rates["large_nodes"]
+        return rate > 0.0 and self._nodes_random.random() < rate
+
     def _let_go_of_actors(self) -> None:
         needed = self._held_by_submissions()
         free = [each for each in self._actors if each.object_id not in needed]
@@ -130,18 +135,13 @@ class User:
         if free:
             self.host.post(c.LetGo([each.object_id for each in free]))
 
-    def _draws_large_nodes(self) -> bool:
-        """Drawn apart, so that histories without them stay what they were."""
-        rate = self.world.rates["large_nodes"]
-        return rate > 0.0 and self._nodes_random.random() < rate
-
     def _submit(self) -> None:
         world = self.world
         for _ in range(world.random.choice((1, 1, 2, 5, 12))):
-            if world.rates["actors"] and world.uses("actors"):
-                self._submit_calls()
-            elif self._draws_large_nodes():
+            if self._draws_large_nodes():
                 self._submit_graph()
+            elif world.rates["actors"] and world.uses("actors"):
+                self._submit_calls()
             elif world.uses("predecessors") and self._in_hand():
                 self._submit_dependant()
             elif world.uses("many_batches"):
