@@ -22,6 +22,8 @@ SOON_CAUGHT = {
     "a cancel that was refused ends the future": 12,
     "a processor that dies with a task keeps its slot": 10,
     "a large result is removed after its first chunk": 12,
+    "a worker runs the tasks of any tenant": 40,
+    "the quota of tasks at workers is not looked at": 40,
 }
 """Planted bugs, and how many seeds are certainly enough to catch each."""
 
