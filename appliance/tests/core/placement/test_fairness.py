@@ -10,7 +10,7 @@ from array import array
 from typing import Any, Callable
 
 import pytest
-from scheduler_harness import Client, options
+from scheduler_harness import Client, Harness, options
 from virtual_cluster import VirtualCluster
 
 from scaler_protocol import messages as m
@@ -72,6 +72,25 @@ class BusyCluster:
 def test_few_tasks_are_done_after_few_turns_of_many(function: str, slots: int, workers: int, batch: int) -> None:
     busy = BusyCluster(SHORT, FEW_SECONDS, slots, workers)
     assert busy.seconds_of_few(batch, function_name=function) < 3 * TURN_SECONDS + FEW * FEW_SECONDS
+
+
+@pytest.mark.parametrize("comes_later_seconds", [0.0, 0.01, 0.04, 0.06])
+@pytest.mark.parametrize("seconds", [SHORT, 0.02, 0.1])
+@pytest.mark.parametrize("is_known", [True, False], ids=["a known function", "a new function"])
+def test_a_small_job_waits_for_a_task_and_a_tenth_of_a_second(
+    is_known: bool, seconds: float, comes_later_seconds: float
+) -> None:
+    """However much another client has submitted, and at whatever moment; the functions are Python's, without names."""
+    slots, many = 2, int(4.0 / seconds)
+    cluster = VirtualCluster([seconds] * many + [FEW_SECONDS] * slots)
+    cluster.join(slots, QUEUE_SIZE)
+    newcomer, few = cluster.add_client(), range(many, many + slots)
+    function, other = cluster.client.create(1, b"f"), newcomer.create(1, b"f" if is_known else b"g")
+    cluster.submit(range(many), function=function, function_name="")
+    comes_at = COMES_AT + comes_later_seconds
+    cluster.after(comes_at, lambda: cluster.submit(few, newcomer, function=other, function_name=""))
+    cluster.run()
+    assert max(cluster.finished[number] for number in few) - comes_at <= FEW_SECONDS + seconds + 0.1
 
 
 def test_few_long_tasks_get_a_slot_although_others_are_short() -> None:
@@ -136,3 +155,18 @@ def test_each_of_several_clients_has_its_turn() -> None:
             busy.cluster.submit(range(number, number + 1), newcomer, function_name="g")
 
     assert busy.when_few_come(submit_one_each) < 3 * TURN_SECONDS
+
+
+def test_a_client_that_submits_waits_behind_those_who_wait_already(harness: Harness) -> None:
+    worker = harness.worker(slots=1, queue_size=1)
+    clients = [harness.client() for _ in range(4)]
+    clients[0].submit([1, 2])
+    for client in clients[1:]:
+        client.submit([1])
+    served = []
+    for _ in range(5):
+        instances = worker.take_tasks()
+        served.append(worker.task.client)
+        worker.finish(instances)
+    first, *others = [client.session for client in clients]
+    assert served == [first, first, *others]
