@@ -23,6 +23,8 @@ SOON_CAUGHT = {
     "a processor that dies with a task keeps its slot": 10,
     "a large result is removed after its first chunk": 12,
     "an actor that has lost its processor begins again": 60,
+    "a worker runs the tasks of any tenant": 40,
+    "the quota of tasks at workers is not looked at": 40,
 }
 """Planted bugs, and how many seeds are certainly enough to catch each."""
 
