@@ -13,13 +13,13 @@ from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 import pytest
 from played_names import Answer, play_names, silent_name_server
 
-from scaler_protocol.host.addresses import Address, parse_addresses, why_not_connected
+from scaler_protocol.host.addresses import Address, Target, parse_addresses, why_not_connected
 from scaler_protocol.host.dialing import ATTEMPT_DELAY_SECONDS, Dialing, Place, Race
 
 WAIT_MILLISECONDS = 20_000
 REFUSED = OSError(errno.ECONNREFUSED, "Connection refused")
-A = [(socket.AF_INET6, ("fd00::1", 1, 0, 0)), (socket.AF_INET, ("10.0.0.1", 1))]
-B = [(socket.AF_INET, ("10.0.0.2", 1))]
+A: List[Target] = [(socket.AF_INET6, ("fd00::1", 1, 0, 0)), (socket.AF_INET, ("10.0.0.1", 1))]
+B: List[Target] = [(socket.AF_INET, ("10.0.0.2", 1))]
 
 
 # Which place is tried when: the race, in simulated time ---------------------------------------------------------------
