@@ -7,11 +7,13 @@ calm it waits for what it has, and does nothing new.
 from __future__ import annotations
 
 from array import array
+from random import Random
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from whole_system.client_host import ClientHost
 from whole_system.futures import Future
 from whole_system.simulated_world import CLOCK_STEPS_SECONDS, World
+from whole_system.tenants import Key
 from whole_system.user_tasks import ENDLESS_SECONDS, GPU, SERVED_FUNCTIONS, Archive, Kills, Task, with_note
 
 from scaler.client.core import commands as c
@@ -39,10 +41,10 @@ _LATE = m.TaskOptions(priority=-1)
 
 
 class User:
-    def __init__(self, system: System, name: str) -> None:
+    def __init__(self, system: System, name: str, key: Key) -> None:
         self.system = system
         self.world: World = system.world
-        self.host = ClientHost(self.world, system.scheduler, name)
+        self.host = ClientHost(self.world, system.scheduler, name, key)
         self.host.on_session = self._on_session
         self.unfinished: Dict[int, Future] = {}  # by key of the task
         self._functions: List[KeptObject] = []
@@ -55,6 +57,7 @@ class User:
         self._submissions: List[Tuple[Future, Set[int]]] = []  # that hold functions and objects until `submit` returns
         self._most_unfinished = self.world.random.choice(MOST_UNFINISHED)
         self._is_submitting = 0  # tasks that wait for room
+        self._nodes_random = Random(f"large nodes: {self.world.plan.seed} {name}")
 
     @property
     def is_done(self) -> bool:
@@ -113,14 +116,21 @@ class User:
         if not self.is_done:
             self.host.after(CANCELLING_SECONDS, self.end_the_endless)
 
+    def _draws_large_nodes(self) -> bool:
+        """Drawn apart, so that histories without them stay what they were."""
+        rate = self.world.rates["large_nodes"]
+        return rate > 0.0 and self._nodes_random.random() < rate
+
     def _submit(self) -> None:
         world = self.world
         for _ in range(world.random.choice((1, 1, 2, 5, 12))):
-            if world.uses("predecessors") and self._in_hand():
+            if self._draws_large_nodes():
+                self._submit_graph()
+            elif world.uses("predecessors") and self._in_hand():
                 self._submit_dependant()
             elif world.uses("many_batches"):
                 self._submit_many_batches()
-            elif world.uses("runs"):
+            elif world.uses("runs") or self.system.tenants.submits_many():
                 self._submit_run()
             elif world.uses("objects"):
                 self._submit_with_objects([])
@@ -157,6 +167,8 @@ class User:
             self._let_go()
         if world.uses("questions"):
             self._ask(m.InfoRequest())
+            if in_hand and self.system.tenants.are_there:
+                self._await(lambda asker: c.Explain(in_hand[0], asker))
         if world.uses("client_shutdown") and not world.is_calm:
             self._ask(m.ClientShutdown())
         if world.uses("drain") and not world.is_calm:
@@ -196,9 +208,13 @@ class User:
             self._let_go_of_former_code()
 
     def _ask(self, question: Any) -> None:
+        self._await(lambda asker: c.Ask(question, asker))
+
+    def _await(self, command: Callable[[Any], object]) -> None:
+        """Ask something, and wait for the answer for a while."""
         host = self.host
         asker = host.asker()
-        host.post(c.Ask(question, asker))
+        host.post(command(asker))
 
         def lose_patience() -> None:
             if asker in host.open_askers:
@@ -225,7 +241,7 @@ class User:
 
     def _new_task(self, function: bytes, contents: List[bytes], needed: List[Task], code: Sequence[bytes] = ()) -> Task:
         world, random = self.world, self.world.random
-        task = self.system.new_task(function, contents, needed, code)
+        task = self.system.new_task(self.host.key.tenant, function, contents, needed, code)
         task.is_raising = world.uses("raising")
         if world.uses("large_results"):
             task.is_large = True
@@ -473,6 +489,8 @@ class User:
             contents = [self._contents[each.object_id] for each in objects]
             task = self._task(function, contents, [tasks[place] for place in places])
             task.at_most_once, task.retries = first.at_most_once, first.retries
+            if self._draws_large_nodes():
+                task.is_large, task.result_bytes = True, 70_001
             tasks.append(task)
             columns.payload_sizes.append(len(task.payload))
             columns.functions.append(function.object_id)

@@ -10,12 +10,14 @@ Rules:
 from __future__ import annotations
 
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Set
 
 from whole_system.network import Peer
 from whole_system.processors import Processor
 from whole_system.scheduler_host import SchedulerHost
 from whole_system.simulated_world import CLOCK_STEPS_SECONDS, Pipe, World
+from whole_system.tenants import Key, serves
 from whole_system.user_tasks import GPU, SERVED_FUNCTIONS, Task, digest_of
 
 from scaler.values.code_notes import read_note
@@ -60,7 +62,7 @@ if TYPE_CHECKING:
 
 class WorkerHost(Peer):
     """Parameters:
-    new_client: starts a client in a task.
+    new_client: starts a client in a task of a tenant.
     has_gpu: whether it must have one; it may have some otherwise.
     """
 
@@ -70,12 +72,13 @@ class WorkerHost(Peer):
         scheduler: SchedulerHost,
         tasks: Dict[int, Task],
         name: str,
-        new_client: Callable[[], NestedUser],
+        key: Key,
+        new_client: Callable[[str], NestedUser],
         has_gpu: bool = False,
     ) -> None:
         super().__init__(world)
         random = world.random
-        self.name = name
+        self.name, self.key = name, key
         self.tasks = tasks
         self.new_client = new_client
         self.is_stopping = False
@@ -88,6 +91,10 @@ class WorkerHost(Peer):
         self.files: Dict[str, bytes] = {}
         self.folders: Dict[str, bytes] = {}  # of clients' code: the archive that each was unpacked from
         self.processors: Dict[int, Processor] = {}
+        drawn = Random(
+            f"earlier schedulers: {world.plan.seed} {name}"
+        ).random()  # apart: other draws stay what they were
+        self._meets_earlier_schedulers = drawn < world.rates["earlier_schedulers"]
         self._scheduler = scheduler
         self._pages: Dict[int, memoryview] = {}
         self._next_process = 1
@@ -327,6 +334,7 @@ class WorkerHost(Peer):
             self._round()
 
     def on_task_started(self, task: Task, instance: int) -> None:
+        assert serves(self.key, task.tenant), f"{self.name} of {self.key.tenant!r} runs a task of {task.tenant!r}"
         task.start_count += 1
         self._started_instances.add(instance)
         self.world.say(self.name, "starts task", task.key, "instance", instance)
@@ -443,6 +451,8 @@ class WorkerHost(Peer):
             self._undealt.update((instance, message.function) for instance in message.ids)
         elif isinstance(message, (m.TaskCancel, m.BalanceRequest, m.DisconnectRequest, m.Refusal)):
             self._undealt.clear()
+        elif isinstance(message, m.Welcome) and self._meets_earlier_schedulers:
+            message.features = []
         self.core.on_message(message, payload, self.now)
         if isinstance(message, m.Welcome):
             self._turn()  # so that it is known where objects are before the next message
