@@ -84,6 +84,7 @@ FEATURES: Dict[str, float] = {
     "exact_times": 1.0,  # workers measure tasks correctly
     "earlier_schedulers": 0.8,  # seen by some workers: they list no features
     "large_nodes": 0.8,  # graphs are frequent, and the results of their nodes large
+    "tenants": 1.0,  # how often a client's may be any
 }
 """What users do, and the highest rate of each."""
 

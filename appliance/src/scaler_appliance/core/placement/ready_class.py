@@ -37,6 +37,7 @@ class ReadyClass:
         "_spans",
         "_turns",
         "_turn_microseconds",
+        "_preferred",
         "_held",
         "_counts",
         "_totals",
@@ -53,6 +54,7 @@ class ReadyClass:
         self._spans: Dict[int, Deque[TaskSpan]] = {}
         self._turns: Deque[int] = deque()
         self._turn_microseconds = 0.0  # of work that was handed out in the turn of the first of them
+        self._preferred: Set[int] = set()  # clients that came, and got the next turn, since another one had its turn
         self._held: Dict[int, Deque[TaskSpan]] = {}
         self._counts: Dict[int, int] = {}  # of each client's tasks; also those that had some
 
@@ -62,7 +64,7 @@ class ReadyClass:
         spans = self._spans.get(client)
         if spans is None:
             spans = self._spans[client] = deque()
-            self._turns.append(client)
+            self._join_turns(client)
         if in_front:
             spans.appendleft(span)
         else:
@@ -163,7 +165,29 @@ class ReadyClass:
         self._turn_microseconds += microseconds
         if self._turn_microseconds >= limit_microseconds:
             self._turn_microseconds = 0.0
+            client = self._turns[0]
+            if client not in self._preferred:
+                self._preferred.clear()
+            elif self._counts[client]:  # it has more: from now on it is one of those that wait
+                self._preferred.discard(client)
             self._turns.rotate(-1)
+
+    def left_of_turn(self, each_microseconds: float, limit_microseconds: float) -> Optional[int]:
+        """How many more tasks of the current client belong to its turn; None: no other waits, or this one just came."""
+        if len(self._turns) < 2 or self._turns[0] in self._preferred:
+            return None
+        left = int((limit_microseconds - self._turn_microseconds) / each_microseconds)
+        return left if left > 0 else 1
+
+    def _join_turns(self, client: int) -> None:
+        if client in self._preferred:
+            self._turns.append(client)
+            return
+        place = 1 if self._turn_microseconds else 0  # not within the turn of another one
+        while place < len(self._turns) and self._turns[place] in self._preferred:
+            place += 1
+        self._preferred.add(client)
+        self._turns.insert(place, client)
 
     def _leave_turns(self, client: int) -> None:
         if self._turns[0] == client:

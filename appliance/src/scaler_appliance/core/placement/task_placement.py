@@ -350,12 +350,14 @@ class Placement:
     def _place_urgent(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
         """Send tasks to workers with blocked tasks that hold too few as urgent as these.
 
-        The classes are ordered by priority: a worker with enough for one has enough for the next, and is removed.
+        The classes of a tenant are ordered by priority: if there is one tenant, a worker with enough for one class has
+        enough for the next, and is removed.
         """
         for worker in list(self._able(blocked, ready_class)):
             wanted = worker.hello.slots - worker.count_as_urgent(ready_class.requirement)
             if wanted <= 0 or worker.leaving or worker.is_congested:
-                del blocked[worker.number]
+                if not self._state.ready.has_tenants:
+                    del blocked[worker.number]
             elif ready_class.count:
                 wanted = min(wanted, self._most)
                 self._fill(worker, ready_class, min(wanted, ready_class.count), wanted)
@@ -381,6 +383,10 @@ class Placement:
                 least = int(LEAST_MESSAGE_MICROSECONDS / (duration_microseconds or LEAST_MESSAGE_MICROSECONDS))
                 count = min(taken, credit, _limit_of_message(span, self._state.part), max(share - placed, least))
                 count = min(count, self._most)
+                if duration_microseconds:
+                    left = ready_class.left_of_turn(duration_microseconds, self._unmeasured_microseconds)
+                    if left is not None and left < count:
+                        count = left
             if count and not self._announce_objects(worker, span.batch, span.start, span.start + count):
                 count = 0  # it goes on in the next call
             if count < taken:
