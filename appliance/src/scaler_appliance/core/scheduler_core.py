@@ -491,7 +491,6 @@ class SchedulerCore:
         yield from self._objects.on_maker_gone(worker)
         yield from self._requeue.requeue_all(worker, why, is_fault)
         self._actors.forget_worker(worker)
-        yield from self._objects.settle_lost(worker)
         yield from self._objects.on_session_gone(worker)
         state = self.state
         self._placement.remove_worker(worker)  # what workers can do has changed again

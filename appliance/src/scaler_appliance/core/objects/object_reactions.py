@@ -190,7 +190,7 @@ class ObjectReactions:
                     worker.lost_results.append(record)
             yield UNITS_OF_AN_OBJECT
 
-    def settle_lost(self, worker: WorkerSession) -> Steps:
+    def _settle_lost(self, worker: WorkerSession) -> Steps:
         """The tasks of a worker that is gone wait for others: those run again whose results were lost with it."""
         state, lost = self._state, worker.lost_results
         while lost:
@@ -203,7 +203,9 @@ class ObjectReactions:
             yield UNITS_OF_AN_OBJECT
 
     def on_session_gone(self, session: Session) -> Steps:
-        """Forget what the session holds, is sending, or knows."""
+        """Forget what the session holds, is sending, or knows; the tasks of a worker wait for others by now."""
+        if isinstance(session, WorkerSession):
+            yield from self._settle_lost(session)
         for record in drained(self._state.objects.arriving_from(session.number)):
             if self._state.objects.find(record.object_id) is record and record.source == session.peer:
                 self._state.objects.give_up(record)

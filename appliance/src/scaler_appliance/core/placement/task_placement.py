@@ -40,6 +40,7 @@ from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.objects.object_table import announcement
 from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_appliance.core.placement.distance import Distance
+from scaler_appliance.core.placement.kept_bytes import keeper_of_most
 from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.placement.tenant_shares import UNLIMITED
 from scaler_appliance.core.state import SchedulerState
@@ -48,7 +49,6 @@ from scaler_appliance.core.tasks.batches import MAXIMUM_TASKS_PER_DISPATCH, Disp
 from scaler_appliance.core.tasks.task_states import TaskEvent, apply
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import ANY_TENANT
-from scaler_protocol.session.ids import session_of
 
 MAXIMUM_PAYLOAD_BYTES = 8 * 1024 * 1024  # of one dispatch
 BURST_BYTES = 8 * 1024 * 1024  # of all dispatches of a tick: before the next one, the shell says who reads too slowly
@@ -255,7 +255,7 @@ class Placement:
             span = None if is_over else ready_class.take(1)
             if span is None:
                 break
-            worker = self._keeper_of_most(span, ready_class.requirement.needs)
+            worker = keeper_of_most(self._state, self._idle, span)
             duration_microseconds = self._state.durations.get(span.batch.function_key)
             is_placed = worker is not None and self._credit(worker, span, duration_microseconds, 0, ready_class.count)
             if worker is None or not (is_placed and self._announce_objects(worker, *span)):
@@ -267,21 +267,6 @@ class Placement:
                 self._below_prefetch_target[worker.number] = worker
         for span in reversed(elsewhere):
             ready_class.add(span, in_front=True)
-
-    def _keeper_of_most(self, span: TaskSpan, needs: Needs) -> Optional[WorkerSession]:
-        """The worker with a free slot that keeps most of the bytes that a task needs and that are nowhere else."""
-        kept_bytes: Dict[int, int] = {}
-        for object_id in span.batch.dependencies_of(span.start, span.stop):
-            record = self._state.objects.find(object_id)
-            number = session_of(object_id)
-            if record is not None and record.is_elsewhere and number in self._idle:
-                kept_bytes[number] = kept_bytes.get(number, 0) + record.size
-        for number in sorted(kept_bytes, key=lambda each: -kept_bytes[each]):
-            worker = self._idle[number]
-            self._looks_left -= UNITS_OF_A_WORKER
-            if worker.offers(needs) and worker.room_for(needs.capabilities):
-                return worker
-        return None
 
     def _is_offered(self, ready_class: ReadyClass) -> bool:
         """Whether any worker could run tasks of the class if it had room."""
