@@ -21,30 +21,54 @@ PATIENCE_SECONDS = 1000.0
 
 
 class Machine:
-    """A worker in virtual time: first come, first served; asked for tasks, it gives back those that came last."""
+    """A worker in virtual time: first come, first served; asked for tasks, it gives back those that came last.
 
-    def __init__(self, cluster: VirtualCluster, slots: int, queue_size: int, **capabilities: Any) -> None:
+    Parameters:
+        hop_seconds: from the scheduler to it, and from it to the scheduler.
+
+    Attributes:
+        busy_seconds: that its slots have worked, together.
+    """
+
+    def __init__(
+        self, cluster: VirtualCluster, slots: int, queue_size: int, hop_seconds: float, **capabilities: Any
+    ) -> None:
         self._cluster = cluster
         self.slots = slots
+        self.hop_seconds = hop_seconds
+        self.busy_seconds = 0.0
         self.peer: Worker = cluster.harness.worker(slots, queue_size, **capabilities)
         self.running = 0
         self.most_queued = 0
         self._queue: Deque[Tuple[int, int]] = deque()  # instances, and the numbers of their tasks
 
-    def read(self) -> None:
+    def beat(self, sequence: int = 1) -> None:
+        """Send a heartbeat, which says how far away it is, if that is far."""
+        microseconds = int(self.hop_seconds * 1e6) if self.hop_seconds > HOP_SECONDS else 0
+        heartbeat = m.Heartbeat(sequence=sequence, latency_microseconds=microseconds)
+        self._cluster.send(partial(self.peer.send, heartbeat), self.hop_seconds)
+
+    def deliver(self) -> None:
+        """The scheduler has sent something."""
+        sent, self.peer.inbox = self.peer.inbox, deque()
+        self._cluster.after(self.hop_seconds, partial(self._read, sent))
+
+    def _read(self, sent: Deque[Any]) -> None:
         """Messages arrive."""
+        self.peer.inbox, later = sent, self.peer.inbox
         while self.peer.inbox:
             if isinstance(self.peer.inbox[0][0], m.Task):
                 instances = self.peer.take_tasks()
                 self._queue.extend(zip(instances, map(int, self.peer.payloads)))
                 continue
             request, _ = self.peer.inbox.popleft()
-            if isinstance(request, m.ObjectInstruction):  # of a graph's function
+            if isinstance(request, (m.ObjectInstruction, m.HeartbeatEcho)):  # the first, of a graph's function
                 continue
             assert isinstance(request, m.BalanceRequest), f"tasks are moved by asking, not by {request}"
             self._cluster.requests += 1
             given = [self._queue.pop()[0] for _ in range(min(request.count, len(self._queue)))]
-            self._cluster.send(partial(self.peer.give_back, given, request.request_id))
+            self._cluster.send(partial(self.peer.give_back, given, request.request_id), self.hop_seconds)
+        self.peer.inbox = later
         self.most_queued = max(self.most_queued, len(self._queue))
         self._start_some()
 
@@ -58,7 +82,9 @@ class Machine:
 
     def _end(self, instance: int, seconds: float) -> None:
         self.running -= 1
-        self._cluster.send(lambda: self.peer.finish([instance], busy_microseconds=int(seconds * 1e6)))
+        self.busy_seconds += seconds
+        finish = partial(self.peer.finish, [instance], busy_microseconds=int(seconds * 1e6))
+        self._cluster.send(finish, self.hop_seconds)
         self._start_some()
 
 
@@ -86,14 +112,14 @@ class VirtualCluster:
         self._sequence += 1
         heapq.heappush(self._events, (self.harness.now + seconds, self._sequence, action))
 
-    def send(self, message: Callable[[], object]) -> None:
+    def send(self, message: Callable[[], object], hop_seconds: float = HOP_SECONDS) -> None:
         """To the scheduler; its answers arrive a moment later."""
 
         def arrive() -> None:
             message()
             self._deliver()
 
-        self.after(HOP_SECONDS, arrive)
+        self.after(hop_seconds, arrive)
 
     def _tick(self) -> None:
         self.harness.tick()
@@ -108,13 +134,20 @@ class VirtualCluster:
                     self.finished.update(dict.fromkeys(message.ids, self.harness.now))
         for machine in self.machines:
             if machine.peer.inbox:
-                self.after(HOP_SECONDS, machine.read)
+                machine.deliver()
 
-    def join(self, slots: int = 1, queue_size: int = 1000, **capabilities: float) -> None:
-        """One more worker."""
-        self.machines.append(Machine(self, slots, queue_size, **capabilities))
+    def join(
+        self, slots: int = 1, queue_size: int = 1000, hop_seconds: float = HOP_SECONDS, **capabilities: float
+    ) -> Machine:
+        """One more worker; it has measured how far away it is."""
+        machine = Machine(self, slots, queue_size, hop_seconds, **capabilities)
+        self.machines.append(machine)
+        if hop_seconds > HOP_SECONDS:
+            machine.beat()
+            self.advance(hop_seconds)
         self.harness.tick()
         self._deliver()
+        return machine
 
     def add_client(self) -> Client:
         """One more client."""
@@ -127,13 +160,23 @@ class VirtualCluster:
             (client or self.client).submit(range(first, min(first + batch, numbers.stop)), **fields)
         self._deliver()
 
+    def advance(self, seconds: float) -> None:
+        """Let so much time go by."""
+        end = self.harness.now + seconds
+        while self._events and self._events[0][0] <= end:
+            self._step()
+        self.harness.now = end
+
+    def _step(self) -> None:
+        self.harness.now, _, action = heapq.heappop(self._events)
+        assert self.harness.now < PATIENCE_SECONDS, f"{len(self.finished)} of {len(self.durations)} are done"
+        for peer in self.harness.peers.values():
+            self.harness.state.sessions[peer.name].last_heard = self.harness.now
+        action()
+
     def run(self) -> float:
         """Until all tasks have their result; returns the time."""
         while len(self.finished) < len(self.durations):
-            self.harness.now, _, action = heapq.heappop(self._events)
-            assert self.harness.now < PATIENCE_SECONDS, f"{len(self.finished)} of {len(self.durations)} are done"
-            for peer in self.harness.peers.values():
-                self.harness.state.sessions[peer.name].last_heard = self.harness.now
-            action()
+            self._step()
         assert sorted(self.starts) == sorted(range(len(self.durations))), "each task was started once"
         return max(self.finished.values())

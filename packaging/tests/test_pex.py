@@ -32,6 +32,9 @@ pytestmark = pytest.mark.slow
 PYPY = TREE / ".venv-pypy/bin/pypy3"
 TIME_LIMIT_SECONDS = 60
 
+INTERPRETERS = ["python3", pytest.param("pypy3", marks=pytest.mark.exhaustive)]
+"""That it serves on PyPy is always tried, and its programs with PyPy are tried with the single file of PyPy."""
+
 
 @pytest.fixture
 def pex() -> Path:
@@ -91,7 +94,7 @@ def test_it_serves_on(name: str, implementation: str, pex: Path, sdk_python: Pat
     assert_finds_itself_sound([str(pex)], machine)
 
 
-@pytest.mark.parametrize("name", ["python3", "pypy3"])
+@pytest.mark.parametrize("name", INTERPRETERS)
 def test_its_connections_have_keys(name: str, pex: Path, unpacked: Path, sdk_python: Path, tmp_path: Path) -> None:
     assert_serves_with_keys([str(pex)], machine_with(tmp_path, name, unpacked=unpacked), sdk_python, tmp_path)
 
@@ -125,12 +128,12 @@ def test_without_an_interpreter_it_says_what_it_needs(pex: Path, tmp_path: Path)
     assert "needs PyPy or CPython" in finished.stderr
 
 
-@pytest.mark.parametrize("name", ["python3", "pypy3"])
+@pytest.mark.parametrize("name", INTERPRETERS)
 def test_its_monitors_watch_its_scheduler(name: str, pex: Path, unpacked: Path, tmp_path: Path) -> None:
     assert_watches(pex, tmp_path, machine_with(tmp_path, name, unpacked=unpacked))
 
 
-@pytest.mark.parametrize("name", ["python3", "pypy3"])
+@pytest.mark.parametrize("name", INTERPRETERS)
 def test_it_reads_a_file_of_options(name: str, pex: Path, unpacked: Path, tmp_path: Path) -> None:
     assert_reads_files([str(pex)], machine_with(tmp_path, name, unpacked=unpacked), tmp_path / "scaler.toml")
 

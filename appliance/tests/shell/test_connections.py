@@ -421,6 +421,43 @@ def test_callers_on_this_host_may_use_the_local_socket(bench: Bench) -> None:
     caller.close()
 
 
+@pytest.mark.parametrize("wildcard", ["*", "[::]"])
+def test_a_wildcard_listens_for_both_families(wildcard: str) -> None:
+    bench = Bench(f"tcp://{wildcard}:0")
+    try:
+        port = parse_address(bench.peers.address).port
+        for host in ("127.0.0.1", "::1") if has_ipv6() else ("127.0.0.1",):
+            with socket.create_connection((host, port)):
+                while not bench.peers._peers:
+                    bench.receive(1.0)
+                (peer,) = bench.peers._peers.values()
+                assert peer.label.rpartition(":")[0] == ("[::1]" if ":" in host else host), "as people write it"
+            while bench.peers._peers:
+                bench.receive(1.0)
+        with pytest.raises(OSError, match="Address already in use"):
+            Bench(f"tcp://0.0.0.0:{port}")
+    finally:
+        bench.peers.close()
+
+
+def test_the_wildcard_of_one_family_listens_for_that_one() -> None:
+    bench = Bench("tcp://0.0.0.0:0")
+    try:
+        with pytest.raises(OSError):
+            socket.create_connection(("::1", parse_address(bench.peers.address).port))
+    finally:
+        bench.peers.close()
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
 def test_a_socket_file_that_a_killed_scheduler_left_is_no_obstacle(tmp_path: Path) -> None:
     path = tmp_path / "scheduler"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as killed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Dict, List
 
+from scaler_appliance.core.effects import SendChunk
 from scaler_appliance.shell.fair_turns import FairTurns
 
 
@@ -98,3 +99,47 @@ def test_nothing_is_kept_of_who_is_gone() -> None:
         take(turns, {name: 1.0}, 1)
         turns.forget(name)
     assert not turns and not turns._costs and not turns._turns
+
+
+def test_answers_follow_what_their_peer_has_sent_before() -> None:
+    turns, part = FairTurns(), SendChunk(b"a", 1, 0, 1, 1)
+    turns.add(b"a", [[b"1"]])
+    turns.add_answer(b"a", part)
+    turns.add(b"a", [[b"2"]])
+    _, messages = turns.next()
+    assert list(messages) == [[b"1"], part, [b"2"]]
+
+
+def test_answers_wait_with_the_messages_of_a_paused_peer() -> None:
+    turns, part = FairTurns(), SendChunk(b"a", 1, 0, 1, 1)
+    turns.add(b"a", [[b"1"]])
+    turns.next()
+    turns.pause(b"a")
+    turns.add_answer(b"a", part)
+    assert not turns and b"a" in turns
+    turns.resume(b"a")
+    assert list(turns.next()[1]) == [[b"1"], part]
+
+
+def test_answers_that_are_dropped_leave_the_messages() -> None:
+    turns, part = FairTurns(), SendChunk(b"a", 1, 0, 1, 1)
+    turns.add(b"a", [[b"1"]])
+    turns.add_answer(b"a", part)
+    turns.drop_answers(b"a")
+    turns.drop_answers(b"nobody")
+    assert list(turns.next()[1]) == [[b"1"]]
+    turns.pause(b"a")
+    turns.add_answer(b"a", part)
+    turns.drop_answers(b"a")
+    turns.resume(b"a")
+    assert list(turns.next()[1]) == [[b"1"]]
+
+
+def test_a_peer_whose_only_answer_was_dropped_has_an_empty_turn() -> None:
+    turns = FairTurns()
+    turns.add_answer(b"a", SendChunk(b"a", 1, 0, 1, 1))
+    turns.drop_answers(b"a")
+    peer, messages = turns.next()
+    assert peer == b"a" and not messages
+    turns.end_turn(0.0)
+    assert not turns and b"a" not in turns

@@ -13,6 +13,8 @@ from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_appliance.core.placement.tenant_shares import TenantShares
 from scaler_appliance.core.scheduler_core import SchedulerCore
 
+pytestmark = pytest.mark.exhaustive_on_pypy  # which planted bugs are caught does not depend on it
+
 SEEDS = 120
 
 

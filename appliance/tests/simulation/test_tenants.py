@@ -12,6 +12,8 @@ from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.objects.object_table import ObjectTable
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 
+pytestmark = pytest.mark.exhaustive_on_pypy  # which planted bugs are caught does not depend on it
+
 SEEDS = 40
 PLANTED: Dict[str, Tuple[type, str, Any]] = {
     "a worker runs the tasks of any tenant": (WorkerSession, "serves", lambda self, tenant: True),

@@ -47,6 +47,24 @@ def test_a_chunk_is_about_the_target_of_work_and_runs_ahead_for_each_slot(item_s
     assert sent_by(planner, 3) == [expected] * CHUNKS_AHEAD * 3
 
 
+@pytest.mark.parametrize(("travel_seconds", "chunks"), [(0.01, 2), (0.09, 5), (0.39, 14), (60.0, 62)])
+def test_more_chunks_run_ahead_while_they_travel(travel_seconds: float, chunks: int) -> None:
+    planner = ChunkPlanner()
+    planner.sent(1)
+    planner.ended(1, TARGET_SECONDS / 10, TARGET_SECONDS / 10 + travel_seconds)
+    planner.yielded(1)
+    assert sent_by(planner, 3) == [10] * chunks * 3
+
+
+def test_of_all_travels_the_shortest_counts_so_that_queues_do_not_make_longer_queues() -> None:
+    planner = ChunkPlanner()
+    for travel_seconds in (3.0, 0.09, 0.7):
+        planner.sent(1)
+        planner.ended(1, TARGET_SECONDS, TARGET_SECONDS + travel_seconds)
+        planner.yielded(1)
+    assert sent_by(planner, 1) == [1] * 5
+
+
 def test_a_chunk_has_a_maximum_and_may_be_limited_further() -> None:
     planner = ChunkPlanner()
     measured(planner, 1e-12)

@@ -21,7 +21,7 @@ TIMEOUT_SECONDS = 60.0
 
 LIMIT_MIB = {"cpython": 110, "pypy": 200}
 ADDRESSES_MIB = 320
-GROUP_MIB = 220  # three quarters of it are the limit: some MiB arrive between two measurements on a busy machine
+GROUP_MIB = 150  # three quarters of it are the limit
 CONTENT = os.urandom(50_000)
 NODES = 21
 GRAPH_BYTES = NODES * len(CONTENT)

@@ -30,7 +30,16 @@ from scaler.exceptions import DisconnectedError
 from scaler.values.codecs import PYTHON_CODEC
 from scaler.values.payload import RESULT_IS_OBJECT, RESULTS_MARK
 from scaler.values.sizes import INLINE_BYTES
-from scaler_protocol.session.effects import Connect, Disconnect, EndCause, Ended, Interrupted, Opened, Transmit
+from scaler_protocol.session.effects import (
+    Connect,
+    Disconnect,
+    EndCause,
+    Ended,
+    Interrupted,
+    Opened,
+    StopConnecting,
+    Transmit,
+)
 from scaler_protocol.session.peer_session import NEVER, PeerSession, SessionSettings
 from scaler_protocol.wire import messages as m
 
@@ -232,6 +241,9 @@ class ClientHost(Peer):
             self.send(effect.message)
         elif isinstance(effect, Connect):
             self.connect(self._scheduler.network)
+        elif isinstance(effect, StopConnecting):
+            self.drop()
+            self.session.on_connect_failed(self.now, "timed out")
         elif isinstance(effect, Disconnect):
             self.drop()
         elif isinstance(effect, Opened):

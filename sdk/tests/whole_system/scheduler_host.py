@@ -6,6 +6,7 @@ Rules:
   checks them after each message.
 - A monitor comes and goes, and compares what it is told with what is so; it draws from a chance of its own.
 - No peer here is malicious: a peer that is accused of breaking the protocol has found a bug.
+- Parts of objects are sent in turns, as in the shell: after other messages that the core has sent later.
 - What the heap is said to use is drawn; in the end it is little.
 - A new scheduler knows nothing, has another object directory, may grant less, and begins with sessions above those of
   the old one.
@@ -13,10 +14,12 @@ Rules:
 
 from __future__ import annotations
 
+from collections import deque
 from random import Random
-from typing import Any, Dict, List, Set
+from typing import Any, Deque, Dict, List, Set, Union
 
 from simulation.monitors import Monitor
+from table_sizes import draw_chunks
 from whole_system.judges.placement_judge import PlacementJudge
 from whole_system.network import Network
 from whole_system.simulated_world import NEVER, Process, World
@@ -51,6 +54,7 @@ LONG_DOWN_SECONDS = 30.0
 PREFETCH_SECONDS = (0.01, 0.15, 0.15, 0.6)
 CHUNK_BYTES = (9_000, 30_000, 40_000)
 BATCH_BYTES = 300
+ANSWER_PAUSES_SECONDS = (0.0, 0.0, 0.001, 0.05)
 SPILL_PAUSE_SECONDS = (0.3, 1.9)  # after a failure, in which nothing is to be spilled: what was decided before, is
 TICKS_PER_CHECK = 12
 LOOKING_SHARE = 0.25  # of the ticks of the phase with faults, after which a monitor looks, too
@@ -94,6 +98,8 @@ class SchedulerHost(Process):
         self._has_waiting_limit = self._settings.max_number_of_tasks_waiting >= 0
         self.may_reject = self._has_waiting_limit or self._settings.memory_limit_bytes > 0
         self._has_monitor = world.uses("monitors")
+        self._pauses = Random(f"answers: {world.plan.seed}")
+        draw_chunks(world.plan.seed)
         self._start()
         world.every(1.0, self._on_second)
 
@@ -117,6 +123,7 @@ class SchedulerHost(Process):
             settings.client_timeout_seconds,
             settings.worker_timeout_seconds,
         )
+        self._answers: Deque[Union[Send, SendChunk]] = deque()  # parts of objects that wait for their turn
         self._spill_failed_at = -NEVER
         self.is_stopping = False  # because a client has asked for it
         self._on_disk: Set[int] = set()
@@ -267,10 +274,11 @@ class SchedulerHost(Process):
         return bool(self.stopped) and not self._is_last
 
     def _perform(self, effect: Effect) -> None:
-        if isinstance(effect, Send):
+        if isinstance(effect, SendChunk) or (isinstance(effect, Send) and isinstance(effect.message, m.ObjectResponse)):
+            self._answers.append(effect)
+            self.after(self._pauses.choice(ANSWER_PAUSES_SECONDS), self._send_answer)
+        elif isinstance(effect, Send):
             self._send(effect.peer, effect.message, b"".join(effect.payload))
-        elif isinstance(effect, SendChunk):
-            self._send_chunk(effect)
         elif isinstance(effect, StoreChunk):
             self._store_chunk(effect)
         elif isinstance(effect, SpillObject):
@@ -285,6 +293,7 @@ class SchedulerHost(Process):
             self._remove_file(effect.object_id)
         elif isinstance(effect, Forget):
             self._ended_sessions.add(effect.session)
+            self._answers = deque([answer for answer in self._answers if answer.peer != effect.peer])
             self._dialogues.on_peer_gone(effect.peer)
             self._judge.on_forgotten(effect.peer)
             connection = self.network.connections.get(effect.peer)
@@ -299,6 +308,15 @@ class SchedulerHost(Process):
             self.worker_losses += effect.text.startswith("worker ") and " is gone: " in effect.text
             self.worker_losses -= effect.text.startswith("worker ") and effect.text.endswith(" is gone: it left")
             assert "broke the protocol" not in effect.text, effect.text
+
+    def _send_answer(self) -> None:
+        """It is the turn of a part of an object, of which other messages may have gone ahead."""
+        if self._answers and self.is_up and not self.stopped:
+            answer = self._answers.popleft()
+            if isinstance(answer, Send):
+                self._send(answer.peer, answer.message, b"".join(answer.payload))
+            else:
+                self._send_chunk(answer)
 
     def _send(self, name: bytes, message: Any, payload: bytes) -> None:
         if isinstance(message, m.Refusal):

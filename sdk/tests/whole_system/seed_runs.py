@@ -41,8 +41,10 @@ def run_plans(plans: Iterable[Plan], most_failures: int = 1 << 30) -> Runs:
     count = events = outcomes = 0
     failures: List[Tuple[Plan, str]] = []
     was_enabled = gc.isenabled()
+    was_frozen = gc.get_freeze_count() > 0  # by what runs all tests: that stays
     gc.collect()
-    gc.freeze()
+    if not was_frozen:
+        gc.freeze()
     gc.disable()
     try:
         for plan in plans:
@@ -58,7 +60,8 @@ def run_plans(plans: Iterable[Plan], most_failures: int = 1 << 30) -> Runs:
             if not count % SEEDS_PER_COLLECTION:
                 gc.collect()
     finally:
-        gc.unfreeze()
+        if not was_frozen:
+            gc.unfreeze()
         if was_enabled:
             gc.enable()
     return Runs(count, events, outcomes, failures)

@@ -51,7 +51,7 @@ from scaler.worker.exit_codes import EXIT_NO_SCHEDULER
 from scaler.worker.frames import ContentPlace, Frame, FrameKind
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import messages as m
-from scaler_protocol.session.effects import Connect, Disconnect
+from scaler_protocol.session.effects import Connect, Disconnect, StopConnecting
 from scaler_protocol.session.peer_session import NEVER
 
 if TYPE_CHECKING:
@@ -230,6 +230,9 @@ class WorkerHost(Peer):
                 processor.note_delivered(frame)
         elif isinstance(effect, Connect):
             self.connect(self._scheduler.network)
+        elif isinstance(effect, StopConnecting):
+            self.drop()
+            self.core.on_connect_failed("timed out", self.now)
         elif isinstance(effect, Disconnect):
             self.drop()
         elif isinstance(effect, SpawnProcessor):

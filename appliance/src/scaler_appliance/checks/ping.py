@@ -14,7 +14,7 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from scaler_appliance.checks.waiting_peer import MAXIMUM_MESSAGE_BYTES, SOCKET_TYPE, WaitingPeer, connect_stream
 from scaler_appliance.shell.scheduler_options import version
-from scaler_protocol.host.addresses import parse_address, why_not_connected
+from scaler_protocol.host.addresses import parse_addresses, why_not_connected
 from scaler_protocol.host.discovery import ADDRESS_VARIABLE, DiscoveryError, address_given_or_found, connectable
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
@@ -22,7 +22,7 @@ from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.programs.options import (
     ConfigurationError,
     ExistingFile,
-    NetworkAddress,
+    NetworkAddresses,
     Option,
     Program,
     Seconds,
@@ -50,7 +50,7 @@ PING = Program(
     options=[
         Option(
             "address",
-            NetworkAddress(),
+            NetworkAddresses(),
             "of the scheduler: tcp://127.0.0.1:2345 or ipc:///path",
             default_text=f"that in {ADDRESS_VARIABLE}, else of the newest scheduler of this user on this host",
             is_required=True,
@@ -85,14 +85,14 @@ PING = Program(
 def main(arguments: Optional[List[str]] = None) -> int:
     """Run the program; returns its exit code."""
     options = PING.read(arguments)
-    address = connectable(options.address)
+    address = ",".join(connectable(str(each)) for each in parse_addresses(options.address))
     begin = time.monotonic()
     try:
         how = _greet(address, options.key_file, options.insecure or None, begin + options.timeout_seconds)
     except TimeoutError:
         reason = f"the program at {address} did not answer within {options.timeout_seconds:g} s"
     except OSError as error:
-        reason = why_not_connected(parse_address(address), error)
+        reason = why_not_connected(parse_addresses(address)[0], error)
     except (ProtocolError, KeyFileError, MissingLibraryError) as error:
         reason = f"the scheduler at {address} does not serve this program: {error}"
     else:
@@ -104,9 +104,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 def _greet(text: str, key_file: Optional[str], insecure: Optional[bool], deadline: float) -> str:
     """Shake hands with a scheduler and leave; returns how that was protected, in words."""
-    address = parse_address(text)
+    addresses = parse_addresses(text)
     credentials = Credentials(text, key_file, insecure)
-    stream = credentials.local_socket(address) or connect_stream(address, deadline)
+    local = next(filter(None, map(credentials.local_socket, addresses)), None)
+    stream = local or connect_stream(addresses, deadline)
     try:
         protocol = credentials.protocol(stream, SOCKET_TYPE, MAXIMUM_MESSAGE_BYTES)
     except BaseException:

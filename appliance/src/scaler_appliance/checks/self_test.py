@@ -37,7 +37,7 @@ from scaler_appliance.checks.waiting_peer import (
 )
 from scaler_appliance.shell.scheduler_options import version
 from scaler_protocol import messages as m
-from scaler_protocol.host.addresses import Address, parse_address
+from scaler_protocol.host.addresses import Address, AttemptsFailedError, parse_address
 from scaler_protocol.host.connection import connect_to_local_socket
 from scaler_protocol.host.sodium import MissingLibraryError, load_sodium
 from scaler_protocol.keys.errors import KeyFileError
@@ -223,9 +223,10 @@ class _SchedulerTest:
 
         def connect() -> WaitingPeer:
             try:
-                stream = connect_stream(address, self._deadline)
+                stream = connect_stream([address], self._deadline)
             except OSError as error:
-                text = f"{address} cannot be reached ({error.strerror or error}), and programs on other hosts use TCP"
+                cause = error.failures[0][2] if isinstance(error, AttemptsFailedError) else error
+                text = f"{address} cannot be reached ({cause.strerror or cause}), and programs on other hosts use TCP"
                 raise SelfTestError(
                     f"{text}; see whether the loopback interface is up, and what a firewall does"
                 ) from None

@@ -5,17 +5,20 @@ Rules: one thread uses a peer. Every wait ends: at the deadline, TimeoutError is
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import time
 from collections import deque
 from types import TracebackType
-from typing import Deque, List, Optional, Tuple, Type, TypeVar
+from typing import Deque, List, Optional, Sequence, Tuple, Type, TypeVar
 
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN, decode, encode
 from scaler_protocol import messages as m
-from scaler_protocol.host.addresses import Address, resolve
+from scaler_protocol.host import readiness
+from scaler_protocol.host.addresses import Address
 from scaler_protocol.host.connection import Connection
+from scaler_protocol.host.dialing import Dialing
 from scaler_protocol.wire.zmtp import Zmtp
 
 SOCKET_TYPE = "DEALER"
@@ -28,20 +31,19 @@ class RefusedPeerError(Exception):
     """The scheduler refused a peer; the message says why."""
 
 
-def connect_stream(address: Address, deadline: float) -> socket.socket:
-    """A stream to a scheduler; `deadline` is as of `WaitingPeer`.
+def connect_stream(addresses: Sequence[Address], deadline: float) -> socket.socket:
+    """A stream to the scheduler at one of these addresses; `deadline` is as of `WaitingPeer`.
 
     Raises OSError.
     """
-    family, target = resolve(address)
-    stream = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        stream.settimeout(max(0.001, deadline - time.monotonic()))
-        stream.connect(target)
-    except BaseException:
-        stream.close()
-        raise
-    return stream
+    with contextlib.closing(Dialing(addresses)) as dialing:
+        poll = readiness.poll()
+        poll.register(dialing.fileno(), readiness.POLLIN)
+        poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+        stream = dialing.finish()
+        if stream is None:
+            raise dialing.error()
+        return stream
 
 
 class WaitingPeer:

@@ -501,7 +501,10 @@ class SchedulerCore:
     def _on_heartbeat(self, session: Session, message: m.Heartbeat, payload: bytes) -> None:
         is_worker = isinstance(session, WorkerSession)
         if isinstance(session, WorkerSession):
+            distance_microseconds = session.distance_microseconds
             session.on_heartbeat(self._now, message, reported_tasks(session, message, self.state.dispatches))
+            if session.distance_microseconds != distance_microseconds:
+                self._placement.on_distance_changed(session)
             if self.state.shares.has_quotas:
                 self.state.shares.set_blocked(session, tenants_of_blocked(session, self.state.clients))
             self._placement.on_load_changed(session)

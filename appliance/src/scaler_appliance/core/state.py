@@ -12,6 +12,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence
 
 from scaler_appliance.core.effects import Buffer, Effect, Log, Send
 from scaler_appliance.core.graphs.graph_nodes import Graph, GraphBatch
+from scaler_appliance.core.large_tables import Table
 from scaler_appliance.core.memory_budget import MemoryBudget
 from scaler_appliance.core.monitoring.counters import FunctionCounters
 from scaler_appliance.core.monitoring.run_entries import RunEntries
@@ -94,7 +95,7 @@ class SchedulerState:
         self.advancing: Dict[int, ClientSession] = {}  # clients with graphs of which nodes have ended
         self.departing: Dict[int, Session] = {}  # that are gone, and still hold something
         self.nodes_waiting = 0  # nodes of graphs, and other tasks, that wait for others
-        self.dispatches: Dict[int, Dispatch] = {}
+        self.dispatches: Table[Dispatch] = {}
         self.last_dispatch = 0
         self.durations = FunctionDurations()
         self.ended_of_tenants: Dict[str, List[int]] = {}  # tasks by state, of clients that are gone
@@ -161,7 +162,7 @@ class SchedulerState:
     def advance(self, client: ClientSession, graph: Graph) -> None:
         """Nodes of a graph have ended or become ready: the consequences follow after the burst."""
         if not client.is_gone:
-            client.advancing[graph] = None
+            client.mark_advancing(graph)
             self.advancing[client.number] = client
 
     # Totals, and changes for monitors -----------------------------------------------------------------------------
@@ -346,7 +347,12 @@ class SchedulerState:
                 graph.check_invariants(client.is_gone)
                 nodes_waiting += graph.states.count(TaskState.WAITING)
                 is_settled = graph.unfinished and not graph.has_consequences
-                assert is_settled or graph in client.advancing or graph.checked < len(graph) or client.is_gone
+                assert (
+                    is_settled
+                    or graph.counters.number in client.advancing
+                    or graph.checked < len(graph)
+                    or client.is_gone
+                )
                 for node, batch in graph.batches.values():
                     assert batch.states[graph.place_of(node)[1]] not in FINAL_STATES
                 for object_id in graph.references():
@@ -356,8 +362,8 @@ class SchedulerState:
                 assert found is not None, f"a cancel without a request: {task_id} is not a node"
                 batch, index = found[0].place_of(found[1])
                 assert batch.states[index] == TaskState.CANCELLING
-            for graph in client.advancing:
-                assert client.graphs[graph.ids[0]] is graph
+            for number, graph in client.advancing.items():
+                assert client.graphs[graph.ids[0]] is graph and graph.counters.number == number
         assert self.nodes_waiting == nodes_waiting, f"{self.nodes_waiting} counted, {nodes_waiting} wait for others"
 
     def _check_objects(self, references: Dict[int, int]) -> None:

@@ -8,13 +8,11 @@ from __future__ import annotations
 from array import array
 from itertools import islice
 from operator import lt
-from typing import Generator, Iterable, Iterator, Sequence, Tuple, TypeVar
+from typing import Generator, Iterator, Sequence, Tuple
 
 from scaler_appliance.core.effects import PeerError
 from scaler_appliance.core.tasks.batches import consecutive_run
 from scaler_protocol import messages as m
-
-Value = TypeVar("Value")
 
 Steps = Iterator[int]
 """A reaction in parts; each value is the amount of work since the one before, in units."""
@@ -29,14 +27,6 @@ def parts(count: int, part: int) -> Iterator[Tuple[int, int]]:
     """[start, stop) of consecutive parts of a column."""
     for start in range(0, count, part):
         yield start, min(count, start + part)
-
-
-def drained(values: Iterable[Value]) -> Iterator[Value]:
-    """The values there are now, in order; none is kept alive after its turn, lest all are freed at once in the end."""
-    left = list(values)
-    left.reverse()
-    while left:
-        yield left.pop()
 
 
 def total_of(column: Sequence[int], part: int) -> Generator[int, None, int]:

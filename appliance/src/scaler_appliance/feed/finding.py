@@ -10,7 +10,7 @@ import socket
 from typing import Any, Mapping, Optional, Sequence, Tuple
 
 from scaler_appliance.shell.publishing.monitor_address import monitor_address_of
-from scaler_protocol.host.addresses import Address, AddressError, parse_address, resolve
+from scaler_protocol.host.addresses import Address, AddressError, parse_address, parse_addresses, resolve
 from scaler_protocol.host.discovery import (
     ADDRESS_VARIABLE,
     SCHEDULER,
@@ -89,7 +89,8 @@ def _monitor_address_beside(address: str) -> str:
     Raises ConfigurationError when that is unknown.
     """
     try:
-        parsed, wanted = parse_address(address), connectable(address)
+        parsed = parse_addresses(address)[0]  # the preferred one
+        wanted = connectable(str(parsed))
     except AddressError as error:
         raise ConfigurationError(f"environment variable {ADDRESS_VARIABLE}: {error}") from None
     is_here = bool(parsed.path) or _is_of_this_host(parsed)

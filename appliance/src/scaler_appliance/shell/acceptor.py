@@ -19,7 +19,7 @@ import socket
 from contextlib import suppress
 from typing import Callable, Iterable, List
 
-from scaler_appliance.shell.caller_origins import origin_of
+from scaler_appliance.shell.caller_origins import label_of, origin_of
 from scaler_protocol.host import readiness
 
 ACCEPTED_AT_ONCE = 16
@@ -90,7 +90,7 @@ class Acceptor:
                 self._turn_away(listener, error, now)
                 return
             try:
-                label = f"{caller[0]}:{caller[1]}" if isinstance(caller, tuple) else self._address
+                label = label_of(caller) or self._address
                 self._add(stream, label, origin_of(stream, caller), now)
             except Exception as error:
                 stream.close()

@@ -36,6 +36,22 @@ def origin_of(stream: socket.socket, address: Any) -> str:
     host = str(address[0])
     if stream.family == socket.AF_INET6 and not host.startswith(_MAPPED):
         return socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8].hex(":", 2)
+    return _unmapped(host)
+
+
+def label_of(address: Any) -> str:
+    """A caller's address as people write it, for the log; empty at a Unix socket.
+
+    Parameters:
+        address: as `accept` returns it.
+    """
+    if not isinstance(address, tuple):
+        return ""
+    host = _unmapped(str(address[0]))
+    return f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"
+
+
+def _unmapped(host: str) -> str:
     return host[len(_MAPPED) :] if host.startswith(_MAPPED) else host
 
 

@@ -7,8 +7,8 @@
 Rules:
 - One descriptor, that of an epoll object, tells the event loop that any connection is ready; `receive` then handles all
   ready ones, so that bursts make batches. A peer is read again when its messages have had their turn.
-- What reading costs is charged to the peer's turns. A round of reading takes READING_SECONDS and one read more: then
-  those who have cost least go first in the next one.
+- What reading and writing cost is charged to the peer's turns. A round of them takes READING_SECONDS and one of them
+  more: then those who have cost least go first in the next one. Of what waits for a peer, WRITING_BYTES leave at once.
 - What callers cost before they have a session, and by the end of their connection, is added up in `newcomer_seconds`:
   with the connection ends what could be charged. So is the reading of a message whose end has not come, and
   FAULT_SECONDS for each connection that ends by its peer's fault: such a peer connects again, and sends as much again.
@@ -51,6 +51,7 @@ from scaler_protocol.wire.curve import KeyRejectedError
 from scaler_protocol.wire.zmtp import Buffer, LimitExceededError, ZmtpError
 
 READING_SECONDS = 0.002
+WRITING_BYTES = 1024 * 1024  # to one peer in a round
 READING_SECONDS_PER_BYTE = 0.5e-9  # copied by the kernel, and twice by us
 CHARGED_SECONDS = 50e-6  # a lone small message, which most reads bring, takes some microseconds
 LINGER_SECONDS = 1.0  # to send the last messages
@@ -114,6 +115,7 @@ class Connections:
     Attributes:
         acceptor: accepts callers, unless the owner pauses it.
         local_acceptor: accepts those at the local socket, if there is one; callers on the network do not delay them.
+        received_bytes: from all peers; the owner may set it to zero.
         newcomer_seconds, local_newcomer_seconds: what callers and the ends of connections have cost at each of the
             two; the owner charges them, and sets them to zero.
 
@@ -133,6 +135,7 @@ class Connections:
     ) -> None:
         self.turns = FairTurns()
         self.newcomer_seconds = self.local_newcomer_seconds = 0.0
+        self.received_bytes = 0
         self._origins = CallerOrigins()
         self._ends = ConnectionEnds()
         self._now = 0.0  # when it was last asked to read
@@ -187,11 +190,9 @@ class Connections:
         end = begin = clock()
         for descriptor, events in ready:
             peer = self._by_descriptor.get(descriptor)
-            if peer is not None and events & ~readiness.EPOLLOUT and end - begin > READING_SECONDS:
+            if peer is not None and end - begin > READING_SECONDS:
                 self._put_off.add(descriptor)
-                if not events & readiness.EPOLLOUT:
-                    continue
-                events = readiness.EPOLLOUT
+                continue
             before = end
             if peer is None:
                 is_local = descriptor in self.local_acceptor
@@ -203,12 +204,13 @@ class Connections:
             try:
                 if events & ~readiness.EPOLLOUT and peer.name not in turns:
                     messages = peer.connection.receive()
+                    self.received_bytes += peer.connection.read_bytes
                     if messages:
                         if peer.caller.grant is None:
                             self._authenticate(peer)
                         turns.add(peer.name, messages)
                 if events & readiness.EPOLLOUT:
-                    peer.connection.flush()
+                    peer.connection.flush(WRITING_BYTES)
                 self._account(peer)
             except Exception as error:  # MemoryError, for one: it is this peer whose bytes find no room
                 self._lose(peer, error)

@@ -11,7 +11,8 @@ Rules:
 - A peer that had nothing to say gets no credit for that: its virtual time is at least that of the last turn.
 - Once no messages wait, all debts are forgiven: no peer was waiting for that time. Among equals, the first to come goes
   first.
-- Messages of one peer stay in order.
+- Messages of one peer stay in order. So do answers to be sent to it, such as parts of objects: each has a turn of its
+  own, behind the messages that the peer has sent before.
 - No clock: the caller measures what a turn has cost.
 """
 
@@ -19,9 +20,16 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heappop, heappush
-from typing import Deque, Dict, List, Sequence, Tuple
+from typing import Deque, Dict, List, Sequence, Tuple, Union
+
+from scaler_appliance.core.effects import Send, SendChunk
 
 Frames = List[bytes]
+
+Answer = Union[Send, SendChunk]
+
+Item = Union[Frames, Answer]
+"""What waits for a turn: a message of a peer, or an answer to it."""
 
 
 MOST_AT_ONCE_SECONDS = 0.02  # three times what the dearest message takes
@@ -39,12 +47,12 @@ class FairTurns:
     """Messages that have arrived and were not handled, by peer."""
 
     def __init__(self) -> None:
-        self._messages: Dict[bytes, Deque[Frames]] = {}  # by peer that has any
+        self._messages: Dict[bytes, Deque[Item]] = {}  # by peer that has any
         self._costs: Dict[
             bytes, float
         ] = {}  # virtual times, of peers that have cost something since no messages waited
         self._turns: List[Tuple[float, int, bytes]] = []  # a heap, with each peer that has messages
-        self._paused: Dict[bytes, Deque[Frames]] = {}
+        self._paused: Dict[bytes, Deque[Item]] = {}
         self._count = 0
         self._time = 0.0  # the virtual time of the last turn
         self._latest = 0.0  # that of the peer whose messages have cost most
@@ -57,8 +65,8 @@ class FairTurns:
         """Whether any messages wait for a turn."""
         return bool(self._messages)
 
-    def add(self, peer: bytes, messages: Sequence[Frames]) -> None:
-        """Messages of a peer have arrived."""
+    def add(self, peer: bytes, messages: Sequence[Item]) -> None:
+        """Messages of a peer have arrived, or answers are to be sent to it."""
         waiting = self._messages.get(peer)
         if waiting is not None:
             waiting.extend(messages)
@@ -66,7 +74,7 @@ class FairTurns:
             self._messages[peer] = deque(messages)
             self._push(self.time_of(peer), peer)
 
-    def next(self) -> Tuple[bytes, Deque[Frames]]:
+    def next(self) -> Tuple[bytes, Deque[Item]]:
         """The peer whose turn it is, and its messages: take some of them, then call `end_turn`."""
         self._time, _, peer = self._turns[0]
         return peer, self._messages[peer]
@@ -105,6 +113,22 @@ class FairTurns:
         """Instead of `end_turn`: the peer whose turn it is gets no more turns until `resume`."""
         heappop(self._turns)
         self._paused[peer] = self._messages.pop(peer)
+
+    def add_answer(self, peer: bytes, answer: Answer) -> None:
+        """An answer is to be sent to a peer, in a turn of its own."""
+        paused = self._paused.get(peer)
+        if paused is None:
+            self.add(peer, (answer,))
+        else:
+            paused.append(answer)
+
+    def drop_answers(self, peer: bytes) -> None:
+        """Send none of the answers that wait."""
+        for waiting in (self._messages.get(peer), self._paused.get(peer)):
+            if waiting is not None:
+                messages = [each for each in waiting if isinstance(each, list)]
+                waiting.clear()
+                waiting.extend(messages)
 
     def resume(self, peer: bytes) -> None:
         """The peer gets turns again."""

@@ -17,11 +17,12 @@ import stat
 import time
 from typing import Optional, Pattern, Tuple
 
-from scaler_protocol.host.addresses import Address, local_socket_name, parse_address, resolve
+from scaler_protocol.host.addresses import WILDCARDS, Address, Target, local_socket_name, parse_address, resolve
 
 BACKLOG_CONNECTIONS = 1024
 ABANDONED_AFTER_SECONDS = 60.0
 _PRIVATE_UMASK = 0o177
+_NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT)
 
 logger = logging.getLogger("scaler")
 
@@ -37,21 +38,9 @@ def listen(address: Address, is_private: bool = False, advice: str = "") -> Tupl
     """
     umask = os.umask(_PRIVATE_UMASK) if is_private else None
     try:
-        family, target = resolve(address, listens=True)
         if address.path and not address.path.startswith("@"):
             _remove_stale_socket_file(address)
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            if family == socket.AF_INET6:
-                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            if family != socket.AF_UNIX:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.setblocking(False)
-            listener.bind(target)
-            listener.listen(BACKLOG_CONNECTIONS)
-        except BaseException:
-            listener.close()
-            raise
+        listener = _bound(address)
     except OSError as error:
         if not advice and error.errno == errno.EADDRINUSE:
             advice = "use another port, or port 0 for any free one"
@@ -64,6 +53,35 @@ def listen(address: Address, is_private: bool = False, advice: str = "") -> Tupl
         return listener, str(address)
     host, port = listener.getsockname()[:2]
     return listener, str(Address(host, port))
+
+
+def _bound(address: Address) -> socket.socket:
+    """A socket that listens at an address; at a wildcard for IPv6 and IPv4, or for the one that the system has."""
+    if address.host in WILDCARDS:
+        try:
+            return _bound_to((socket.AF_INET6, ("::", address.port, 0, 0)), both_families=True)
+        except OSError as error:
+            if error.errno not in _NO_IPV6:
+                raise
+            address = address._replace(host="0.0.0.0")
+    return _bound_to(resolve(address, listens=True))
+
+
+def _bound_to(target: Target, both_families: bool = False) -> socket.socket:
+    family, name = target
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not both_families)
+        if family != socket.AF_UNIX:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setblocking(False)
+        listener.bind(name)
+        listener.listen(BACKLOG_CONNECTIONS)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
 def listen_locally(address: Address) -> Optional[socket.socket]:

@@ -22,10 +22,11 @@ from typing import Callable, NamedTuple, Optional
 from scaler_protocol.host.memory import memory_limit_bytes
 
 INTERVAL_SECONDS = 0.005
-"""In this time no more than a few messages arrive, which find room between the level `FULL` and the limit."""
 
 NOTICED_SHARE = 1 / 256
-"""Of the limit: a smaller change is no news, except once a second."""
+"""Of the limit: a smaller change is no news, except once a second. When so much was added, memory is measured at once:
+no level of `MemoryBudget` is passed over, however fast messages arrive and however small the limit is.
+"""
 REPORT_INTERVAL_SECONDS = 1.0
 
 DEFAULT_SHARE = 0.75  # of what this process could use if it were alone
@@ -64,6 +65,7 @@ class MemoryUse:
         with suppress(OSError):
             self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
         self._reported_bytes = 0
+        self._added_bytes = 0  # since the last measurement
         self._next_measurement = self._next_report = self._next_return = self._next_collection = 0.0
 
     def close(self) -> None:
@@ -89,9 +91,15 @@ class MemoryUse:
             limit_bytes = needed_bytes
         self.limit_bytes = limit_bytes
 
-    def is_due(self, now: float) -> bool:
-        """Whether it is time to measure again."""
-        return now >= self._next_measurement and self.limit_bytes > 0
+    def is_due(self, now: float, added_bytes: int) -> bool:
+        """Whether it is time to measure again.
+
+        Parameters:
+            added_bytes: what was received, or made, since the last call.
+        """
+        self._added_bytes += added_bytes
+        is_due = now >= self._next_measurement or self._added_bytes >= self.limit_bytes * NOTICED_SHARE
+        return is_due and self.limit_bytes > 0
 
     def measure(self, now: float, alarming_bytes: int) -> Optional[int]:
         """The heap in bytes; None if it has hardly changed.
@@ -100,6 +108,7 @@ class MemoryUse:
             alarming_bytes: if so much is in use, what is free is given back first.
         """
         self._next_measurement = now + INTERVAL_SECONDS
+        self._added_bytes = 0
         heap_bytes = self.read().heap
         if heap_bytes >= alarming_bytes and now >= self._next_collection:
             begin = time.thread_time()

@@ -168,6 +168,14 @@ _TASKS = [
         is_reloadable=True,
     ),
     Option(
+        "--prefetch-seconds",
+        Seconds(0, is_minimum_excluded=True, maximum=60),
+        "how much work a worker has in line for each slot, by measured durations; distant workers have as much more as"
+        " they do while messages travel",
+        default=0.15,
+        group="tasks",
+    ),
+    Option(
         "--maximum-attempts",
         Whole(1),
         "fail a task after N workers were lost while they held it",

@@ -144,6 +144,9 @@ def _maximum_peers(wanted: int) -> int:
     if limit == resource.RLIM_INFINITY:
         return wanted
     possible = max(1, limit - DESCRIPTORS_FOR_OTHERS)
+    if not wanted:
+        text = "Scheduler: serves up to %d peers, because the limit of open files (ulimit -n) is %d"
+        logger.info(text, possible, limit)
     if wanted > possible:
         text = (
             "Scheduler: --maximum-peers %d: the limit of open files (ulimit -n) is %d, so that %d peers can be served"
@@ -312,6 +315,7 @@ def _settings(
     return Settings(
         **changeable_settings(options),
         protected=options.protected,
+        prefetch_seconds=options.prefetch_seconds,
         maximum_peers=maximum_peers,
         maximum_message_bytes=bounds.message,
         maximum_object_bytes=options.maximum_object_bytes,

@@ -7,8 +7,11 @@
 Rules:
 - All connections are read before anything is placed: bursts make batches. But a peer's turn takes TURN_SECONDS, and a
   round ROUND_SECONDS: messages beyond that wait, while others' arrive and tasks are placed.
-- Who causes a cost is charged for it, in its turns: reading, work that the core does later, bytes of objects. What is
-  no work, answers included, also counts against its allowance, and what callers cost against that of all callers.
+- Who causes a cost is charged for it, in its turns: reading, work that the core does later. What is no work, answers
+  included, also counts against its allowance, and what callers cost against that of all callers.
+- Each part of an object that a peer has requested is read and sent in a turn of that peer: between two of them, others
+  have theirs, however many it has requested at once.
+- Memory is measured by time, and after messages that may have filled much of it.
 - Inputs have the time before they were read. If this process was stopped, what its peers sent in time is not late.
 - All inputs reach the core through `CoreInputs`. A peer's fault ends only that peer's session.
 - An exception from the core, or one in performing its effects that the environment does not explain, is a bug of ours:
@@ -54,7 +57,7 @@ from scaler_appliance.shell.core_inputs import (
     Reception,
     Recorder,
 )
-from scaler_appliance.shell.fair_turns import at_work
+from scaler_appliance.shell.fair_turns import Answer, at_work
 from scaler_appliance.shell.memory_use import STEP_INTERVAL_SECONDS, MemoryUse
 from scaler_appliance.shell.object_files import ObjectFiles
 from scaler_appliance.shell.publishing.status_publisher import StatusPublisher
@@ -75,6 +78,7 @@ ROUND_SECONDS = 0.004
 IDLE_WAIT_SECONDS = 0.001
 SECONDS_PER_UNIT = 1e-6  # of the core's work
 MAXIMUM_DRAIN_SECONDS = 0.1
+MESSAGE_BYTES = 1024  # about what a small one takes in memory
 PAUSES_PER_TIMEOUT = 4  # at least: a peer that is not read is not heard either
 
 logger = logging.getLogger("scaler")
@@ -121,14 +125,18 @@ class Server:
             core, self._inputs, monitor, peers.address, self.sent, self.received, now, self._admission.is_insecure
         )
         self._performers: Dict[Type[object], Callable[..., None]] = {
-            Send: self._send,
-            SendChunk: self._send_chunk,
+            Send: self._send_or_wait,
+            SendChunk: self._send_later,
             StoreChunk: self._store_chunk,
             SpillObject: self._spill,
             RemoveObject: lambda effect: files.remove(effect.object_id),
             Forget: self._forget,
             Log: lambda effect: logger.log(getattr(logging, effect.level), effect.text),
             StopEffect: self._stop,
+        }
+        self._answer_performers: Dict[Type[object], Callable[..., None]] = {
+            Send: self._send,
+            SendChunk: self._send_chunk,
         }
 
     def take_signals(self, expects_restart: bool = False) -> None:
@@ -187,8 +195,9 @@ class Server:
             if now > self._awake + STOOD_STILL_SECONDS:
                 self._inputs.call(InputKind.STOOD_STILL, now)
             self._awake = now
-            if self._memory is not None and self._memory.is_due(now):
-                self._measure_memory(self._memory, now)
+            if self._memory is not None:
+                received_bytes, self._peers.received_bytes = self._peers.received_bytes, 0
+                self._watch_memory(self._memory, now, received_bytes)
             if turns:
                 self._take_turns(now)
             self._settle(now)
@@ -217,7 +226,10 @@ class Server:
         pause_seconds = self._allowances.charge_monitor_callers(now, seconds)
         self._pause_accepting(monitor.acceptor, pause_seconds)
 
-    def _measure_memory(self, memory: MemoryUse, now: float) -> None:
+    def _watch_memory(self, memory: MemoryUse, now: float, added_bytes: int) -> None:
+        """So much may have been added to what is in use: measure it, if that is time."""
+        if not memory.is_due(now, added_bytes):
+            return
         heap_bytes = memory.measure(now, self._budget.alarming_heap_bytes)
         if heap_bytes is not None:
             self._inputs.call(InputKind.MEMORY_USED, now, heap_bytes)
@@ -248,9 +260,16 @@ class Server:
             begin_turn = end
             idle_seconds = 0.0  # spent on messages that are no work
             is_refused = can_wait = False
+            handled = 0
             while messages and end - begin_turn < TURN_SECONDS and not is_busy(peer):
                 before = end
                 frames = messages.popleft()
+                handled += 1
+                if not isinstance(frames, list):
+                    if self._peers.is_connected(peer):
+                        self._perform(self._answer_performers, frames)
+                    end = clock()
+                    continue
                 reception = take_in(now, peer, frames)
                 end = clock()
                 if reception is Reception.CANCEL:
@@ -271,6 +290,8 @@ class Server:
                 self._loop.call_later(pause_seconds, self._resume, peer)
             else:
                 turns.end_turn(at_work(end - begin_turn))
+            if self._memory is not None:
+                self._watch_memory(self._memory, now, handled * MESSAGE_BYTES)
 
     def _charge_newcomers(self, now: float) -> None:
         peers, allowances = self._peers, self._allowances
@@ -392,7 +413,7 @@ class Server:
         effects = self._tick(now)
         while effects or self._gone:
             for effect in effects:
-                self._perform(effect)
+                self._perform(self._performers, effect)
             gone = [peer for peer in self._gone if peer not in self._peers.turns]
             if gone:
                 effects = self._end_sessions(now, gone)
@@ -430,9 +451,9 @@ class Server:
         for peer, is_congested in congestion.items():
             self._inputs.call(InputKind.CONGESTION, now, peer, is_congested)
 
-    def _perform(self, effect: Effect) -> None:
+    def _perform(self, performers: Dict[Type[object], Callable[..., None]], effect: Effect) -> None:
         try:
-            self._performers[type(effect)](effect)
+            performers[type(effect)](effect)
         except OSError:  # later effects do not depend on it
             logger.exception("Scheduler: this effect could not be performed: %.200r", effect)
         except BrokenInvariantError:
@@ -440,6 +461,18 @@ class Server:
         except Exception as error:
             text = f"an effect could not be performed: {type(error).__name__}: {error}: {effect!r:.200}"
             raise BrokenInvariantError(text) from error
+
+    def _send_or_wait(self, effect: Send) -> None:
+        """Send a message; a part of an object waits for its turn."""
+        if type(effect.message) is m.ObjectResponse:
+            self._send_later(effect)
+        else:
+            self._send(effect)
+
+    def _send_later(self, answer: Answer) -> None:
+        """Send a part of an object in one of its peer's turns."""
+        if self._peers.is_connected(answer.peer):
+            self._peers.turns.add_answer(answer.peer, answer)
 
     def _send(self, effect: Send) -> None:
         message = effect.message
@@ -461,6 +494,7 @@ class Server:
             self._charge_idle(effect.peer, at_work(time.perf_counter() - begin))
 
     def _forget(self, effect: Forget) -> None:
+        self._peers.turns.drop_answers(effect.peer)  # of its session: it may have another one on this connection
         self._peers.forget(effect.peer, self._loop.time())
         self._files.end_session(effect.session)
 
@@ -525,7 +559,6 @@ class Server:
             self._loop.call_soon(self._drain)
 
     def _send_chunk(self, effect: SendChunk) -> None:
-        begin = time.perf_counter()
         chunk = self._files.read_chunk(effect.object_id, effect.offset, effect.length)
         response = m.ObjectResponse(id=effect.object_id, offset=effect.offset, size=effect.size)
         if chunk is None:  # it may be that it could not be stored, just now
@@ -533,7 +566,6 @@ class Server:
             record = self._objects.find(effect.object_id)
             response.missing_reason = m.MissingReason.UNKNOWN if record is None else record.missing_reason
         self._send(Send(effect.peer, response, (chunk or b"",)))
-        self._peers.charge(effect.peer, at_work(time.perf_counter() - begin))
 
     # The end --------------------------------------------------------------------------------------------------------
 

@@ -175,12 +175,12 @@ def test_what_cannot_leave_stays_and_is_tried_again_later(harness: Harness) -> N
     assert take_spills(harness) == [], "nothing is tried for a while"
     assert {place(harness, each) for each in (first, second, third)} == {ObjectPlace.RESIDENT}
     harness.wait(RETRY_SECONDS)
-    assert take_spills(harness) == [first, second]
+    assert take_spills(harness) == [second, first], "the others first: they may be small enough"
     fail(harness, first)
     finish(harness, second)
     assert take_notice(client) == [second]
     harness.wait(RETRY_SECONDS)
-    assert take_spills(harness) == [first]
+    assert take_spills(harness) == [third]
     assert len([line for line in harness.logs if "cannot be spilled" in line]) == 1, "it is not said all the time"
     harness.wait(COMPLAINT_INTERVAL_SECONDS)
     client.inbox.clear()

@@ -10,6 +10,8 @@ from scheduler_harness import Client, Harness, Worker, options
 from scaler_appliance.core.placement.tenant_shares import TenantShares, limits_of
 from scaler_protocol import messages as m
 
+pytestmark = pytest.mark.exhaustive_on_pypy  # decisions in virtual time are the same there
+
 TASK_MICROSECONDS = 30_000
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Dict, List, Tuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from scaler_appliance.ui.pages.bars import BarPart, StreamBar, aggregated, bounded
 from scaler_protocol import messages as m
+
+pytestmark = pytest.mark.exhaustive_on_pypy  # pictures are computed alike
 
 SECOND = 1_000_000
 Step = Tuple[int, int, int, int, int]  # idle and busy microseconds, function, status, tasks

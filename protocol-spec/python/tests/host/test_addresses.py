@@ -6,7 +6,15 @@ import socket
 
 import pytest
 
-from scaler_protocol.host.addresses import Address, AddressError, local_socket_name, parse_address, resolve
+from scaler_protocol.host.addresses import (
+    Address,
+    AddressError,
+    local_socket_name,
+    parse_address,
+    parse_addresses,
+    resolve,
+    resolve_all,
+)
 
 
 @pytest.mark.parametrize(
@@ -53,3 +61,21 @@ def test_only_this_host_has_a_local_socket() -> None:
     assert local_socket_name(Address("127.0.0.1", 81)) != here or here is None
     assert local_socket_name(Address("192.0.2.1", 80)) is None
     assert local_socket_name(Address("", 0, "/tmp/x")) is None
+
+
+def test_a_list_names_the_places_of_one_scheduler() -> None:
+    a, b, path = Address("a", 1), Address("b", 1), Address("", 0, "/tmp/x,y")
+    assert parse_addresses("tcp://a:1") == (a,)
+    assert parse_addresses("tcp://a:1,tcp://b:1") == parse_addresses("tcp://a:1, tcp://b:1") == (a, b)
+    assert parse_addresses("ipc:///tmp/x,y,tcp://a:1") == (path, a), "a comma may be part of a path"
+    with pytest.raises(AddressError, match="use one such as tcp"):
+        parse_addresses("tcp://a:1,b:1")
+    with pytest.raises(AddressError, match="twice"):
+        parse_addresses("tcp://a:1,tcp://a:1")
+
+
+def test_families_take_turns_in_the_order_of_the_resolver(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = ["fd00::1", "fd00::2", "10.0.0.1", "10.0.0.1"]
+    found = [(socket.AF_INET6 if ":" in host else socket.AF_INET, 1, 6, "", (host, 1)) for host in hosts]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    assert [target[1][0] for target in resolve_all(Address("a", 1))] == ["fd00::1", "10.0.0.1", "fd00::2"]

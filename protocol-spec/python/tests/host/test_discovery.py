@@ -126,7 +126,7 @@ def test_an_entry_whose_process_id_is_reused_is_ignored(folder: Path) -> None:
     [
         ("tcp://0.0.0.0:1", "tcp://127.0.0.1:1"),
         ("tcp://*:1", "tcp://127.0.0.1:1"),
-        ("tcp://[::]:1", "tcp://[::1]:1"),
+        ("tcp://[::]:1", "tcp://127.0.0.1:1"),
         ("tcp://192.0.2.1:1", "tcp://192.0.2.1:1"),
         ("ipc:///tmp/x", "ipc:///tmp/x"),
     ],

@@ -22,6 +22,8 @@ from scaler_protocol.keys.key_directory import KeyDirectory, default_key_directo
 from scaler_protocol.keys.key_text import encode_key, fingerprint
 from scaler_protocol.wire.curve import KeyPair
 
+pytestmark = pytest.mark.exhaustive_on_pypy  # files are the same there
+
 SODIUM = load_sodium()
 ALICE = bytes(range(32))
 GRANT = Grant("worker", "default", "alice")

@@ -30,6 +30,8 @@ from scaler_protocol.keys.key_file import KeyFile, parse_key_file, read_key_file
 from scaler_protocol.keys.key_text import encode_key, fingerprint
 from scaler_protocol.keys.keys_options import COMMANDS
 
+pytestmark = pytest.mark.exhaustive_on_pypy  # the command starts some forty processes
+
 RUN = "import sys; from scaler_protocol.keys.command import main; sys.exit(main(sys.argv[1:]))"
 
 SCHEDULER = """

@@ -20,6 +20,7 @@ from scaler_protocol.session.effects import (
     Ended,
     Interrupted,
     SessionEffect,
+    StopConnecting,
     Transmit,
 )
 from scaler_protocol.session.peer_session import NEVER, PeerSession, SessionSettings
@@ -190,6 +191,18 @@ def test_heartbeats_are_numbered_and_measure_half_the_way() -> None:
     assert peer.hear(m.HeartbeatEcho(sequence=1))
     peer.sleep(2.0)
     assert peer.sent() == [m.Heartbeat(sequence=2, latency_microseconds=2000)]
+
+
+def test_a_worker_far_away_says_so_at_once() -> None:
+    peer = Peer().opened()
+    peer.now += 0.2
+    peer.hear(m.HeartbeatEcho(sequence=1))
+    peer.session.on_time(peer.now)
+    assert peer.sent() == [m.Heartbeat(sequence=2, latency_microseconds=100_000)]
+    peer.now += 0.2
+    peer.hear(m.HeartbeatEcho(sequence=2))
+    peer.session.on_time(peer.now)
+    assert peer.sent() == [], "the next one comes as usual"
 
 
 def test_an_echo_that_was_not_asked_for_measures_nothing() -> None:
@@ -431,6 +444,36 @@ def last(peer: Peer, seconds: float) -> None:
     peer.sleep(seconds)
     peer.hear(m.HeartbeatEcho())
     peer.take()
+
+
+def test_an_attempt_to_connect_that_takes_too_long_is_given_up_and_another_follows() -> None:
+    peer = Peer(connect_timeout_seconds=10.0, give_up_seconds=60.0)
+    peer.session.start(peer.now)
+    assert peer.take() == [Connect()]
+    peer.sleep(9.9)
+    assert peer.take() == []
+    peer.sleep(0.2)
+    assert peer.take() == [StopConnecting()]
+    peer.sleep(5.0)
+    assert peer.take() == [], "it is asked for once"
+    peer.session.on_connect_failed(peer.now, "timed out")
+    peer.sleep(0.1)
+    assert peer.take() == [Connect()], "so that the name is resolved again"
+    peer.session.on_connected(peer.now)
+    peer.take()
+    peer.sleep(9.9)
+    assert peer.take() == [], "the time-out for connecting is over once it is connected"
+
+
+def test_a_stop_during_an_attempt_to_connect_gives_it_a_new_term() -> None:
+    peer = Peer(connect_timeout_seconds=10.0, give_up_seconds=60.0)
+    peer.session.start(peer.now)
+    peer.take()
+    peer.now += 30.0
+    peer.session.on_time(peer.now)
+    assert peer.take() == []
+    peer.sleep(10.1)
+    assert peer.take() == [StopConnecting()]
 
 
 def test_what_was_sent_in_doubt_is_not_continued() -> None:

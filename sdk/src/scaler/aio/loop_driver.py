@@ -4,7 +4,7 @@
 
 Rules:
 - Everything happens in callbacks of one loop. There is no thread and no lock, and nothing waits; only the name of a
-  scheduler's host is resolved by the loop's executor.
+  scheduler's host is resolved by a thread (`Dialing`).
 - A timer reads first what has arrived: after a stop of this process, what waits is heard before time is judged.
 - A handler of a signal may run at any moment. All that it can do here is to cancel futures, which appends to a list.
 - If Ctrl-C raises KeyboardInterrupt within a turn, the state of the core is not known any more, and the client ends.
@@ -65,7 +65,7 @@ class LoopDriver(ClientDriver):
         self.settling = LoopSettling()
         self.output = LoopOutput(loop)
         self.mailbox = LoopMailbox(loop, self._on_commands, self._refuse)
-        self.transport = LoopTransport(credentials, loop, self._on_event, self._on_resolved)
+        self.transport = LoopTransport(credentials, loop, self._on_event)
         self._began: asyncio.Future[Union[m.Welcome, Ended]] = loop.create_future()
         self._has_begun = False
         self._timer: Optional[asyncio.TimerHandle] = None
@@ -133,14 +133,6 @@ class LoopDriver(ClientDriver):
     def _on_timer(self) -> None:
         self._timer, self._timer_at = None, NEVER
         self._do_turn(is_readable=not self.transport.is_connecting)
-
-    def _on_resolved(self) -> None:
-        try:
-            if self.transport.connect_resolved():
-                self._on_connected()
-        except (OSError, MemoryError) as error:
-            self._on_connect_failed(error)
-        self._do_turn(is_readable=False)
 
     def _do_turn(self, is_readable: bool) -> None:
         if self._is_over:

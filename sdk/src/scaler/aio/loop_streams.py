@@ -16,6 +16,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from typing import (
     Any,
@@ -295,7 +296,7 @@ class LoopStream:
             except Exception as error:
                 outcome = ChunkOutcome([], 0.0, error)
         chunk.outcome = outcome
-        self._planner.ended(len(outcome.results), outcome.seconds)
+        self._planner.ended(len(outcome.results), outcome.seconds, time.monotonic() - chunk.sent_at)
         self._ended.append(chunk)
         self._wake.set()
 

@@ -36,7 +36,7 @@ from scaler.nesting import SYNCHRONOUS
 from scaler.notebook import Link, Row, card
 from scaler.serializer import Serializer
 from scaler.values.payload import ObjectReference
-from scaler_protocol.host.addresses import AddressError, parse_address
+from scaler_protocol.host.addresses import AddressError, parse_addresses
 from scaler_protocol.host.discovery import DiscoveryError, address_given_or_found, link_to
 from scaler_protocol.keys.credentials import Credentials
 
@@ -396,7 +396,7 @@ class Client(Submitter, ClientArguments):
 
     def _repr_html_(self) -> str:
         shell = self._shell
-        is_local = self._address != SYNCHRONOUS and parse_address(self._address).is_local
+        is_local = self._address != SYNCHRONOUS and parse_addresses(self._address)[0].is_local
         rows: List[Row] = [
             ("scheduler", self._address),
             ("implementation", f"{shell.welcome.implementation.name} {shell.welcome.implementation.version}"),
@@ -427,7 +427,7 @@ def _checked_address(address: str) -> str:
         raise ArgumentTypeError(f"address must be a str such as 'tcp://127.0.0.1:2345', got {type(address).__name__}")
     try:
         if address != SYNCHRONOUS:
-            parse_address(address)
+            parse_addresses(address)
     except AddressError as error:
         raise InvalidAddressError(str(error)) from None
     return str(address)

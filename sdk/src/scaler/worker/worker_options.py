@@ -28,7 +28,7 @@ from scaler_protocol.programs.options import (
     ConfigurationError,
     Earlier,
     Kind,
-    NetworkAddress,
+    NetworkAddresses,
     Option,
     Program,
     Seconds,
@@ -314,8 +314,8 @@ CLUSTER = Program(
     options=[
         Option(
             "address",
-            NetworkAddress(),
-            "address of the scheduler, such as tcp://127.0.0.1:8516",
+            NetworkAddresses(),
+            "address of the scheduler, such as tcp://127.0.0.1:8516; several with commas: where it may be",
             default_text="that of the file's [scheduler], else of this user's newest scheduler on this host",
             is_required=True,
             environment=("SCALER_ADDRESS",),

@@ -13,13 +13,15 @@ Rules:
   reported for the function, which is never more than the scheduler estimates.
 - Requirement classes of one priority take turns at free slots; a higher priority goes first.
 - A free slot takes a task that waits, in the same tick. If none waits, workers with tasks behind others are asked for
-  them.
+  them. A slot of a distant worker may stay free for a while if near workers take tasks: they may have done them before
+  a message has gone there and back.
 - A peer is lost after the time-out of its role, neither sooner nor much later.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from collections import deque
+from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from whole_system.user_tasks import key_of, split
 
@@ -27,6 +29,8 @@ from scaler_protocol import messages as m
 
 SHORTEST_MICROSECONDS = 0.5
 TIMER_SECONDS = 1.0
+DISTANT_SECONDS = 0.02  # there and back
+HEARTBEATS_OF_A_DISTANCE = 4
 TIMERS_UNTIL_ASKED = 3  # after which a worker is asked to give tasks back
 
 
@@ -103,6 +107,18 @@ class JudgedWorker:
         self.is_congested = False
         self.is_leaving = False
         self.request: Optional[int] = None
+        self._round_trips: Deque[float] = deque(maxlen=HEARTBEATS_OF_A_DISTANCE)
+
+    def on_heartbeat(self, message: m.Heartbeat) -> None:
+        self.slots = self.own_slots + sum(each.suspended for each in message.processors)
+        if message.latency_microseconds:
+            self._round_trips.append(2 * message.latency_microseconds / 1e6)
+
+    @property
+    def distance_seconds(self) -> float:
+        """There and back; 0: it is near."""
+        least = min(self._round_trips, default=0.0)
+        return least if least >= DISTANT_SECONDS else 0.0
 
     @property
     def has_free_slot(self) -> bool:
@@ -151,6 +167,7 @@ class PlacementJudge:
         self._served_slots: List[Tuple[TaskClass, Set[TaskClass]]] = []  # with those that fitted there, too
         self._overtaken: List[Overtaken] = []
         self._given_back: Dict[int, AtWorker] = {}  # by key, until they are at a worker again
+        self._now = self._placed_near_at = 0.0
         self._ticked_at = self._timer_at = self._stood_still_until = 0.0
         self._timers_due = 0
 
@@ -204,7 +221,7 @@ class PlacementJudge:
                 if outcome == m.CancelOutcome.CANCELLED:
                     worker.tasks.pop(instance, None)
         elif isinstance(message, m.Heartbeat):
-            worker.slots = worker.own_slots + sum(each.suspended for each in message.processors)
+            worker.on_heartbeat(message)
         elif isinstance(message, m.ObjectInstruction) and message.action == m.ObjectAction.CREATE:
             self._sizes.update(zip(message.ids, message.sizes))
 
@@ -233,6 +250,7 @@ class PlacementJudge:
     # What the scheduler sends, in order -----------------------------------------------------------------------------
 
     def on_sent(self, now: float, name: bytes, message: Any, payload: bytes) -> None:
+        self._now = now
         if isinstance(message, m.Welcome):
             self._on_welcome(name, message)
         elif isinstance(message, m.Refusal):
@@ -303,7 +321,9 @@ class PlacementJudge:
             if task_class in owner.claims:
                 owner.claims[task_class].taken_microseconds.clear()
         self._served[task_class] = None
-        if worker.has_free_slot:
+        if not worker.distance_seconds:
+            self._placed_near_at = self._now
+        if worker.has_free_slot and not worker.distance_seconds:
             self._served_slots.append((task_class, {each for each in self._rivals if worker.fits(each.needs)}))
         for instance, key in zip(message.ids, keys):
             self._given_back.pop(key, None)
@@ -351,7 +371,8 @@ class PlacementJudge:
         waiting = set(self._waiting_classes())
         self._rivals = {each: self._rivals.get(each) or set() for each in waiting}
         for worker in self._workers.values() if waiting else ():
-            could_run = [each for each in waiting if worker.fits(each.needs)] if worker.has_free_slot else ()
+            takes = worker.has_free_slot and not self._may_be_spared(worker, now)
+            could_run = [each for each in waiting if worker.fits(each.needs)] if takes else ()
             assert not could_run, f"{could_run[0]} waits, and a slot is free"
         if now > self._ticked_at + 2 * TIMER_SECONDS:  # the scheduler stood still
             self._stood_still_until = now
@@ -360,6 +381,12 @@ class PlacementJudge:
             self._timer_at = now
             self._check_balance()
             self._check_silence(now)
+
+    def _may_be_spared(self, worker: JudgedWorker, now: float) -> bool:
+        """Whether near workers may be about to do what a distant one could."""
+        is_near = any(not each.distance_seconds for each in self._workers.values())
+        spared_until = self._placed_near_at + worker.distance_seconds + 2 * TIMER_SECONDS
+        return bool(worker.distance_seconds) and is_near and now <= spared_until
 
     def _renew_claims(self) -> None:
         """Tasks that came back wait again, unless they have an outcome by now."""

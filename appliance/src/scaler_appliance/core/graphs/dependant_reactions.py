@@ -20,10 +20,11 @@ from scaler_appliance.core.effects import Buffer
 from scaler_appliance.core.graphs.dependants import Dependant, Ending, Passing
 from scaler_appliance.core.graphs.graph_nodes import IS_OBJECT, RESULTS_MARK
 from scaler_appliance.core.graphs.shared_results import MAXIMUM_OBJECTS, MAXIMUM_RESULTS_BYTES, keep_result
+from scaler_appliance.core.large_tables import drained
 from scaler_appliance.core.objects.object_records import failure_of_missing
 from scaler_appliance.core.peers.sessions import ClientSession
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps, drained
+from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps
 from scaler_appliance.core.tasks.batches import TaskBatch, TaskSpan
 from scaler_appliance.core.tasks.client_results import ResultSpan
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
@@ -215,7 +216,7 @@ class DependantReactions:
                 self._outcomes.release(object_id)
                 yield 1
         dependants.endings.clear()
-        for dependant in drained(dependants.waiting.values()):
+        for dependant in drained(dependants.waiting):
             self._end(client, dependant, TaskEvent.CANCEL)
             yield UNITS_OF_AN_END
 

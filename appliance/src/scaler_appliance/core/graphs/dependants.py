@@ -19,6 +19,7 @@ from collections import deque
 from itertools import islice
 from typing import Deque, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
+from scaler_appliance.core.large_tables import LARGE, Table, in_chunks
 from scaler_appliance.core.tasks.batches import TaskBatch
 from scaler_appliance.core.tasks.client_results import ResultSpan
 from scaler_protocol import messages as m
@@ -93,13 +94,13 @@ class Dependants:
     """The dependants of one client."""
 
     def __init__(self) -> None:
-        self.waiting: Dict[int, Dependant] = {}  # by task id
-        self.followers: Dict[int, Dict[int, Dependant]] = {}  # by id of a predecessor without outcome, then their own
+        self.waiting: Table[Dependant] = {}  # by task id
+        self.followers: Table[Table[Dependant]] = {}  # by id of a predecessor without outcome, then their own
         self.endings: Deque[Ending] = deque()  # of such predecessors, which have had no consequences yet
         self.held_endings = 0  # the first of them, whose objects have a reference for it
         self.current: Optional[Passing] = None  # the one whose consequences are being processed
         self.ready: Deque[Dependant] = deque()  # those whose last predecessor has succeeded, to be released
-        self.released: Dict[int, Tuple[TaskBatch, int]] = {}  # where those are now, by task id
+        self.released: Table[Tuple[TaskBatch, int]] = {}  # where those are now, by task id
 
     @property
     def has_consequences(self) -> bool:
@@ -115,8 +116,21 @@ class Dependants:
 
     def add(self, dependant: Dependant) -> None:
         self.waiting[dependant.task_id] = dependant
+        if len(self.waiting) == LARGE:
+            self.waiting = in_chunks(self.waiting)
         for predecessor in dependant.predecessors:
-            self.followers.setdefault(predecessor, {})[dependant.task_id] = dependant
+            followers = self.followers.setdefault(predecessor, {})
+            followers[dependant.task_id] = dependant
+            if len(followers) == LARGE:
+                self.followers[predecessor] = in_chunks(followers)
+            if len(self.followers) == LARGE:
+                self.followers = in_chunks(self.followers)
+
+    def add_released(self, task_id: int, batch: TaskBatch, index: int) -> None:
+        """A task that waited is in a batch now."""
+        self.released[task_id] = batch, index
+        if len(self.released) == LARGE:
+            self.released = in_chunks(self.released)
 
     def remove(self, dependant: Dependant) -> None:
         """Remove a task that no longer waits."""

@@ -36,11 +36,12 @@ from scaler_appliance.core.graphs.graph_rejection import needed_bytes, reject_gr
 from scaler_appliance.core.graphs.missing_objects import MissingObjectFailures
 from scaler_appliance.core.graphs.node_release import UNITS_OF_A_RUN, NodeRelease
 from scaler_appliance.core.graphs.shared_results import SHARED_RESULT_BYTES, keep_result
+from scaler_appliance.core.large_tables import LARGE, Table, drained, in_chunks
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.placement.waiting_quotas import WaitingQuota
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.steps import Steps, drained, parts
+from scaler_appliance.core.steps import Steps, parts
 from scaler_appliance.core.tasks.client_results import ResultSpan
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.task_states import TaskEvent, TaskState, apply, runs
@@ -77,9 +78,11 @@ class GraphReactions:
         quota = WaitingQuota(self._state, self._placement, client.tenant)
         is_over_quota = self._state.shares.has_quotas and quota.room(len(graph)) < len(graph)
         text = quota.text if is_over_quota else text_of_too_large(len(graph), limit)
-        functions: Dict[int, None] = {}
+        functions: Table[None] = {}
         for start, stop in parts(len(graph), self._state.part * EDGES_PER_UNIT):
             functions.update(dict.fromkeys(graph.functions[start:stop]))
+            if len(functions) >= LARGE:
+                functions = in_chunks(functions)
             yield (stop - start) // EDGES_PER_UNIT
         yield from self._check_objects(client, graph, functions, text if is_full or is_over_quota else "")
 
@@ -92,14 +95,16 @@ class GraphReactions:
         As with other tasks, all objects that exist are referenced.
         """
         objects, part, count = self._state.objects, self._state.part, len(graph)
-        unusable = set()
+        unusable: Table[None] = {}
         for position, function in enumerate(functions):
             if objects.find_of(function, graph.tenant) is None:
-                unusable.add(function)
+                unusable[function] = None
             else:
                 graph.held_functions.append(function)
                 if not objects.refer(function, graph.tenant):
-                    unusable.add(function)
+                    unusable[function] = None
+            if len(unusable) == LARGE:
+                unusable = in_chunks(unusable)
             if position % part == part - 1:
                 yield part
         texts = MissingObjectFailures(self._state.objects, graph.tenant)
@@ -128,7 +133,7 @@ class GraphReactions:
                 self._state.advance(client, graph)
             yield done + 1
 
-    def _refer(self, graph: Graph, start: int, stop: int, unusable: set[int]) -> Dict[int, int]:
+    def _refer(self, graph: Graph, start: int, stop: int, unusable: Table[None]) -> Dict[int, int]:
         """Refer to the objects of nodes [start, stop); returns, by node, one that is missing."""
         objects = self._state.objects
         missing: Dict[int, int] = {}
@@ -236,9 +241,9 @@ class GraphReactions:
     def advance(self, client: ClientSession) -> Steps:
         """Process the consequences of all nodes of a client that have ended."""
         while client.advancing:
-            graph = next(iter(client.advancing))
+            number, graph = next(iter(client.advancing.items()))
             if graph.checked < len(graph):
-                del client.advancing[graph]  # it is added again when its objects have been looked for
+                del client.advancing[number]  # it is added again when its objects have been looked for
                 continue
             while graph.has_consequences:
                 if graph.unlinking:
@@ -250,7 +255,7 @@ class GraphReactions:
                 else:
                     yield from self._release.release_some(client, graph)
             if graph.unfinished:
-                del client.advancing[graph]
+                del client.advancing[number]
             else:
                 yield from self._end_graph(client, graph)
 
@@ -261,7 +266,7 @@ class GraphReactions:
             if len(held) % self._state.part == 0:
                 yield self._state.part
         client.remove_graph(graph)
-        client.advancing.pop(graph, None)
+        client.advancing.pop(graph.counters.number, None)
         self._state.changes.graphs.remove(graph.counters.number, graph.counters)
         for _ in graph.free(self._state.part):
             yield self._state.part // 2
@@ -466,9 +471,10 @@ class GraphReactions:
             end = batch.end_of_run(index, stop - start)
             if not is_asked:
                 cancelled = batch.states[index:end].translate(_IS_ASSIGNED)
-                client.unasked_cancels.update(compress(batch.ids[index:end], cancelled))
+                client.count_unasked(compress(batch.ids[index:end], cancelled))
             elif client.unasked_cancels:
-                client.unasked_cancels.difference_update(batch.ids[index:end])
+                for task_id in batch.ids[index:end]:
+                    client.unasked_cancels.pop(task_id, None)
             done += self._outcomes.cancel_run(client, batch, index, end, force, is_asked)
             start += end - index
         return done
@@ -477,7 +483,7 @@ class GraphReactions:
     def drop_all(self, client: ClientSession) -> Steps:
         """The client is gone, and the tasks of its batches are cancelled: remove the rest of its graphs."""
         state = self._state
-        for graph in drained(client.graphs.values()):
+        for graph in drained(client.graphs):
             while graph.unlinking:
                 yield self._unlink_some(graph)
             graph.is_dropped = True

@@ -10,7 +10,9 @@ Rules:
 from __future__ import annotations
 
 from itertools import islice
-from typing import Callable, Dict, Generic, Iterable, List, Protocol, TypeVar
+from typing import Callable, Generic, Iterable, List, Protocol, TypeVar
+
+from scaler_appliance.core.large_tables import LARGE, Table, in_chunks
 
 
 class Publishable(Protocol):
@@ -35,26 +37,30 @@ class Changes(Generic[Entry]):
     __slots__ = ("new", "dirty", "gone", "is_watched")
 
     def __init__(self) -> None:
-        self.new: Dict[int, Entry] = {}
-        self.dirty: Dict[int, Entry] = {}
-        self.gone: Dict[int, Entry] = {}
+        self.new: Table[Entry] = {}
+        self.dirty: Table[Entry] = {}
+        self.gone: Table[Entry] = {}
         self.is_watched = False
 
     def add(self, number: int, entry: Entry) -> None:
         """Add an entry."""
         self.new[number] = entry
+        if len(self.new) == LARGE:
+            self.new = in_chunks(self.new)
         self.touch(number, entry)
 
     def touch(self, number: int, entry: Entry) -> None:
         """Figures of an entry changed."""
         self.dirty[number] = entry
+        if len(self.dirty) == LARGE:
+            self.dirty = in_chunks(self.dirty)
         entry.is_dirty = True
 
     def remove(self, number: int, entry: Entry) -> None:
         """Remove an entry. Its last figures are published, if there are subscribers."""
         if self.is_watched:
             self.touch(number, entry)
-            self.gone[number] = entry
+            self._add_gone(number, entry)
         else:
             self.forget(number, entry)
 
@@ -63,7 +69,12 @@ class Changes(Generic[Entry]):
         is_unknown = self.new.pop(number, None) is not None
         self.dirty.pop(number, None)
         if self.is_watched and not is_unknown:
-            self.gone[number] = entry
+            self._add_gone(number, entry)
+
+    def _add_gone(self, number: int, entry: Entry) -> None:
+        self.gone[number] = entry
+        if len(self.gone) == LARGE:
+            self.gone = in_chunks(self.gone)
 
     def take(self, limit: int = 0) -> TakenChanges[Entry]:
         """Remove and return what is to be published now; `settle` follows for each entry whose figures were read.
@@ -103,7 +114,7 @@ class TakenChanges(Generic[Entry]):
 
     __slots__ = ("new", "entries", "gone")
 
-    def __init__(self, new: List[Entry], entries: Iterable[Entry], gone: Dict[int, Entry]) -> None:
+    def __init__(self, new: List[Entry], entries: Iterable[Entry], gone: Table[Entry]) -> None:
         self.new = new
         self.entries = entries
         self.gone = gone

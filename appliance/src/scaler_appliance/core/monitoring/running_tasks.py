@@ -11,8 +11,9 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Iterator, List, Mapping, Optional, Tuple
 
+from scaler_appliance.core.large_tables import Table
 from scaler_appliance.core.peers.sessions import ClientSession, RunningTask, WorkerSession
 from scaler_appliance.core.tasks.batches import Dispatch, dispatch_number, position_in_dispatch
 from scaler_protocol import messages as m
@@ -26,7 +27,7 @@ ProcessorNow = Tuple[bool, RunningTask]
 _IDLE: ProcessorNow = (False, NO_TASK)
 
 
-def open_dispatch(dispatches: Dict[int, Dispatch], worker: WorkerSession, instance: int) -> Optional[Dispatch]:
+def open_dispatch(dispatches: Table[Dispatch], worker: WorkerSession, instance: int) -> Optional[Dispatch]:
     """The dispatch of an instance that the worker may still report; else None."""
     dispatch = dispatches.get(dispatch_number(instance))
     place = position_in_dispatch(instance)
@@ -35,13 +36,13 @@ def open_dispatch(dispatches: Dict[int, Dispatch], worker: WorkerSession, instan
     return dispatch
 
 
-def _is_open(dispatches: Dict[int, Dispatch], instance: int) -> bool:
+def _is_open(dispatches: Table[Dispatch], instance: int) -> bool:
     """Whether an instance that was open once still is."""
     dispatch = dispatches.get(dispatch_number(instance))
     return dispatch is not None and dispatch.open[position_in_dispatch(instance)] == 1
 
 
-def reported_tasks(worker: WorkerSession, heartbeat: m.Heartbeat, dispatches: Dict[int, Dispatch]) -> List[RunningTask]:
+def reported_tasks(worker: WorkerSession, heartbeat: m.Heartbeat, dispatches: Table[Dispatch]) -> List[RunningTask]:
     """What its processors run, as far as the worker reports it correctly."""
     tasks = []
     for processor in heartbeat.processors:
@@ -55,7 +56,7 @@ def reported_tasks(worker: WorkerSession, heartbeat: m.Heartbeat, dispatches: Di
     return tasks
 
 
-def running_now(worker: WorkerSession, dispatches: Dict[int, Dispatch]) -> List[ProcessorNow]:
+def running_now(worker: WorkerSession, dispatches: Table[Dispatch]) -> List[ProcessorNow]:
     """An entry for each processor of the worker's last heartbeat."""
     if worker.heartbeat is None:
         return []

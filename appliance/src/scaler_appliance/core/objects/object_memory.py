@@ -11,17 +11,17 @@ Rules:
   spilled at once, without evicting others.
 - While the scheduler's memory is short, files may use what is left of it; new small contents become files on disk.
 - A file that cannot be spilled stays in memory, and is not lost. Then spilling pauses for a while, and one log line
-  says why.
+  says why. It is tried again after the others: it may be larger than what the disk has left.
 - A burst of spilled objects is logged in one line, and so are objects that fit neither in memory nor on disk.
 """
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from typing import Dict, Iterable, List
 
 from scaler_appliance.core.effects import Effect, Log, SpillObject
+from scaler_appliance.core.large_tables import LARGE, Table, in_chunks
 from scaler_appliance.core.objects.object_records import ObjectChanges, ObjectPlace, ObjectRecord
 
 RETRY_SECONDS = 2.0
@@ -43,8 +43,9 @@ class ObjectMemory:
         self._changes = changes
         self._directory = directory
         self.most_bytes = self.limit_bytes = limit_bytes
-        self.resident: OrderedDict[int, ObjectRecord] = OrderedDict()  # least recently used first
-        self.spilling: Dict[int, ObjectRecord] = {}
+        self.resident: Table[ObjectRecord] = {}  # by last use, so that those least recently used are first
+        self.spilling: Table[ObjectRecord] = {}
+        self._last_use = 0
         self.bytes = dict.fromkeys(ObjectPlace, 0)
         self.failure = ""  # why spilling is paused
         self._retry_at = 0.0
@@ -54,6 +55,10 @@ class ObjectMemory:
         self._unstored_why = ""
         self._unstored_since = 0.0
         self._next_unstored_log_at = 0.0
+
+    def __len__(self) -> int:
+        """How many files there are in memory, but for those that arrive."""
+        return len(self.resident) + len(self.spilling)
 
     @property
     def bytes_to_stay(self) -> int:
@@ -121,12 +126,17 @@ class ObjectMemory:
         """Remove the file of an object that ended."""
         self._move(record, ObjectPlace.NOWHERE)
 
-    def use(self, object_ids: Iterable[int]) -> None:
-        """Objects were used: they are spilled last."""
-        resident = self.resident
-        for object_id in object_ids:
-            if object_id in resident:
-                resident.move_to_end(object_id)
+    def use(self, record: ObjectRecord) -> None:
+        """An object was used: it is spilled last."""
+        if record.place == ObjectPlace.RESIDENT:
+            del self.resident[record.last_use]
+            self._add_resident(record)
+
+    def _add_resident(self, record: ObjectRecord) -> None:
+        self._last_use = record.last_use = self._last_use + 1
+        self.resident[record.last_use] = record
+        if len(self.resident) == LARGE:
+            self.resident = in_chunks(self.resident)
 
     def _relieve(self) -> None:
         """Spill files until the others are within the limit."""
@@ -151,8 +161,6 @@ class ObjectMemory:
             return
         is_whole = record.source is None
         self._move(record, ObjectPlace.RESIDENT if is_whole else ObjectPlace.ARRIVING)
-        if is_whole:
-            self.resident.move_to_end(record.object_id, last=False)
         self._retry_at = now + RETRY_SECONDS
         self.failure = why
         if now >= self._complain_at:
@@ -207,7 +215,7 @@ class ObjectMemory:
     def _move(self, record: ObjectRecord, place: ObjectPlace) -> None:
         """Change a file's place."""
         if record.place == ObjectPlace.RESIDENT:
-            del self.resident[record.object_id]
+            del self.resident[record.last_use]
         elif record.place == ObjectPlace.SPILLING:
             del self.spilling[record.object_id]
         self.bytes[record.place] -= record.size
@@ -215,16 +223,20 @@ class ObjectMemory:
         record.place = place
         self._changes.touch_large(record)
         if place == ObjectPlace.RESIDENT:
-            self.resident[record.object_id] = record
+            self._add_resident(record)
         elif place == ObjectPlace.SPILLING:
             self.spilling[record.object_id] = record
+            if len(self.spilling) == LARGE:
+                self.spilling = in_chunks(self.spilling)
 
     def check_invariants(self, records: Iterable[ObjectRecord]) -> None:
         """Check that the places agree with the records, and that files are spilled as they should be."""
         by_place: Dict[int, Dict[int, ObjectRecord]] = {place: {} for place in ObjectPlace}
         for record in records:
             by_place[record.place][record.object_id] = record
-        assert by_place[ObjectPlace.RESIDENT] == self.resident and by_place[ObjectPlace.SPILLING] == self.spilling
+        resident = {record.object_id: record for record in self.resident.values()}
+        assert by_place[ObjectPlace.RESIDENT] == resident and by_place[ObjectPlace.SPILLING] == self.spilling
+        assert list(self.resident) == sorted([record.last_use for record in resident.values()])
         for place in ObjectPlace:
             if place != ObjectPlace.NOWHERE:
                 size = sum(record.size for record in by_place[place].values())

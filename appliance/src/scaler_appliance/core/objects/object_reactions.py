@@ -8,8 +8,10 @@ Rules:
 from __future__ import annotations
 
 from itertools import compress
+from typing import Sequence
 
 from scaler_appliance.core.effects import Buffer, PeerError, RemoveObject
+from scaler_appliance.core.large_tables import drained, keys_in_parts
 from scaler_appliance.core.objects.object_records import ChunkRequest, ObjectRecord
 from scaler_appliance.core.peers.flow_control import FlowControl
 from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
@@ -19,7 +21,8 @@ from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_protocol import messages as m
 from scaler_protocol.session.ids import FIRST_SCHEDULER_NUMBER, object_id_of, session_of
 
-UNITS_OF_AN_OBJECT = 3
+UNITS_OF_AN_OBJECT = 4
+UNITS_OF_A_FILE = 7  # in addition
 UNITS_OF_A_REFUSAL = 60
 
 
@@ -44,6 +47,7 @@ class ObjectReactions:
         objects, has_quotas = self._state.objects, self._state.shares.has_quotas
         offset = 0
         for start, stop in parts(len(message.ids), max(1, self._state.part // UNITS_OF_AN_OBJECT)):
+            files = 0
             for position in range(start, stop):
                 object_id = message.ids[position]
                 size, storage = message.sizes[position], message.storages[position]
@@ -62,12 +66,14 @@ class ObjectReactions:
                 elif storage == m.ObjectStorage.INLINE or size == 0:
                     objects.keep_content(record, payload[offset : offset + size])
                     offset += size
-                elif storage == m.ObjectStorage.SHARED:
-                    objects.memory.enter(record)
                 else:
-                    objects.start_transfer(record, session.peer)
+                    files += 1
+                    if storage == m.ObjectStorage.SHARED:
+                        objects.memory.enter(record)
+                    else:
+                        objects.start_transfer(record, session.peer)
             self._state.touch_session(session)
-            yield (stop - start) * UNITS_OF_AN_OBJECT
+            yield (stop - start) * UNITS_OF_AN_OBJECT + files * UNITS_OF_A_FILE
 
     def _exceeds_quota(self, session: Session, size: int) -> bool:
         """Whether a client's tenant may not have another object of this size; results of tasks are always taken."""
@@ -78,9 +84,7 @@ class ObjectReactions:
 
     def _delete(self, session: Session, message: m.ObjectInstruction) -> Steps:
         for start, stop in parts(len(message.ids), max(1, self._state.part // UNITS_OF_AN_OBJECT)):
-            for object_id in message.ids[start:stop]:
-                self._let_go(session, object_id)
-            yield (stop - start) * UNITS_OF_AN_OBJECT
+            yield self._let_go_all(session, message.ids[start:stop])
 
     def on_instruction_of_unregistered_peer(self, message: m.ObjectInstruction) -> None:
         """Objects of a session that has ended are announced: the files that came with them have no owner."""
@@ -103,6 +107,14 @@ class ObjectReactions:
             text = f"an object of {size} bytes is larger than this scheduler allows ({limit})"
             raise PeerError(m.RefusalReason.LIMIT_EXCEEDED, text)
 
+    def _let_go_all(self, session: Session, object_ids: Sequence[int]) -> int:
+        """The session does not hold these objects any more, if it did; returns the amount of work."""
+        files = len(self._state.objects.memory)
+        for object_id in object_ids:
+            self._let_go(session, object_id)
+        removed = max(0, files - len(self._state.objects.memory))
+        return len(object_ids) * UNITS_OF_AN_OBJECT + removed * UNITS_OF_A_FILE
+
     def _let_go(self, session: Session, object_id: int) -> None:
         # SCL-OBJ-006
         if object_id in session.objects:
@@ -122,23 +134,21 @@ class ObjectReactions:
     def drop_all(self, session: Session) -> Steps:
         """The session clears its objects, or is gone."""
         # SCL-OBJ-004
-        held = list(session.objects)
-        yield len(held) // COLUMN_ENTRIES_PER_UNIT
-        for start, stop in parts(len(held), max(1, self._state.part // UNITS_OF_AN_OBJECT)):
-            for object_id in held[start:stop]:
-                self._let_go(session, object_id)
-            yield (stop - start) * UNITS_OF_AN_OBJECT
+        for held in keys_in_parts(session.objects):
+            yield len(held) // COLUMN_ENTRIES_PER_UNIT
+            for start, stop in parts(len(held), max(1, self._state.part // UNITS_OF_AN_OBJECT)):
+                yield self._let_go_all(session, held[start:stop])
 
     def on_session_gone(self, session: Session) -> Steps:
         """Forget what the session holds, is sending, or knows."""
-        for record in self._state.objects.arriving_from(session.number):
+        for record in drained(self._state.objects.arriving_from(session.number)):
             if self._state.objects.find(record.object_id) is record and record.source == session.peer:
                 self._state.objects.give_up(record)
                 yield UNITS_OF_AN_OBJECT
         yield from self.drop_all(session)
         while isinstance(session, WorkerSession) and session.known_objects:
             for _ in range(min(len(session.known_objects), self._state.part)):
-                known = self._state.objects.find(session.known_objects.pop())
+                known = self._state.objects.find(session.known_objects.popitem()[0])
                 if known is not None:
                     known.holders.discard(session.number)
             yield self._state.part // 4

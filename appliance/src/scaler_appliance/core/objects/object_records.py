@@ -6,8 +6,9 @@ Rule: data and small accessors only.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Dict, List, NamedTuple, Optional, Set
+from typing import List, NamedTuple, Optional, Set
 
+from scaler_appliance.core.large_tables import LARGE, Table, in_chunks
 from scaler_appliance.core.monitoring.changes import Changes
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import DEFAULT_TENANT
@@ -33,7 +34,7 @@ class ObjectRecord:
     __slots__ = (
         "object_id", "owner", "size", "kind", "name", "codec", "content", "place", "arrived", "requested",
         "source", "waiting", "references", "held", "holders", "charged_to", "is_dirty", "is_lost", "lacks_room",
-        "tenant", "is_over_quota",
+        "tenant", "is_over_quota", "last_use",
     )  # fmt: skip
 
     def __init__(
@@ -48,6 +49,7 @@ class ObjectRecord:
         self.codec = codec
         self.content: Optional[bytes] = None  # of an inline object
         self.place = ObjectPlace.NOWHERE  # of its file
+        self.last_use = 0  # of it, in the order of all uses
         self.arrived = size  # bytes that can be read
         self.requested = size
         self.source: Optional[bytes] = None  # peer that sends it to us
@@ -88,7 +90,7 @@ class ObjectChanges(Changes[ObjectRecord]):
 
     def __init__(self, large_bytes: int) -> None:
         super().__init__()
-        self.large: Dict[int, ObjectRecord] = {}  # all of them
+        self.large: Table[ObjectRecord] = {}  # all of them
         self._large_bytes = large_bytes
 
     def is_large(self, record: ObjectRecord) -> bool:
@@ -96,6 +98,8 @@ class ObjectChanges(Changes[ObjectRecord]):
 
     def add(self, number: int, entry: ObjectRecord) -> None:
         self.large[number] = entry
+        if len(self.large) == LARGE:
+            self.large = in_chunks(self.large)
         super().add(number, entry)
 
     def forget(self, number: int, entry: ObjectRecord) -> None:

@@ -11,9 +11,10 @@ Rules:
 from __future__ import annotations
 
 from array import array
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, Hashable, Iterable, List, NamedTuple, Optional, Tuple, TypeVar
 
 from scaler_appliance.core.effects import Effect, RemoveObject, Send, SendChunk, StoreChunk
+from scaler_appliance.core.large_tables import LARGE, Table, in_chunks
 from scaler_appliance.core.memory_budget import MemoryBudget
 from scaler_appliance.core.objects.object_memory import ObjectMemory
 from scaler_appliance.core.objects.object_records import ChunkRequest, ObjectChanges, ObjectPlace, ObjectRecord
@@ -30,6 +31,8 @@ class ObjectUsage(NamedTuple):
 
 
 _NO_USAGE = ObjectUsage(0, 0)
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class ObjectTable:
@@ -57,9 +60,9 @@ class ObjectTable:
         self._changes = changes
         self.memory = memory
         self._chunk_bytes = chunk_bytes
-        self._records: Dict[int, ObjectRecord] = {}
-        self._arriving: Dict[int, Dict[int, ObjectRecord]] = {}  # by creator's session, then id
-        self._requesters: Dict[bytes, Dict[int, ObjectRecord]] = {}  # objects that a peer waits for
+        self._records: Table[ObjectRecord] = {}
+        self._arriving: Dict[int, Table[ObjectRecord]] = {}  # by creator's session, then id
+        self._requesters: Dict[bytes, Table[ObjectRecord]] = {}  # objects that a peer waits for
         self.total_bytes = 0
         self._usage: Dict[str, ObjectUsage] = {}  # by tenant
 
@@ -86,12 +89,21 @@ class ObjectTable:
         record.references += 1
         return record.held and record.tenant == tenant and not record.is_broken
 
+    def use(self, object_ids: Iterable[int]) -> None:
+        """Objects were used: their files go to disk last."""
+        for object_id in object_ids:
+            record = self._records.get(object_id)
+            if record is not None:
+                self.memory.use(record)
+
     def records(self) -> List[ObjectRecord]:
         return list(self._records.values())
 
     def add(self, record: ObjectRecord) -> None:
         assert record.object_id not in self._records
         self._records[record.object_id] = record
+        if len(self._records) == LARGE:
+            self._records = in_chunks(self._records)
         self.total_bytes += record.size
         self._count(record, 1)
         if self._changes.is_large(record):
@@ -133,7 +145,7 @@ class ObjectTable:
         record.arrived = record.requested = 0
         record.source = source
         self.memory.expect(record)
-        self._arriving.setdefault(session_of(record.object_id), {})[record.object_id] = record
+        _enter(self._arriving, session_of(record.object_id), record)
         self._request_more(record)
 
     def _request_more(self, record: ObjectRecord) -> None:
@@ -176,9 +188,9 @@ class ObjectTable:
         for record in self._requesters.pop(peer, {}).values():
             record.waiting = [request for request in record.waiting if request.peer != peer]
 
-    def arriving_from(self, session: int) -> List[ObjectRecord]:
+    def arriving_from(self, session: int) -> Table[ObjectRecord]:
         """The objects that a session is sending."""
-        return list(self._arriving.get(session, {}).values())
+        return self._arriving.get(session, {})
 
     def _arrives_no_more(self, record: ObjectRecord) -> None:
         session = session_of(record.object_id)
@@ -225,13 +237,13 @@ class ObjectTable:
             self.refuse(request.peer, record.object_id, request.offset, record.missing_reason)
         elif request.offset + length > record.arrived:
             record.waiting.append(request)
-            self._requesters.setdefault(request.peer, {})[record.object_id] = record
+            _enter(self._requesters, request.peer, record)
         elif record.content is not None:
-            chunk = record.content[request.offset : request.offset + length]
+            chunk = memoryview(record.content)[request.offset : request.offset + length]
             response = m.ObjectResponse(id=record.object_id, offset=request.offset, size=record.size)
             self._effects.append(Send(request.peer, response, (chunk,)))
         else:
-            self.memory.use((record.object_id,))
+            self.memory.use(record)
             part = SendChunk(request.peer, record.object_id, request.offset, length, record.size)
             self._effects.append(part)
 
@@ -272,6 +284,14 @@ class ObjectTable:
         if record.place != ObjectPlace.NOWHERE:
             self.memory.leave(record)
             self._effects.append(RemoveObject(record.object_id))
+
+
+def _enter(tables: Dict[Key, Table[ObjectRecord]], key: Key, record: ObjectRecord) -> None:
+    """Add an object to one of several tables."""
+    table = tables.setdefault(key, {})
+    table[record.object_id] = record
+    if len(table) == LARGE:
+        tables[key] = in_chunks(table)
 
 
 def announcement(records: List[ObjectRecord]) -> Tuple[m.ObjectInstruction, List[bytes]]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections import OrderedDict, deque
-from typing import ClassVar, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from collections import deque
+from typing import ClassVar, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from scaler_appliance.core.graphs.dependants import Dependants
 from scaler_appliance.core.graphs.graph_nodes import Graph, GraphBatch
+from scaler_appliance.core.large_tables import LARGE, Table, drained, in_chunks
 from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.peers.authority import OWNER_GRANT
 from scaler_appliance.core.peers.client_flow import ClientFlow
@@ -27,6 +28,9 @@ from scaler_protocol.keys.allow_list import ANY_TENANT, Grant
 
 MAXIMUM_LABEL_CHARACTERS = 256  # of a peer's name, and of its host
 _ROUNDING = 1e-9  # of sums and quotients of capability amounts
+DISTANT_MICROSECONDS = 20_000.0  # for messages there and back: more than a busy worker in the same data centre takes
+_LONGEST_ROUND_TRIP_MICROSECONDS = 2e6  # that is believed
+_LATENCIES = 4  # the least of so many counts, since large messages in between delay a heartbeat
 
 Capabilities = Tuple[Tuple[str, float], ...]
 
@@ -58,7 +62,7 @@ class Session:
         self.heartbeat_interval_seconds = 0.0
         self.leaving = False
         self.is_congested = False  # much of what was sent to it is unread
-        self.objects: Dict[int, None] = {}  # ids of objects it owns
+        self.objects: Table[None] = {}  # ids of objects it owns
         self.object_bytes = 0  # of all of them
         self.is_dirty = False  # for monitors
         self.is_gone = False  # what it held is being released
@@ -74,6 +78,8 @@ class Session:
     def hold_object(self, record: ObjectRecord) -> None:
         """Add an object that it owns."""
         self.objects[record.object_id] = None
+        if len(self.objects) == LARGE:
+            self.objects = in_chunks(self.objects)
         self.object_bytes += record.size
 
     def drop_object(self, record: ObjectRecord) -> None:
@@ -93,10 +99,12 @@ class LargeResults:
 
     def __init__(self) -> None:
         self.total_bytes = 0
-        self._sizes: Dict[int, int] = {}
+        self._sizes: Table[int] = {}
 
     def add(self, object_id: int, size: int) -> None:
         self._sizes[object_id] = size
+        if len(self._sizes) == LARGE:
+            self._sizes = in_chunks(self._sizes)
         self.total_bytes += size
 
     def sizes(self) -> Dict[int, int]:
@@ -141,32 +149,51 @@ class ClientSession(Session):
         self.running_ids: array[int] = array("Q")  # confirmed as running: sent before any result
         self.confirmed_ids: array[int] = array("Q")
         self.confirmed_outcomes = bytearray()
-        self.graphs: Dict[int, Graph] = {}  # unfinished ones, by first task id
-        self.advancing: OrderedDict[Graph, None] = OrderedDict()  # those of which nodes have ended, or become ready
+        self.graphs: Table[Graph] = {}  # unfinished ones, by first task id
+        self.advancing: Table[Graph] = {}  # those of which nodes have ended, or become ready
         self.dependants = Dependants()
-        self.unasked_cancels: Set[int] = set()  # tasks whose cancel no client has asked for
+        self.unasked_cancels: Table[None] = {}  # tasks whose cancel no client has asked for
         self.objects_made = 0  # by the scheduler, for its graphs
         self.spilled_objects: array[int] = array("Q")  # of its own: sent at the end of this burst
         self.unneeded_objects: Deque[array[int]] = deque()  # that its tasks have referred to, to be released in parts
-        self.compactable: Dict[int, TaskBatch] = {}  # by first task id: those with finished tasks
-        self._batches: Dict[int, TaskBatch] = {}  # by first task id
+        self.compactable: Table[TaskBatch] = {}  # by first task id: those with finished tasks
+        self._batches: Table[TaskBatch] = {}  # by first task id
         self._batch_starts = FirstIds()  # of batches that are found by ids of their own
         self._graph_starts = FirstIds()
 
     def add_batch(self, batch: TaskBatch) -> None:
-        first = batch.ids[0]
-        self._batches[first] = batch
-        self._batch_starts.add(first)
+        self.add_graph_batch(batch)
+        self._batch_starts.add(batch.ids[0])
 
     def add_graph_batch(self, batch: TaskBatch) -> None:
         """Add a batch of a graph's nodes, whose ids are found by way of the graph."""
         self._batches[batch.ids[0]] = batch
+        if len(self._batches) == LARGE:
+            self._batches = in_chunks(self._batches)
 
     def add_released_batch(self, batch: TaskBatch) -> None:
         """Add a batch of tasks that have waited for others, whose ids lie between those of other batches."""
-        self._batches[batch.ids[0]] = batch
+        self.add_graph_batch(batch)
         for index, task_id in enumerate(batch.ids):
-            self.dependants.released[task_id] = batch, index
+            self.dependants.add_released(task_id, batch, index)
+
+    def mark_compactable(self, batch: TaskBatch) -> None:
+        """Most of a batch's tasks are finished."""
+        self.compactable[batch.ids[0]] = batch
+        if len(self.compactable) == LARGE:
+            self.compactable = in_chunks(self.compactable)
+
+    def mark_advancing(self, graph: Graph) -> None:
+        """Nodes of a graph have ended, or become ready."""
+        self.advancing[graph.counters.number] = graph
+        if len(self.advancing) == LARGE:
+            self.advancing = in_chunks(self.advancing)
+
+    def count_unasked(self, task_ids: Iterable[int]) -> None:
+        """Tasks are being cancelled without the client having asked for it."""
+        self.unasked_cancels.update(dict.fromkeys(task_ids))
+        if len(self.unasked_cancels) >= LARGE:
+            self.unasked_cancels = in_chunks(self.unasked_cancels)
 
     def remove_batch(self, batch: TaskBatch) -> None:
         first = batch.ids[0]
@@ -190,6 +217,8 @@ class ClientSession(Session):
 
     def add_graph(self, graph: Graph) -> None:
         self.graphs[graph.ids[0]] = graph
+        if len(self.graphs) == LARGE:
+            self.graphs = in_chunks(self.graphs)
         self._graph_starts.add(graph.ids[0])
 
     def remove_graph(self, graph: Graph) -> None:
@@ -204,6 +233,10 @@ class ClientSession(Session):
 
     def batches(self) -> Iterator[TaskBatch]:
         return iter(self._batches.values())
+
+    def drained_batches(self) -> Iterator[TaskBatch]:
+        """The same batches; none is kept alive after its turn."""
+        return drained(self._batches)
 
     def touch(self) -> None:
         """Visit this session at the end of this burst, because it may have messages to send."""
@@ -228,7 +261,7 @@ class ClientSession(Session):
             self.dependants.keep_cancelled(task_id)
             self._advancing[self.number] = self
         if task_id in self.unasked_cancels:
-            self.unasked_cancels.discard(task_id)
+            del self.unasked_cancels[task_id]
             return
         self._touched[self.number] = self
         if outcome == m.CancelOutcome.RUNNING:
@@ -274,16 +307,18 @@ class WorkerSession(Session):
         self.capabilities = {capability.name: capability.amount for capability in hello.capabilities}
         self._prefixes = tuple(name[:-1] for name in hello.functions if name.endswith("*"))  # of functions it serves
         self._free = dict(self.capabilities)  # the amounts that its tasks do not use
-        self.dispatches: Dict[int, Dispatch] = {}
+        self.dispatches: Table[Dispatch] = {}
         self.assigned = 0
         self.sent = self.finished = self.failed = 0  # totals of tasks; failed and lost ones are also finished
         self.load_microseconds = 0.0
-        self.known_objects: Set[int] = set()
+        self.known_objects: Table[None] = {}
         self.forgotten_objects: array[int] = array("Q")
         self.cancelled_instances: array[int] = array("Q")
         self.forced_instances: array[int] = array("Q")
         self.heartbeat: Optional[m.Heartbeat] = None
         self.heartbeat_at = 0.0  # by the scheduler's clock
+        self.distance_microseconds = 0.0  # for messages there and back; 0: it is near
+        self._latencies: Deque[int] = deque(maxlen=_LATENCIES)
         self.processor_tasks: Sequence[RunningTask] = ()  # an entry for each processor of the heartbeat
         self.balance_request: Optional[int] = None  # id of the request it has not answered yet
 
@@ -294,6 +329,13 @@ class WorkerSession(Session):
         """
         self.heartbeat, self.heartbeat_at = heartbeat, now
         self.processor_tasks = tasks
+        if heartbeat.latency_microseconds:
+            self._latencies.append(heartbeat.latency_microseconds)
+            round_trip_microseconds = 2.0 * min(self._latencies)
+            is_distant = round_trip_microseconds >= DISTANT_MICROSECONDS
+            self.distance_microseconds = (
+                min(round_trip_microseconds, _LONGEST_ROUND_TRIP_MICROSECONDS) if is_distant else 0.0
+            )
         suspended = sum(processor.suspended for processor in heartbeat.processors)
         self.slots = self.hello.slots + suspended
         self.capacity = self.slots * self._queue_size
@@ -363,6 +405,8 @@ class WorkerSession(Session):
         """Add the tasks of a dispatch."""
         count = dispatch.open_count
         self.dispatches[dispatch.number] = dispatch
+        if len(self.dispatches) == LARGE:
+            self.dispatches = in_chunks(self.dispatches)
         self.assigned += count
         assert self.assigned <= self.capacity, f"{self.label} was given more than it can hold"
         self.load_microseconds += dispatch.estimate_microseconds * count
@@ -415,8 +459,14 @@ class WorkerSession(Session):
             self.forgotten_objects = array("Q")
         return messages
 
+    def know_object(self, object_id: int) -> None:
+        """An object is announced to it."""
+        self.known_objects[object_id] = None
+        if len(self.known_objects) == LARGE:
+            self.known_objects = in_chunks(self.known_objects)
+
     def forget_object(self, object_id: int) -> None:
         """Notify the worker that an object is gone, at the end of this burst."""
-        self.known_objects.discard(object_id)
+        self.known_objects.pop(object_id, None)
         self.forgotten_objects.append(object_id)
         self._touched[self.number] = self

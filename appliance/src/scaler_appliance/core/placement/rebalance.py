@@ -49,6 +49,9 @@ class Rebalance:
         if not donors:
             return
         idle = [worker for worker in self._placement.idle_workers() if not worker.leaving]
+        if not all_workers and any(worker.distance_microseconds for worker in idle):  # is it worth the way?
+            longest = max(each.load_microseconds / each.slots for each in donors)
+            idle = [worker for worker in idle if worker.distance_microseconds < longest]
         free_slots = sum(worker.slots - worker.assigned for worker in idle)
         if waiting:  # tasks of some tenants: workers of others may be idle nevertheless
             idle = [worker for worker in idle if not any(map(worker.serves, waiting))]

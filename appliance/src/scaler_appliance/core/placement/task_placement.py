@@ -5,6 +5,8 @@ Rules:
 - How much to prefetch follows the measured duration of the function: about `prefetch_seconds` of work for each slot, at
   most the worker's queue. A function that has not been measured gets two tasks per slot, or fewer if the worker has
   other work. So long tasks are distributed one by one, and short ones by the thousand.
+- A distant worker gets more, so that it works while its results and its next tasks are under way: see `distance`. Near
+  workers get theirs before.
 - If a worker has no credit for the tasks whose turn it is, it gets no others of this priority instead: after it has
   worked off some of its tasks, it has credit. So a client's turn waits at most for the prefetched work.
 - A worker with at least half of its prefetch target gets nothing: few large messages are better than many small ones.
@@ -30,9 +32,11 @@ from itertools import islice
 from math import ceil
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
+from scaler_appliance.core.large_tables import LARGE, in_chunks
 from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.objects.object_table import announcement
 from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.placement.distance import Distance
 from scaler_appliance.core.placement.ready_queues import ReadyClass
 from scaler_appliance.core.placement.tenant_shares import UNLIMITED
 from scaler_appliance.core.state import SchedulerState
@@ -63,6 +67,7 @@ class Placement:
         self._idle: Dict[int, WorkerSession] = {}  # have a free slot, longest waiting first
         self._below_prefetch_target: Dict[int, WorkerSession] = {}  # slots are busy, little is queued behind them
         self._blocked: Dict[int, WorkerSession] = {}  # some of their tasks wait for nested ones
+        self._distance = Distance(state)
         self._suiting: Dict[Needs, bool] = {}  # whether every worker can run them; emptied when one joins
         self._burst_bytes = 0  # dispatched since the tick began
         self._target_microseconds = state.settings.prefetch_seconds * 1e6
@@ -91,6 +96,8 @@ class Placement:
         self._idle.pop(worker.number, None)
         self._below_prefetch_target.pop(worker.number, None)
         self._blocked.pop(worker.number, None)
+        if worker.is_gone:  # one that is congested, or leaves, is still distant
+            self._distance.remove(worker)
 
     def idle_workers(self) -> Iterable[WorkerSession]:
         """Workers with a free slot."""
@@ -100,6 +107,10 @@ class Placement:
         """How many tasks, or how many of a tenant, could start at once."""
         idle = [each for each in self._idle.values() if tenant == ANY_TENANT or each.serves(tenant)]
         return sum(max(0, worker.slots - worker.assigned) for worker in idle)
+
+    def on_distance_changed(self, worker: WorkerSession) -> None:
+        """A worker has become distant, or near."""
+        self._distance.update(worker)
 
     def on_load_changed(self, worker: WorkerSession) -> None:
         """A worker finished tasks, or its number of free slots changed."""
@@ -115,10 +126,8 @@ class Placement:
             self._idle[worker.number] = worker
             return
         self._idle.pop(worker.number, None)  # its blocked tasks may have resumed and use its slots again
-        if (
-            worker.load_microseconds * 2 < self._target_microseconds * worker.slots
-            and worker.assigned * 2 <= worker.capacity
-        ):
+        target_microseconds = self._target_microseconds + 2.0 * worker.distance_microseconds
+        if worker.load_microseconds * 2 < target_microseconds * worker.slots and worker.assigned * 2 <= worker.capacity:
             self._below_prefetch_target[worker.number] = worker
 
     def _update_over_committed(self, worker: WorkerSession) -> None:
@@ -216,10 +225,13 @@ class Placement:
 
     def _place_class(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
         """Dispatch tasks of a class."""
-        for candidates in (self._idle, self._below_prefetch_target):
-            while ready_class.count and self._left > 0 and candidates and self._place_round(ready_class, candidates):
-                if self._most <= 0:
-                    return
+        for is_distant in (False, True) if self._distance.is_known else (None,):
+            for candidates in (self._idle, self._below_prefetch_target):
+                while ready_class.count and self._left > 0 and candidates:
+                    if not self._place_round(ready_class, candidates, is_distant):
+                        break
+                    if self._most <= 0:
+                        return
         if blocked and ready_class.count and self._left > 0 and self._most > 0:
             self._place_urgent(ready_class, blocked)
 
@@ -233,15 +245,18 @@ class Placement:
             ready_class.offered = self._changes
         return True
 
-    def _able(self, candidates: Dict[int, WorkerSession], ready_class: ReadyClass) -> Iterator[WorkerSession]:
-        """The candidates that can take a task of the class now."""
+    def _able(
+        self, candidates: Dict[int, WorkerSession], ready_class: ReadyClass, is_distant: Optional[bool] = None
+    ) -> Iterator[WorkerSession]:
+        """The candidates that can take a task of the class now; only those that are distant, or near, if given."""
         needs = ready_class.requirement.needs
+        workers: Iterable[WorkerSession] = candidates.values()
+        if is_distant is not None:
+            workers = [worker for worker in workers if bool(worker.distance_microseconds) == is_distant]
         if self._suit_everyone(needs):
-            return iter(candidates.values())
+            return iter(workers)
         self._looks_left -= len(candidates) * (UNITS_OF_A_WORKER + len(needs.capabilities) // CAPABILITIES_PER_UNIT)
-        return (
-            worker for worker in candidates.values() if worker.offers(needs) and worker.room_for(needs.capabilities)
-        )
+        return (worker for worker in workers if worker.offers(needs) and worker.room_for(needs.capabilities))
 
     def _suit_everyone(self, needs: Needs) -> bool:
         """Whether every connected worker can run tasks with these needs: most can, and the answer is kept."""
@@ -255,9 +270,14 @@ class Placement:
             suit = self._suiting[needs] = all(worker.understands(needs) for worker in self._state.workers.values())
         return suit
 
-    def _place_round(self, ready_class: ReadyClass, candidates: Dict[int, WorkerSession]) -> bool:
+    def _place_round(
+        self, ready_class: ReadyClass, candidates: Dict[int, WorkerSession], is_distant: Optional[bool]
+    ) -> bool:
         """Offer each candidate its share of the class once; returns whether any took some."""
-        able = list(islice(self._able(candidates, ready_class), ready_class.count))  # there are no more tasks
+        if is_distant:  # those further away may take none
+            able = sorted(self._able(candidates, ready_class, True), key=lambda worker: worker.distance_microseconds)
+        else:  # there are no more tasks
+            able = list(islice(self._able(candidates, ready_class, is_distant), ready_class.count))
         slots = sum([worker.slots for worker in able])
         is_changed = False
         for worker in able:
@@ -305,7 +325,7 @@ class Placement:
             if span is None:
                 break
             duration_microseconds = self._state.durations.get(span.batch.function_key)
-            credit = self._credit(worker, span, duration_microseconds, urgent - placed)
+            credit = self._credit(worker, span, duration_microseconds, urgent - placed, ready_class.count)
             taken = span.stop - span.start
             if taken == 1 and credit:  # a lone task, on which latency depends
                 count = 1
@@ -331,15 +351,28 @@ class Placement:
         return placed
 
     def _credit(
-        self, worker: WorkerSession, span: TaskSpan, duration_microseconds: Optional[float], urgent: int
+        self, worker: WorkerSession, span: TaskSpan, duration_microseconds: Optional[float], urgent: int, others: int
     ) -> int:
-        """How many more tasks like those of the span the worker should have, by their estimated duration."""
+        """How many more tasks like those of the span the worker should have, by their estimated duration.
+
+        Parameters:
+            others: tasks of the same class that wait as well.
+        """
         free_slots = worker.slots - worker.assigned
         if span.batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT:
             ahead, urgent = free_slots, 0
         else:
             estimate = self._unmeasured_microseconds if duration_microseconds is None else duration_microseconds
-            free_microseconds = self._target_microseconds * worker.slots - worker.load_microseconds
+            target_microseconds = self._target_microseconds
+            if worker.distance_microseconds:
+                needs = span.batch.requirement.needs
+                rest_microseconds = (others + span.stop - span.start) * estimate
+                target_microseconds = self._distance.target_microseconds(
+                    worker, target_microseconds, rest_microseconds, estimate, self._suit_everyone(needs)
+                )
+                if target_microseconds < estimate < worker.distance_microseconds:
+                    return 0
+            free_microseconds = target_microseconds * worker.slots - worker.load_microseconds
             ahead = int(free_microseconds / estimate)
         # Comparing costs an eighth of `max` and `min`: several of them are 1 % of a round trip.
         wanted = free_slots if free_slots > ahead else ahead
@@ -354,7 +387,11 @@ class Placement:
         state.last_dispatch += 1
         dispatch = Dispatch(state.last_dispatch, batch, start, stop, worker.number, estimate_microseconds)
         state.dispatches[dispatch.number] = batch.dispatches[dispatch.number] = dispatch
+        if len(state.dispatches) == LARGE:
+            state.dispatches = in_chunks(state.dispatches)
         worker.assign(dispatch)
+        if not worker.distance_microseconds:
+            self._distance.on_placed_near()
         self._update_over_committed(worker)
         worker.sent += stop - start
         state.count_assigned(dispatch, worker, stop - start)
@@ -386,7 +423,7 @@ class Placement:
         """
         if not batch.dependency_counts:
             if batch.function not in worker.known_objects and batch.function:
-                self._state.objects.memory.use((batch.function,))
+                self._state.objects.use((batch.function,))
                 self._announce(worker, (batch.function,))
             return True
         needed = batch.dependencies_of(start, stop)
@@ -398,7 +435,7 @@ class Placement:
         if end < len(needed):
             self._announced, self._left = (key, end), 0
             return False
-        self._state.objects.memory.use([*function, *needed])
+        self._state.objects.use([*function, *needed])
         self._left -= len(needed) // COLUMN_ENTRIES_PER_UNIT
         return True
 
@@ -409,7 +446,7 @@ class Placement:
             if object_id not in worker.known_objects:
                 record = self._state.objects.find(object_id)
                 assert record is not None, f"a waiting task needs object {object_id:x}, which is gone"
-                worker.known_objects.add(object_id)
+                worker.know_object(object_id)
                 record.holders.add(worker.number)
                 unknown.setdefault(record.codec, []).append(record)
         for records in unknown.values():

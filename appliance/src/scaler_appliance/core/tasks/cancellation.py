@@ -9,7 +9,6 @@ Rules:
 from __future__ import annotations
 
 from array import array
-from itertools import islice
 from typing import Tuple
 
 from scaler_appliance.core.effects import PeerError
@@ -19,7 +18,7 @@ from scaler_appliance.core.graphs.graph_reactions import GraphReactions
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps, drained, parts
+from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps, parts
 from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, IS_FINAL, TaskEvent, TaskState, apply, runs
@@ -27,7 +26,6 @@ from scaler_protocol import messages as m
 
 UNITS_OF_A_CANCEL = 4
 UNITS_OF_AN_UNKNOWN_ID = 2
-BATCHES_AT_ONCE = 10_000  # whose tasks are cancelled: to look for the first ones takes time if many were removed
 
 
 class Cancellation:
@@ -142,7 +140,7 @@ class Cancellation:
     def cancel_all(self, client: ClientSession) -> Steps:
         """The client is gone: stop its tasks, including running ones, and drop their outcomes."""
         while any(client.batches()):
-            for batch in drained(islice(client.batches(), BATCHES_AT_ONCE)):
+            for batch in client.drained_batches():
                 for start, stop in parts(len(batch), self._state.part):
                     if batch.unfinished:
                         yield self._drop_part(client, batch, start, stop)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import List, Tuple
 
+from scaler_appliance.core.large_tables import drained
 from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.steps import Steps, drained, parts
+from scaler_appliance.core.steps import Steps, parts
 from scaler_appliance.core.tasks.batches import MAXIMUM_COUNTED_ATTEMPTS, TaskBatch, TaskSpan
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.task_states import TaskEvent, TaskState, apply, runs
@@ -31,7 +32,7 @@ class Requeue:
     def requeue_all(self, worker: WorkerSession, why: str, is_fault: bool) -> Steps:
         """The worker is gone: its tasks go back to the front of their queue, if they may run again."""
         what = f"{worker.label}: {why}"
-        for dispatch in drained(reversed(list(worker.dispatches.values()))):
+        for dispatch in drained(worker.dispatches, is_reversed=True):
             batch = dispatch.batch
             is_counted = is_fault or batch.options.at_most_once
             for low, high in reversed(list(parts(len(dispatch.open), self._state.part))):

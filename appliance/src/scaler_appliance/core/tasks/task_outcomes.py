@@ -210,7 +210,7 @@ class TaskOutcomes:
             self._state.touch_graph(batch.graph)
             self._state.advance(client, batch.graph)
         if batch.is_charged and 0 < batch.unfinished * WORTH_COMPACTING <= batch.kept:
-            client.compactable[batch.ids[0]] = batch
+            client.mark_compactable(batch)
         if batch.unfinished == 0:
             client.remove_batch(batch)
             if batch.function:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scaler_protocol.host.addresses import parse_address
+from scaler_protocol.host.addresses import WILDCARDS, parse_address
 
 
 def monitor_address_of(address: str) -> str:
@@ -10,4 +10,5 @@ def monitor_address_of(address: str) -> str:
     parsed = parse_address(address)
     if parsed.path:
         return f"{address}_monitor"
-    return f"ipc:///tmp/{parsed.host.replace(':', '.')}_{parsed.port}_monitor"
+    host = "0.0.0.0" if parsed.host in WILDCARDS else parsed.host
+    return f"ipc:///tmp/{host.replace(':', '.')}_{parsed.port}_monitor"

@@ -18,6 +18,7 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from itertools import islice
+from math import inf
 from typing import Callable, Deque, List, Optional, Sequence
 
 from scaler_protocol.host import system
@@ -102,7 +103,17 @@ class Connection:
         protocol: the state of ZMTP at this end, and how it encodes messages.
     """
 
-    __slots__ = ("protocol", "unsent_bytes", "_stream", "_encode", "_unsent", "_gathered", "_ends", "_held")
+    __slots__ = (
+        "protocol",
+        "unsent_bytes",
+        "read_bytes",
+        "_stream",
+        "_encode",
+        "_unsent",
+        "_gathered",
+        "_ends",
+        "_held",
+    )
 
     def __init__(self, stream: socket.socket, protocol: Zmtp) -> None:
         stream.setblocking(False)
@@ -113,6 +124,7 @@ class Connection:
                 stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_SECONDS)
         self.protocol = protocol
         self.unsent_bytes = 0
+        self.read_bytes = 0  # by the last call of `receive`
         self._stream = stream
         self._encode = protocol.encode
         self._unsent: Deque[Deque[memoryview]] = deque()  # messages, or joined ones; the first may have left in part
@@ -161,7 +173,9 @@ class Connection:
                 SMALLEST_READ_BYTES if missing_bytes < SMALLEST_READ_BYTES else min(missing_bytes, LARGEST_READ_BYTES)
             )
         except (BlockingIOError, InterruptedError):
+            self.read_bytes = 0
             return []
+        self.read_bytes = len(data)
         try:
             messages = protocol.feed(data)
         except ZmtpError:
@@ -259,12 +273,19 @@ class Connection:
             self._unsent.append(_Joined(self._gathered, self._ends))
             self._forget_gathered()
 
-    def flush(self) -> bool:
+    def flush(self, most_bytes: float = inf) -> bool:
         """Send queued data, and return whether the queue is empty.
+
+        Parameters:
+            most_bytes: to be sent in this call, and one write more: a peer that reads as fast as we write would have
+                all that is queued in one go.
 
         Raises OSError or MemoryError if the connection is lost.
         """
+        least_unsent_bytes = self.unsent_bytes - most_bytes
         while self._unsent or self._gathered:
+            if self.unsent_bytes <= least_unsent_bytes:
+                return False
             if not self._unsent:
                 self._join()
             message = self._unsent[0]

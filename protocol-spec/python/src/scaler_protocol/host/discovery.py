@@ -229,7 +229,7 @@ def connectable(address: str) -> str:
     parsed = parse_address(address)
     if parsed.path:
         return address
-    host = {"*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(parsed.host, parsed.host)
+    host = {"*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}.get(parsed.host, parsed.host)
     return str(parsed._replace(host=host))
 
 

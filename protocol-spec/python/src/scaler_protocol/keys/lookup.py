@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 from typing import Mapping, NamedTuple, Optional
 
-from scaler_protocol.host.addresses import parse_address
+from scaler_protocol.host.addresses import parse_address, parse_addresses
 from scaler_protocol.host.discovery import SCHEDULER, DiscoveryError, connectable, entries
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.key_directory import KeyDirectory, default_key_directory
@@ -53,7 +53,7 @@ def find_key(address: str, key_file: Optional[str]) -> FoundKey:
     """The key for a connection to a scheduler: see the rules above.
 
     Parameters:
-        address: of the scheduler, or the one where monitors connect to it.
+        address: of the scheduler, or a list of them, or the one where monitors connect to it.
         key_file: the path that the user has given; None if there is none.
 
     Raises KeyFileError if the file cannot be used.
@@ -79,11 +79,11 @@ def _announced_details(address: str) -> Mapping[str, str]:
         found = entries(SCHEDULER)
     except (DiscoveryError, OSError):
         return {}
-    wanted = _comparable(address)
-    for entry in found:
-        monitor_address = entry.details.get(MONITOR_DETAIL)
-        if wanted in (_comparable(entry.address), monitor_address and _comparable(monitor_address)):
-            return entry.details
+    for wanted in [_comparable(str(each)) for each in parse_addresses(address)]:
+        for entry in found:
+            monitor_address = entry.details.get(MONITOR_DETAIL)
+            if wanted in (_comparable(entry.address), monitor_address and _comparable(monitor_address)):
+                return entry.details
     return {}
 
 

@@ -28,6 +28,11 @@ class Connect:
 
 
 @dataclass(frozen=True)
+class StopConnecting:
+    """Give up an attempt to connect, which has taken too long. The answer is `on_connect_failed`."""
+
+
+@dataclass(frozen=True)
 class Disconnect:
     """Close the connection, or stop opening it; unsent data is dropped."""
 
@@ -71,4 +76,4 @@ class Ended(NamedTuple):
     refusal: Optional[m.Refusal] = None
 
 
-SessionEffect = Union[Connect, Disconnect, Transmit, Opened, Interrupted, Ended]
+SessionEffect = Union[Connect, StopConnecting, Disconnect, Transmit, Opened, Interrupted, Ended]

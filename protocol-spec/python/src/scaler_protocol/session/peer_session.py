@@ -31,6 +31,7 @@ from scaler_protocol.session.effects import (
     Interrupted,
     Opened,
     SessionEffect,
+    StopConnecting,
     Transmit,
 )
 from scaler_protocol.session.ids import MAXIMUM_HELLO_BYTES, MAXIMUM_SESSION
@@ -48,6 +49,9 @@ _SUSPENDED_SECONDS = 1.0
 _EXCUSED_PART = 0.25
 """The same in a session, as a part of the silence time-out: a shorter pause does not exhaust it. A process that is
 always a little late must still notice that its scheduler is gone."""
+
+_FAR_MICROSECONDS = 5_000
+"""A scheduler further away learns that at once, so that it does not keep this peer waiting."""
 
 _LARGEST_LATENCY_MICROSECONDS = (1 << 32) - 1  # the limit of its field in Heartbeat
 
@@ -67,6 +71,8 @@ class SessionSettings(NamedTuple):
         give_up_seconds: how long to look for a scheduler; NEVER: without limit.
         first_timeout_seconds: the same for the first session, for which attempts follow each other closely, because a
         user waits for it. None: as for later sessions.
+        connect_timeout_seconds: an attempt to connect that takes longer is given up, because the scheduler may be
+        elsewhere by now.
         welcome_timeout_seconds: a Hello without an answer for this long is sent again, on another connection.
         leave_timeout_seconds: how long to wait for the answer to a farewell.
         minimum_heartbeat_interval_seconds: the minimum time between extra heartbeats.
@@ -79,6 +85,7 @@ class SessionSettings(NamedTuple):
     silence_timeout_seconds: Optional[float] = None
     give_up_seconds: float = NEVER
     first_timeout_seconds: Optional[float] = None
+    connect_timeout_seconds: float = 10.0
     welcome_timeout_seconds: float = 10.0
     leave_timeout_seconds: float = 2.0
     minimum_heartbeat_interval_seconds: float = 0.005
@@ -124,6 +131,7 @@ class PeerSession:
         self._random = random
         self._previous_number = 0
         self._is_connecting = False
+        self._connect_ends_at = NEVER  # when an attempt to connect is given up
         self._has_been_open = False
         self._excuses_attempt = True  # if this process stops during an attempt to connect
         self._attempt_at = NEVER
@@ -159,7 +167,7 @@ class PeerSession:
     def start(self, now: float) -> None:
         """Begin to connect for the first session."""
         self._started_at = self._heard_at = self._present_at = now
-        self._connect()
+        self._connect(now)
 
     def leave(self, now: float, message: str = "") -> None:
         """End the session, or the attempts to get one; `Ended` follows, at the latest after the time-out for
@@ -206,6 +214,7 @@ class PeerSession:
     def on_connected(self, now: float) -> None:
         """The requested connection is established."""
         self._is_connecting = False
+        self._connect_ends_at = NEVER
         if self.state is SessionState.APART and self._apply(SessionEvent.CONNECT):
             self._greeted_at = now
             hello = self._hello
@@ -219,6 +228,7 @@ class PeerSession:
     def on_connect_failed(self, now: float, reason: str) -> None:
         """The requested connection failed."""
         self._is_connecting = False
+        self._connect_ends_at = NEVER
         self._last_failure = reason
         if self.state is SessionState.APART:
             self._pause(now)
@@ -264,9 +274,15 @@ class PeerSession:
             now: pass in the messages that had arrived by then first. They may have waited while this process stopped.
         """
         if self.state is SessionState.APART:
-            self._excuse_suspension(now)
-            if self._check_patience(now) and not self._is_connecting and now >= self._attempt_at:
-                self._connect()
+            if self._excuse_suspension(now) and self._is_connecting:
+                self._connect_ends_at = now + self._settings.connect_timeout_seconds
+            if not self._check_patience(now):
+                pass
+            elif not self._is_connecting and now >= self._attempt_at:
+                self._connect(now)
+            elif now >= self._connect_ends_at:
+                self._connect_ends_at = NEVER
+                self._effects.append(StopConnecting())
         elif self.state is SessionState.GREETING:
             if self._excuse_suspension(now):
                 self._greeted_at = now
@@ -308,7 +324,10 @@ class PeerSession:
     def _on_echo(self, now: float, echo: m.HeartbeatEcho) -> None:
         # An unexpected echo measures nothing; before the first heartbeat the sequence is 0.
         if 0 < self._sequence == echo.sequence:
+            is_first = self._latency_microseconds == 0
             self._latency_microseconds = min(int((now - self._sent_at) * 500_000), _LARGEST_LATENCY_MICROSECONDS)
+            if is_first and self._latency_microseconds > _FAR_MICROSECONDS and self._hello.role == m.Role.WORKER:
+                self.beat_soon(now)
 
     def _on_welcome(self, now: float, welcome: m.Welcome) -> None:
         # SCL-SES-007
@@ -406,12 +425,14 @@ class PeerSession:
         if self.number:
             self._previous_number, self.number = self.number, 0
         self._is_connecting = False
+        self._connect_ends_at = NEVER
         self._beat_at = NEVER
 
     # Connecting -----------------------------------------------------------------------------------------------------
 
-    def _connect(self) -> None:
+    def _connect(self, now: float) -> None:
         self._is_connecting = True
+        self._connect_ends_at = now + self._settings.connect_timeout_seconds
         self._attempt_at = NEVER
         self._effects.append(Connect())
         self._plan()
@@ -471,7 +492,7 @@ class PeerSession:
         settings = self._settings
         times: Sequence[float]
         if self.state is SessionState.APART:
-            times = (self._attempt_at, self._patience_ends_at)
+            times = (self._attempt_at, self._connect_ends_at, self._patience_ends_at)
         elif self.state is SessionState.GREETING:
             times = (self._greeted_at + settings.welcome_timeout_seconds, self._patience_ends_at)
         elif self.state in _IN_SESSION:

@@ -46,6 +46,7 @@ from scaler_protocol.session.effects import (
     Interrupted,
     Opened,
     SessionEffect,
+    StopConnecting,
     Transmit,
 )
 from scaler_protocol.session.peer_session import PeerSession, SessionSettings
@@ -312,7 +313,11 @@ class ClientDriver(ABC):
             self.transport.send(effect.message)
         elif isinstance(effect, Connect):
             self._connect()
+        elif isinstance(effect, StopConnecting):
+            self._on_connect_failed(self.transport.stop_connecting())
         elif isinstance(effect, Disconnect):
+            if self.transport.is_connecting:
+                self._connect_error = self.transport.stop_connecting()
             self.transport.drop()
         elif isinstance(effect, Opened):
             self._on_opened(effect.welcome)

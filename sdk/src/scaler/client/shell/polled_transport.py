@@ -9,7 +9,6 @@ descriptor that stays ready does not keep the processor busy.
 from __future__ import annotations
 
 import contextlib
-import socket
 import time
 from typing import Callable
 
@@ -36,16 +35,17 @@ class PolledTransport(Transport):
         self._poll.register(waker.fileno(), readiness.POLLIN)
         self._events = 0  # that `wait` waits for at the connection
 
-    def _watch(self, stream: socket.socket) -> None:
-        self._events = readiness.POLLOUT if self.is_connecting else readiness.POLLIN
-        self._poll.register(stream.fileno(), self._events)
+    def _watch(self, descriptor: int, for_writing: bool) -> None:
+        self._events = readiness.POLLOUT if for_writing else readiness.POLLIN
+        self._poll.register(descriptor, self._events)
 
-    def _unwatch(self, stream: socket.socket) -> None:
+    def _unwatch(self, descriptor: int) -> None:
         with contextlib.suppress(KeyError, OSError, MemoryError):  # it may not have been registered
-            self._poll.unregister(stream.fileno())
+            self._poll.unregister(descriptor)
 
     def finish_connecting(self) -> bool:
-        assert self._stream is not None
+        if self._stream is None:
+            return super().finish_connecting()
         poll = readiness.poll()
         poll.register(self._stream.fileno(), readiness.POLLOUT)
         return bool(poll.poll(0)) and super().finish_connecting()
@@ -57,7 +57,7 @@ class PolledTransport(Transport):
             return self._wait(timeout_seconds)
         except (OSError, MemoryError):
             time.sleep(_ERROR_PAUSE_SECONDS)
-            return self._stream is not None
+            return self._stream is not None or self.is_connecting
 
     def _wait(self, timeout_seconds: float) -> bool:
         connection = self._connection

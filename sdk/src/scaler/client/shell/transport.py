@@ -8,6 +8,7 @@ Rules:
 - One thread does everything, except that `task_sender` returns functions that send a single message from another
   thread.
 - The session decides when to connect and what to send.
+- A name, and a list of addresses, are connected to by `Dialing`. One numeric address needs no thread for that.
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ from scaler.exceptions import (
 from scaler.values.payload import Buffer
 from scaler.version import __version__
 from scaler_protocol.host.addresses import (
-    SocketAddress,
-    parse_address,
+    Target,
+    is_numeric,
+    parse_addresses,
     resolve,
     why_foreign,
     why_not_connected,
     why_not_greeted,
 )
 from scaler_protocol.host.connection import Connection, first_words
+from scaler_protocol.host.dialing import Dialing
 from scaler_protocol.host.interpreter import language
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
@@ -77,9 +80,11 @@ class Transport(ABC):
         self._credentials = credentials
         self.is_connecting = False
         self.has_closed = False  # a peer has closed or reset a connection
-        self._parsed = parse_address(self.address)
+        self._addresses = list(parse_addresses(self.address))
+        self._reached = self._addresses[0]  # where there is a connection, or was one
         self._connection: Optional[Connection] = None
         self._stream: Optional[socket.socket] = None
+        self._dialing: Optional[Dialing] = None  # instead of a stream
         self._has_spoken = False  # the peer of the last connection
         self._is_scheduler = False  # whether the peer's name says that it is a scheduler
 
@@ -91,23 +96,26 @@ class Transport(ABC):
         Raises OSError, of which AuthenticationError is one, or MemoryError; `drop` follows.
         """
         try:
-            stream = self._credentials.local_socket(self._parsed)
+            streams = map(self._credentials.local_socket, self._addresses)
+            stream = next((each for each in streams if each is not None), None)
         except KeyFileError as error:
             raise AuthenticationError(str(error)) from error
         self._is_scheduler = stream is not None
         self._has_spoken = False
-        if stream is None:
-            return self._connect_by_name()
-        return self._began_to_connect(stream)
+        if stream is not None:
+            return self._began_to_connect(stream)
+        first = self._reached = self._addresses[0]
+        if len(self._addresses) == 1 and is_numeric(first):
+            return self._connect_to(resolve(first))
+        self._dialing = Dialing(self._addresses)
+        self.is_connecting = True
+        self._watch(self._dialing.fileno(), for_writing=False)
+        return False
 
-    def _connect_by_name(self) -> bool:
-        """Begin to connect to the address, whose name has to be resolved first."""
-        return self._connect_to(*resolve(self._parsed))
-
-    def _connect_to(self, family: int, target: SocketAddress) -> bool:
-        stream = self._stream = socket.socket(family, socket.SOCK_STREAM)
+    def _connect_to(self, target: Target) -> bool:
+        stream = self._stream = socket.socket(target[0], socket.SOCK_STREAM)
         stream.setblocking(False)
-        error_number = stream.connect_ex(target)
+        error_number = stream.connect_ex(target[1])
         if error_number not in (0, errno.EINPROGRESS):
             raise OSError(error_number, os.strerror(error_number))
         self.is_connecting = error_number == errno.EINPROGRESS
@@ -115,17 +123,17 @@ class Transport(ABC):
 
     def _began_to_connect(self, stream: socket.socket) -> bool:
         self._stream = stream
-        self._watch(stream)
+        self._watch(stream.fileno(), for_writing=self.is_connecting)
         if not self.is_connecting:
             self._start()
         return not self.is_connecting
 
     @abstractmethod
-    def _watch(self, stream: socket.socket) -> None:
-        """Notice from now on when the stream is connected, or can be read."""
+    def _watch(self, descriptor: int, for_writing: bool) -> None:
+        """Notice from now on when something happens at a descriptor: that of the stream, or of its making."""
 
     @abstractmethod
-    def _unwatch(self, stream: socket.socket) -> None:
+    def _unwatch(self, descriptor: int) -> None:
         """Undo `_watch`, which may have failed."""
 
     def finish_connecting(self) -> bool:
@@ -133,6 +141,8 @@ class Transport(ABC):
 
         Raises OSError, of which AuthenticationError is one, or MemoryError; `drop` follows.
         """
+        if self._dialing is not None:
+            return self._finish_dialing(self._dialing)
         stream = self._stream
         assert stream is not None
         error_number = stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -141,6 +151,26 @@ class Transport(ABC):
         self.is_connecting = False
         self._start()
         return True
+
+    def _finish_dialing(self, dialing: Dialing) -> bool:
+        stream = dialing.finish()
+        if stream is None:
+            return False
+        self._reached = dialing.reached
+        self._stop_dialing()
+        self.is_connecting = False
+        return self._began_to_connect(stream)
+
+    def _stop_dialing(self) -> None:
+        dialing, self._dialing = self._dialing, None
+        if dialing is not None:
+            self._unwatch(dialing.fileno())
+            dialing.close()
+
+    def stop_connecting(self) -> OSError:
+        """An attempt takes too long; returns what it has come to. `drop` follows."""
+        dialing = self._dialing
+        return OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) if dialing is None else dialing.error()
 
     def _start(self) -> None:
         assert self._stream is not None
@@ -208,8 +238,10 @@ class Transport(ABC):
     def after_fork_in_child(self) -> None:
         """In a fork of the client's process: close its copies, so that the connection ends with the parent."""
         stream, self._stream, self._connection = self._stream, None, None
-        if stream is not None:
-            stream.close()
+        dialing, self._dialing = self._dialing, None
+        for each in (stream, dialing):
+            if each is not None:
+                each.close()
 
     def drop(self) -> None:
         """Close the connection as it is; what is sent from now on is lost."""
@@ -218,8 +250,11 @@ class Transport(ABC):
         self.is_connecting = False
         if connection is not None:
             self._has_spoken = connection.peer_has_spoken
+        self._stop_dialing()
         if stream is not None:
-            self._unwatch(stream)
+            if connection is not None:  # the next attempt prefers others
+                self._addresses.sort(key=self._reached.__eq__)
+            self._unwatch(stream.fileno())
             with contextlib.suppress(OSError):  # it is closed all the same
                 stream.close()
 
@@ -241,12 +276,12 @@ class Transport(ABC):
         """The error for a failed attempt to connect."""
         if isinstance(error, AuthenticationError):
             return error  # others may have made the key meanwhile, so this is not the first attempt
-        return SchedulerUnreachableError(f"{why_not_connected(self._parsed, error)}; {self._what_to_do(error)}")
+        return SchedulerUnreachableError(f"{why_not_connected(self._reached, error)}; {self._what_to_do(error)}")
 
     def _what_to_do(self, error: OSError) -> str:
         if isinstance(error, PermissionError):
             return "run as the user that the scheduler runs as, or let it listen at a tcp:// address"
-        if isinstance(error, ConnectionRefusedError) or error.errno == errno.ENOENT:
+        if error.errno in (errno.ECONNREFUSED, errno.ENOENT):
             return f"start a scheduler there with `scaler_scheduler {self.address}`, or check the address"
         return "check the address, and the firewalls in between"
 
@@ -254,10 +289,11 @@ class Transport(ABC):
         """The peer has not sent Welcome in time: it is a scheduler that is busy or was stopped, or another server."""
         has_spoken = self._has_spoken
         is_unknown = not has_spoken and not self._is_scheduler
-        foreign = first_words(self._parsed, FIRST_WORDS_TIMEOUT_SECONDS) if is_unknown else b""
+        address = self._reached
+        foreign = first_words(address, FIRST_WORDS_TIMEOUT_SECONDS) if is_unknown else b""
         if foreign:
-            return NotASchedulerError(f"{why_foreign(self._parsed, foreign)}; check the address and the port")
-        why = why_not_greeted(self._parsed, has_spoken, self._is_scheduler, self.has_closed)
+            return NotASchedulerError(f"{why_foreign(address, foreign)}; check the address and the port")
+        why = why_not_greeted(address, has_spoken, self._is_scheduler, self.has_closed)
         return SchedulerUnreachableError(f"{why}; try again later, or look at its log")
 
     def foreign_error(self, why: object) -> NotASchedulerError:

@@ -14,6 +14,7 @@ Rules:
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from itertools import islice
 from typing import Any, Deque, Dict, Iterator, List, Optional
@@ -36,13 +37,17 @@ class SentChunk:
     Parameters:
         first: the position of its first item.
         count: how many items it has.
+
+    Attributes:
+        sent_at: when, by `time.monotonic`.
     """
 
-    __slots__ = ("first", "count", "outcome")
+    __slots__ = ("first", "count", "outcome", "sent_at")
 
     def __init__(self, first: int, count: int) -> None:
         self.first = first
         self.count = count
+        self.sent_at = time.monotonic()
         self.outcome: Optional[ChunkOutcome] = None  # None while it runs
 
 
@@ -161,7 +166,7 @@ class Sending:
                 continue  # it was counted already
             outcome = self._sender.outcome(future, chunk.first, chunk.count)
             chunk.outcome = outcome
-            self.planner.ended(len(outcome.results), outcome.seconds)
+            self.planner.ended(len(outcome.results), outcome.seconds, time.monotonic() - chunk.sent_at)
             self.bar.add(len(outcome.results))
             self.has_failed = self.has_failed or outcome.error is not None
             if not self._keeps_order:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
+from contextlib import ExitStack
 from typing import Any, Iterator, List, Tuple
 
 import pytest
 import zmq
+from played_names import play_names, silent_name_server
 
 from scaler.worker.agent.shell.rounds import Rounds
 from scaler.worker.agent.shell.scheduler_connection import CONGESTED_BYTES, SchedulerConnection
@@ -199,3 +202,53 @@ def test_an_address_where_nothing_listens_is_told_with_the_reason() -> None:
         assert bench.failures == [f"nothing listens at {address} (Connection refused)"] * 2
     finally:
         bench.close()
+
+
+def test_the_loop_goes_on_while_a_name_is_resolved(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    names, is_known = play_names(monkeypatch), threading.Event()
+    port = bench.address.rpartition(":")[2]
+
+    def slow_name_server() -> List[str]:
+        is_known.wait()
+        return ["127.0.0.1"]
+
+    names["scheduler.example"] = slow_name_server
+    connection = SchedulerConnection(bench.rounds, Credentials(f"tcp://scheduler.example:{port}"), bench)
+    connection.open()
+    bench.connection.send(m.Heartbeat(sequence=1))  # of the other connection
+    peer, _, _ = read(bench)
+    bench.router.send_multipart([peer, encode(m.HeartbeatEcho(sequence=1))])
+    bench.run_until(lambda: bench.received)
+    assert bench.connected == 1
+    is_known.set()
+    bench.run_until(lambda: bench.connected == 2)
+    connection.send(m.Heartbeat(sequence=2))
+    assert read(bench)[1] == m.Heartbeat(sequence=2)
+    connection.close(0)
+
+
+def test_an_attempt_that_takes_too_long_says_what_was_silent(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = play_names(monkeypatch)
+    with ExitStack() as stack:
+        names["lost.example"] = silent_name_server(stack)
+        connection = SchedulerConnection(bench.rounds, Credentials("tcp://lost.example:1"), bench)
+        connection.open()
+        connection.stop_connecting()
+        connection.close(0)
+    (said,) = bench.failures
+    assert said.startswith("the host name in tcp://lost.example:1 cannot be resolved for now")
+
+
+def test_after_a_connection_was_of_no_use_the_next_address_is_preferred(bench: Bench) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # it accepts, and never answers
+        first = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+        connection = SchedulerConnection(bench.rounds, Credentials(f"{first},{bench.address}"), bench)
+        connection.open()
+        bench.run_until(lambda: bench.connected == 2)
+        listener.accept()[0].close()
+        bench.run_until(lambda: bench.losses)
+        connection.open()
+        bench.run_until(lambda: bench.connected == 3)
+        connection.send(m.Heartbeat(sequence=3))
+        assert read(bench)[1] == m.Heartbeat(sequence=3)
+        connection.close(0)

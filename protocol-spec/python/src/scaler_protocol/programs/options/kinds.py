@@ -15,7 +15,7 @@ import re
 import shlex
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from scaler_protocol.host.addresses import parse_address
+from scaler_protocol.host.addresses import parse_address, parse_addresses
 from scaler_protocol.programs.units import DURATION_FORMS, SIZE_FORMS, parse_bytes, parse_seconds
 
 TRUE_WORDS = ("1", "true", "yes", "on")
@@ -281,6 +281,17 @@ class NetworkAddress(Kind):
 
     def parse(self, text: str) -> Any:
         parse_address(text)
+        return text
+
+
+class NetworkAddresses(NetworkAddress):
+    """Where one scheduler may be: an address, or several with commas in between, the preferred one first."""
+
+    expects = "an address such as tcp://127.0.0.1:2345, or several with commas in between"
+    metavar = "ADDRESS[,ADDRESS...]"
+
+    def parse(self, text: str) -> Any:
+        parse_addresses(text)
         return text
 
 

@@ -16,13 +16,13 @@ from typing import Callable, Iterable, List, NamedTuple, Optional, Protocol, Set
 
 from scaler.worker.frames import Buffer, Buffers, ContentPlace
 from scaler_protocol import messages as m
-from scaler_protocol.session.effects import Connect, Disconnect
+from scaler_protocol.session.effects import Connect, Disconnect, StopConnecting
 
 # Log levels, with the numbers of the standard library.
 DEBUG, INFO, WARNING, ERROR, CRITICAL = 10, 20, 30, 40, 50
 
 
-# The scheduler; the session's effects Connect and Disconnect are answered as described there
+# The scheduler; the session's effects Connect, StopConnecting and Disconnect are answered as described there
 # -----------------------------------
 
 
@@ -193,6 +193,7 @@ class Finish(NamedTuple):
 
 Effect = Union[
     Connect,
+    StopConnecting,
     Disconnect,
     Send,
     Deliver,

@@ -64,7 +64,7 @@ from scaler_protocol.host.interpreter import language
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.programs.repeated_lines import report_repetitions
 from scaler_protocol.programs.service_manager import ServiceManager
-from scaler_protocol.session.effects import Connect, Disconnect
+from scaler_protocol.session.effects import Connect, Disconnect, StopConnecting
 from scaler_protocol.session.peer_session import NEVER
 
 logger = logging.getLogger("scaler")
@@ -121,6 +121,7 @@ class Agent:
         self._report_failures = 0  # in a row
         self._operations: Dict[Type[Any], Callable[[Any], None]] = {
             Connect: lambda _: self._connection.open(),
+            StopConnecting: lambda _: self._connection.stop_connecting(),
             Disconnect: lambda _: self._connection.drop(),
             SpawnProcessor: self._spawn,
             KillProcessor: self._kill,

@@ -1,7 +1,8 @@
 """The agent's one connection to the scheduler, on an event loop.
 
 Rules:
-- There is one attempt to connect at a time, and only on request: the session decides when to try again.
+- There is one attempt to connect at a time, and only on request: the session decides when to try again. Names, and
+  lists of addresses, are connected to by `Dialing`, which delays nothing here.
 - Sending neither drops data nor blocks: what does not fit is kept and sent when there is room. It is bounded, because
   the scheduler limits the tasks at a worker and the chunks that it requests.
 - Any error of the system costs the connection at most. An error in sending is reported afterwards, because the owner
@@ -22,8 +23,9 @@ from typing import List, Optional, Protocol, Union
 from scaler.worker.agent.shell.rounds import Rounds
 from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
-from scaler_protocol.host.addresses import parse_address, resolve, why_not_connected
+from scaler_protocol.host.addresses import is_numeric, parse_addresses, resolve, why_not_connected
 from scaler_protocol.host.connection import Connection
+from scaler_protocol.host.dialing import Dialing
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.keys.errors import KeyFileError
@@ -65,10 +67,12 @@ class SchedulerConnection:
     def __init__(self, rounds: Rounds, credentials: Credentials, owner: ConnectionOwner) -> None:
         self._rounds = rounds
         self._credentials = credentials
-        self._address = parse_address(credentials.address)
+        self._addresses = list(parse_addresses(credentials.address))
+        self._reached = self._addresses[0]  # where there is a connection, or was one
         self._owner = owner
         self.congested = False  # too much waits to be sent: senders should pause
         self._connection: Optional[Connection] = None
+        self._dialing: Optional[Dialing] = None  # before there is a connection
         self._is_connected = False
         self._is_watched_for_room = False
         self._loss: Optional[Exception] = None  # an error in sending, which has not been reported yet
@@ -81,9 +85,15 @@ class SchedulerConnection:
         stream: Optional[socket.socket] = None
         error_number = 0
         try:
-            stream = self._credentials.local_socket(self._address)
+            streams = map(self._credentials.local_socket, self._addresses)
+            stream = next((each for each in streams if each is not None), None)
+            if stream is None and (len(self._addresses) > 1 or not is_numeric(self._addresses[0])):
+                self._dialing = Dialing(self._addresses)
+                self._rounds.add_reader(self._dialing.fileno(), self._on_dialled)
+                return
+            self._reached = self._addresses[0]
             if stream is None:
-                family, target = resolve(self._address)
+                family, target = resolve(self._reached)
                 stream = socket.socket(family, socket.SOCK_STREAM)
                 stream.setblocking(False)
                 error_number = stream.connect_ex(target)
@@ -97,6 +107,35 @@ class SchedulerConnection:
             self._fail(error)
             return
         self._finish_attempt(error_number)
+
+    def _on_dialled(self) -> None:
+        dialing = self._dialing
+        assert dialing is not None
+        stream: Optional[socket.socket] = None
+        try:
+            stream = dialing.finish()
+            if stream is None:
+                return
+            self._reached = dialing.reached
+            self._stop_dialing()
+            self._connection = Connection(stream, self._credentials.protocol(stream, "DEALER", MAXIMUM_MESSAGE_BYTES))
+        except (OSError, MemoryError, KeyFileError, MissingLibraryError) as error:
+            if stream is not None:
+                _close(stream)
+            self._fail(error)
+            return
+        self._finish_attempt(0)
+
+    def _stop_dialing(self) -> None:
+        dialing, self._dialing = self._dialing, None
+        if dialing is not None:
+            self._rounds.remove_reader(dialing.fileno())
+            dialing.close()
+
+    def stop_connecting(self) -> None:
+        """Give up an attempt that takes too long; the owner is notified."""
+        dialing = self._dialing
+        self._fail(OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) if dialing is None else dialing.error())
 
     def _on_attempt_ended(self) -> None:
         connection = self._connection
@@ -130,7 +169,7 @@ class SchedulerConnection:
             self._owner.on_connect_failed(str(error))
             return
         known = error if isinstance(error, OSError) else OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-        self._owner.on_connect_failed(why_not_connected(self._address, known))
+        self._owner.on_connect_failed(why_not_connected(self._reached, known))
 
     # Messages -------------------------------------------------------------------------------------------------------
 
@@ -217,7 +256,9 @@ class SchedulerConnection:
     def drop(self) -> None:
         """Close the connection, if there is one, and drop what it has not sent."""
         self._loss = None
+        self._stop_dialing()
         if self._connection is not None:
+            self._addresses.sort(key=self._reached.__eq__)  # the next attempt prefers others
             self._rounds.remove_reader(self._connection.fileno())
             self._rounds.remove_writer(self._connection.fileno())
             _close(self._connection)
