@@ -79,7 +79,12 @@ def test_futures(any_client: Client) -> None:
 
 
 def test_the_futures_of_a_graph_are_counted_and_named_by_their_keys(any_client: Client) -> None:
-    graph: Dict[Any, Any] = {("a", 1): 5, "b": (abs, ("a", 1)), "<i>": (fail,), **{f"x{number}": (abs, number) for number in range(30)}}
+    graph: Dict[Any, Any] = {
+        ("a", 1): 5,
+        "b": (abs, ("a", 1)),
+        "<i>": (fail,),
+        **{f"x{number}": (abs, number) for number in range(30)},
+    }
     by_key: Any = any_client.get(graph, list(graph), block=False)
     in_order: Any = any_client.submit_graph(graph, list(graph))
     for futures in (by_key.values(), in_order):

@@ -4,6 +4,7 @@ Rules:
 - All executors of a run use one cluster, which saves minutes. The scripts that tests start have clusters of their own.
 - The tests are CPython's own files, unchanged. Only their mixin that names the class of executor is changed, and the
   scripts that they start import that class from where it is.
+- CPython's helper that looks for left threads does so after a garbage collection: clients are in cycles with theirs.
 - Of each kind of test there is one class for threads and several for processes: those for threads are run.
 """
 
@@ -35,6 +36,8 @@ def pytest_configure(config: Any) -> None:
                 super().__init__(max_workers=max_workers, **options)
 
     _complete_support()
+    for name in ("test.support", "test.support.threading_helper"):
+        _collect_before_looking_for_threads(name)
     OnOneCluster.__name__ = ScalerExecutor.__name__  # in scripts
     for name in MODULES:
         try:
@@ -56,6 +59,16 @@ def _complete_support() -> None:
         support.skip_if_sanitizer = lambda *reason, thread=False, **others: (
             skip(*reason, **others) if others else _as_it_is
         )
+
+
+def _collect_before_looking_for_threads(name: str) -> None:
+    try:
+        module: Any = importlib.import_module(name)
+    except ModuleNotFoundError:
+        return
+    look = getattr(module, "threading_cleanup", None)
+    if look is not None:
+        module.threading_cleanup = lambda *before: (gc.collect(), look(*before))
 
 
 def _as_it_is(test: Any) -> Any:
@@ -85,5 +98,5 @@ def pytest_collection_modifyitems(items: List[Any]) -> None:
 
 @pytest.fixture(autouse=True)
 def _threads_of_earlier_tests_are_gone() -> None:
-    """CPython's helper counts the thread objects before a test and waits long after it if there are fewer then."""
+    """That helper counts them before a test, too."""
     gc.collect()
