@@ -25,7 +25,8 @@ MODULES = ("test.test_concurrent_futures", "test.test_concurrent_futures.util", 
 def pytest_configure(config: Any) -> None:
     from scaler import ScalerExecutor, SchedulerClusterCombo
 
-    cluster = SchedulerClusterCombo(n_workers=SLOTS, logging_level="WARNING")
+    # Workers import the modules of the tests, too.
+    cluster = SchedulerClusterCombo(n_workers=SLOTS, logging_level="WARNING", preload=f"{__name__}:complete_support()")
     config.scaler_cluster = cluster
 
     class OnOneCluster(ScalerExecutor):
@@ -35,7 +36,7 @@ def pytest_configure(config: Any) -> None:
             else:
                 super().__init__(max_workers=max_workers, **options)
 
-    _complete_support()
+    complete_support()
     for name in ("test.support", "test.support.threading_helper"):
         _collect_before_looking_for_threads(name)
     OnOneCluster.__name__ = ScalerExecutor.__name__  # in scripts
@@ -48,7 +49,7 @@ def pytest_configure(config: Any) -> None:
             mixin.executor_type = OnOneCluster
 
 
-def _complete_support() -> None:
+def complete_support() -> None:
     """Give `test.support` of an earlier Python what the tests of a later one import from it."""
     support: Any = importlib.import_module("test.support")
     if not hasattr(support, "Py_GIL_DISABLED"):
