@@ -70,6 +70,10 @@ class Browser:
         """Go to another fragment of the same address, as by a link."""
         self.evaluate(f"location.hash = {json.dumps(fragment)}")
 
+    def go_to(self, url: str) -> None:
+        """Go to another address, in the same tab, with what the browser keeps."""
+        self._do("goto", url=url)
+
     def reload(self, fragment: str) -> None:
         self._do("goto", url="about:blank")
         self._do("goto", url=self._url + fragment)

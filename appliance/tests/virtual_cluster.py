@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 1000.0
 
 
 class Machine:
-    """A worker in virtual time: first come, first served; asked for tasks, it gives back those that came last.
+    """A worker in virtual time: clients take turns; asked for tasks, it gives back those that came last.
 
     Parameters:
         hop_seconds: from the scheduler to it, and from it to the scheduler.
@@ -40,7 +40,7 @@ class Machine:
         self.peer: Worker = cluster.harness.worker(slots, queue_size, **capabilities)
         self.running = 0
         self.most_queued = 0
-        self._queue: Deque[Tuple[int, int]] = deque()  # instances, and the numbers of their tasks
+        self._queues: Dict[int, Deque[Tuple[int, int]]] = {}  # by client: instances, and the numbers of their tasks
 
     def beat(self, sequence: int = 1) -> None:
         """Send a heartbeat, which says how far away it is, if that is far."""
@@ -59,22 +59,26 @@ class Machine:
         while self.peer.inbox:
             if isinstance(self.peer.inbox[0][0], m.Task):
                 instances = self.peer.take_tasks()
-                self._queue.extend(zip(instances, map(int, self.peer.payloads)))
+                queue = self._queues.setdefault(self.peer.task.client, deque())
+                queue.extend(zip(instances, map(int, self.peer.payloads)))
                 continue
             request, _ = self.peer.inbox.popleft()
             if isinstance(request, (m.ObjectInstruction, m.HeartbeatEcho)):  # the first, of a graph's function
                 continue
             assert isinstance(request, m.BalanceRequest), f"tasks are moved by asking, not by {request}"
             self._cluster.requests += 1
-            given = [self._queue.pop()[0] for _ in range(min(request.count, len(self._queue)))]
+            queued = [queue for queue in self._queues.values() for _ in queue]
+            given = [queue.pop()[0] for queue in queued[::-1][: request.count]]
             self._cluster.send(partial(self.peer.give_back, given, request.request_id), self.hop_seconds)
         self.peer.inbox = later
-        self.most_queued = max(self.most_queued, len(self._queue))
+        self.most_queued = max(self.most_queued, sum(map(len, self._queues.values())))
         self._start_some()
 
     def _start_some(self) -> None:
-        while self._queue and self.running < self.slots:
-            instance, task = self._queue.popleft()
+        while self.running < self.slots and any(self._queues.values()):
+            client = next(client for client, queue in self._queues.items() if queue)
+            self._queues[client] = queue = self._queues.pop(client)  # others have the next turn
+            instance, task = queue.popleft()
             self.running += 1
             self._cluster.starts.append(task)
             seconds = self._cluster.durations[task]

@@ -32,6 +32,7 @@ struct TaskOptions {
   profiling @5 :Bool;  # fill the profile columns of TaskResult
   atMostOnce @6 :Bool;  # never run again once handed to a worker
   streamOutput @7 :Bool;  # send what the task prints as TaskLog
+  actor @8 :Bool;  # its tasks are calls of the actor that the function's object holds: see scheduler.md
 }
 
 enum TaskStatus {
@@ -55,6 +56,7 @@ enum FailureKind {
   rejected @10;  # the scheduler did not accept the task
   codecUnknown @11;  # no worker understands the codec
   predecessorGone @12;  # the outcome of a task that this one needs left the scheduler before: submit it with the result
+  actorLost @13;  # the actor whose call it is has ended, or never began
 }
 
 enum MissingReason {

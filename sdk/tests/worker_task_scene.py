@@ -76,8 +76,8 @@ class Scene:
         core = self.core
         if core.waiting.count:
             return "waiting"
-        for queue in core.queue._queues.values():
-            for batch in queue:
+        for clients in core.queue._queues.values():
+            for batch in (each for queue in clients.values() for each in queue):
                 if TASK in batch.ids[batch.start :]:
                     return "again" if batch.traits.has_started else "queued"
         for processor in core.pool.states():

@@ -13,6 +13,7 @@ What it holds the scheduler to:
   that one did, and the client hears of no other nodes. When consequences are drawn is left to the scheduler.
 - The same holds for tasks that need others. One is given back to its client if what it needs is not known, or was told
   before, and only then.
+- Calls of an actor go to one worker, in the order of each client, and to no other if that is lost.
 - A task goes only to workers of its client's tenant, and to those of all tenants. No peer gets, reads
   or uses an object of another tenant: it is as if it did not exist.
 - Objects are announced to a worker before it needs them, and their end once; a well-behaved peer is never refused.
@@ -22,6 +23,8 @@ from __future__ import annotations
 
 from typing import Callable, ClassVar, Dict, List, Set, Tuple
 
+from simulation import seen
+from simulation.actors import ActorsSeen
 from simulation.graphs import check_results, split_payload
 from simulation.seen import CANCELLED, SUCCESS, Due, Node, Party, Task
 
@@ -31,11 +34,12 @@ from scaler_protocol import messages as m
 
 Outcome = m.CancelOutcome
 LOST = int(m.TaskStatus.LOST)
-WORKER_LOST, OBJECT_MISSING, REJECTED, PREDECESSOR_GONE = (
+WORKER_LOST, OBJECT_MISSING, REJECTED, PREDECESSOR_GONE, ACTOR_LOST = (
     m.FailureKind.WORKER_LOST,
     m.FailureKind.OBJECT_MISSING,
     m.FailureKind.REJECTED,
     m.FailureKind.PREDECESSOR_GONE,
+    m.FailureKind.ACTOR_LOST,
 )
 
 Reactions = Dict[type, Callable[..., None]]
@@ -77,6 +81,7 @@ class Checker:
         self._new: List[Task] = []
         self._held: Set[int] = set()  # objects
         self._is_stopping = False
+        self._actors = ActorsSeen()
         self.outcomes = 0
 
     # What reaches the scheduler -------------------------------------------------------------------------------------
@@ -119,6 +124,9 @@ class Checker:
         party.slots = party.hello_slots + sum(processor.suspended for processor in message.processors)
 
     def _on_task(self, client: Party, message: m.Task, payload: bytes) -> None:
+        is_call = message.options.actor
+        is_held = not is_call or self._has(client, {message.function})
+        is_admitted = not is_call or self._actors.admit(client, message.function, message.options, is_held)
         counts = message.dependency_counts or [0] * len(message.ids)
         before = iter(message.predecessors)
         predecessor_counts = message.predecessor_counts or [0] * len(message.ids)
@@ -137,7 +145,11 @@ class Checker:
             offset, first = offset + size, first + count
             client.tasks[task_id] = task
             self._new.append(task)
-            if not self._has(client, needed):
+            if is_call:
+                task.call_of, task.need, task.once = message.function, None, True
+            if not is_admitted:
+                self._decide(task, Due(LOST, kind=ACTOR_LOST))
+            elif not self._has(client, needed):
                 self._decide(task, Due(LOST, kind=OBJECT_MISSING))
             elif not isinstance(task, Node):
                 self._waiting[task] = None
@@ -281,6 +293,9 @@ class Checker:
     def _lose(self, task: Task, is_fault: bool) -> None:
         """It was at a worker whose session ended."""
         self._close(task)
+        if task.call_of and not task.is_cancelling:
+            self._decide(task, Due(LOST, kind=ACTOR_LOST))
+            return
         if not task.is_cancelling and (is_fault or task.once):
             task.losses += 1
             limit = 1 if task.once else self._maximum_attempts
@@ -295,6 +310,7 @@ class Checker:
         self._held -= party.owned
         if party.is_worker:
             del self._workers[party.session]
+            self._actors.lose(party)
             for task in list(party.tasks.values()):
                 self._lose(task, is_fault)
             self._cancels_due = {key: force for key, force in self._cancels_due.items() if key[0] != party.session}
@@ -307,7 +323,7 @@ class Checker:
             if task.worker is not None:
                 key = task.worker.session, task.instance
                 self._close(task)
-                self._cancels_due[key] = True
+                self._cancels_due[key] = not task.call_of
 
     # What the scheduler sends ---------------------------------------------------------------------------------------
 
@@ -362,6 +378,9 @@ class Checker:
                 assert task in self._waiting, f"{task} is given, though it is {task.due or task.outcome or 'held'}"
             assert instance not in self._given, f"instance {instance} is given twice"
             assert message.attempt == task.losses + 1
+            assert bool(task.call_of) == message.options.actor
+            if task.call_of:
+                self._actors.check_given(worker, task.call_of, client.session, task.id)
             assert worker.fits(task.need), f"{task} does not fit its worker"
             assert worker.understands(task.codec, task.name), f"{task} is nothing that its worker understands"
             self._given.add(instance)
@@ -370,21 +389,12 @@ class Checker:
             worker.tasks[instance] = task
         assert offset == len(payload)
         most = self.most_running.get(client.tenant, 1 << 30)
-        assert self._running_of(client.tenant) - self._blocked_beside(client.tenant) <= most, "a quota is exceeded"
-        queue_size = min(worker.queue_size, self.queue_limit)
-        assert len(worker.tasks) <= worker.slots * queue_size, "a worker is given more than it can hold"
-
-    def _running_of(self, tenant: str) -> int:
-        """How many tasks of a tenant are at workers, also of clients that are gone."""
-        tasks = [task for worker in self._workers.values() for task in worker.tasks.values()]
-        return sum(task.client.tenant == tenant for task in tasks)
-
-    def _blocked_beside(self, tenant: str) -> int:
-        """How many tasks of workers that have some of a tenant wait for nested ones: they may be the tenant's."""
-        workers = [
-            each for each in self._workers.values() if any(task.client.tenant == tenant for task in each.tasks.values())
-        ]
-        return sum(worker.slots - worker.hello_slots for worker in workers)
+        assert (
+            seen.running_of(self._workers.values(), client.tenant)
+            - seen.blocked_beside(self._workers.values(), client.tenant)
+            <= most
+        ), "a quota is exceeded"
+        seen.check_queue(worker, message, min(worker.queue_size, self.queue_limit))
 
     def _on_outcomes(self, client: Party, message: m.TaskResult, payload: bytes) -> None:
         offset = 0
@@ -400,8 +410,11 @@ class Checker:
                 self._decide(task, self._inherited(task, client.tasks[message.causes[position] - 1], status, data))
             elif status == LOST and task.is_new and self._is_rejected(data):  # also if a cancel came right behind it
                 self._decide(task, Due(LOST, kind=REJECTED))
+            elif status == LOST and task in self._waiting and task.call_of:
+                self._actors.check_lost(task)
+                self._decide(task, Due(LOST, kind=ACTOR_LOST))
             elif status == LOST and task.due is None and isinstance(task, Node):
-                self._decide(task, Due(LOST, kind=self._why_lost(task, data)))
+                self._decide(task, Due(LOST, kind=seen.why_lost(task, data, self._held)))
             self._settle(task, status)
             due = task.due
             assert due is not None
@@ -416,16 +429,6 @@ class Checker:
 
     def _is_rejected(self, data: bytes) -> bool:
         return self._has_waiting_limit and decode_struct(m.Failure, data).kind == REJECTED
-
-    def _why_lost(self, node: Node, data: bytes) -> int:
-        """The outcome of a task that needs others and is never sent to a worker."""
-        kind = decode_struct(m.Failure, data).kind
-        if kind == PREDECESSOR_GONE:  # consequences may have been drawn already when it came
-            assert node.is_new and any(each.is_asked or each.due for each in node.ancestors()), f"{node} is given back"
-        else:
-            results = {each.due.object_id for each in node.predecessors if each.due is not None}
-            assert kind == OBJECT_MISSING and not results - {0} <= self._held, f"{node} is lost: {kind}"
-        return kind
 
     def _inherited(self, node: Node, origin: Task, status: int, data: bytes) -> Due:
         """What a target must be told that ends because of another node."""
@@ -488,6 +491,7 @@ class Checker:
         assert ids <= worker.known, "the end of an object that the worker does not know was announced to it"
         assert ids.isdisjoint(self._held), "an object ends that its owner holds"
         worker.known -= ids
+        self._actors.forget(ids)
         for task in worker.tasks.values():
             assert ids.isdisjoint(task.needed), f"an object ends that {task} needs"
 
@@ -525,18 +529,9 @@ class Checker:
             task.is_new = False
         self._new.clear()
         if self._waiting and not self._is_stopping:
-            self._check_no_slot_idles()
-
-    def _check_no_slot_idles(self) -> None:
-        waiting = [task for task in self._waiting if not task.client.is_congested]
-        full = [each for each, most in self.most_running.items() if self._running_of(each) >= most]
-        waiting = [task for task in waiting if task.client.tenant not in full]
-        needs = {(task.client.tenant, task.need, task.codec, task.name) for task in waiting}
-        for worker in self._workers.values():
-            if len(worker.tasks) < worker.slots and not worker.is_congested:
-                suited = [each for each in needs if worker.serves(each[0])]
-                could_run = [need for _, need, *call in suited if worker.fits(need) and worker.understands(*call)]
-                assert not could_run, "a task waits that a free slot could run"
+            waiting = seen.could_wait_less(self._waiting, self._workers.values(), self.most_running)
+            self._actors.check_waiting(waiting, self._workers.values())
+            seen.check_no_slot_idles(waiting, self._workers.values())
 
     def check_all_is_over(self) -> None:
         """No client is left: nothing is at a worker, and no worker knows any object."""

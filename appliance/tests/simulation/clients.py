@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Callable, Dict, List, Optional, Sequence, Set
 
+from simulation.actor_users import submit_calls, use_actors
 from simulation.graphs import result_content
 from simulation.peers import Peer, content_of
 from simulation.world import CHUNK_BYTES, World, column
@@ -61,6 +62,7 @@ class Client(Peer):
         self.has_cleared = False  # results under way may be gone with it
         self.function = 0
         self.again: List[Submitted] = []
+        self.own_actors: List[int] = []
         super().__init__(world, tenants)
 
     def on_joined(self) -> None:
@@ -74,7 +76,9 @@ class Client(Peer):
 
     def on_session_ended(self) -> None:
         """What has no outcome is submitted again in the next session, unless it was to be cancelled."""
-        self.again += [task for task in self.tasks.values() if task.is_lost_with_session]
+        lost = [task for task in self.tasks.values() if task.is_lost_with_session]
+        self.again += [task for task in lost if not task.options.actor]
+        self.own_actors.clear()
         self.tasks.clear()
         self.unanswered.clear()
         self.objects.clear()
@@ -102,11 +106,14 @@ class Client(Peer):
             self.has_cleared = True
             self.deleted += [*self.objects, self.function]
             self.objects.clear()
+            self.own_actors.clear()
             self.on_joined()
         elif self.world.chance(self.world.rates.cancel):
             self.cancel_some()
         if self.world.needs and self.world.needs_random.random() < self.world.needs:
             self.submit_after_others()
+        if self.world.actors.is_used:
+            use_actors(self)
         if self.world.has_tenants and self.world.all_objects:
             object_id = self.world.tenants_random.choice(self.world.all_objects)
             self.send(m.ObjectRequest(id=object_id, offset=0, length=CHUNK_BYTES))
@@ -138,8 +145,8 @@ class Client(Peer):
             if self.world.chance(self.world.rates.cancel / 4):
                 self.cancel_some()
 
-    def submit(self, count: int, name: str, options: m.TaskOptions) -> List[int]:
-        """Submit tasks of a function; returns their ids."""
+    def submit(self, count: int, name: str, options: m.TaskOptions, actor: int = 0) -> List[int]:
+        """Submit tasks of a function, or calls of an actor; returns their ids."""
         ids, payloads, counts, dependencies = [], [], [], []
         for _ in range(count):
             task = self.new_task(name, options)
@@ -154,7 +161,9 @@ class Client(Peer):
         if dependencies:
             message.dependency_counts = type(message.ids)("H", counts)
             message.dependencies = column(dependencies)
-        if self.random.random() < 0.5:
+        if actor:
+            message.function, message.codec = actor, "json"
+        elif self.random.random() < 0.5:
             message.function = self.function
         else:
             message.function_name = name
@@ -269,7 +278,8 @@ class Client(Peer):
         else:
             assert outcome == "CANCELLED" and task.is_cancel_asked, f"unexpected outcome of task {task_id}"
         starts = self.world.starts.get((self.session, task.payload), 0)
-        assert starts <= 1 or not task.options.at_most_once, f"task {task_id} may run once, and ran {starts} times"
+        is_once = task.options.at_most_once or task.options.actor
+        assert starts <= 1 or not is_once, f"task {task_id} may run once, and ran {starts} times"
 
     def on_task_result(self, message: m.TaskResult, payload: bytes) -> None:
         offset = 0
@@ -310,6 +320,8 @@ class Client(Peer):
             elif failure.kind == m.FailureKind.WORKER_LOST:
                 limit = 1 if task.options.at_most_once else self.world.settings.maximum_attempts
                 assert failure.attempts == limit
+            elif failure.kind == m.FailureKind.ACTOR_LOST:
+                assert task.options.actor
             elif failure.kind == m.FailureKind.PROCESSOR_DIED:
                 assert self.world.rates.processor_death
             else:
@@ -380,6 +392,9 @@ class NestedClient(Client):
         super().on_joined()
         name = "parent" if self.depth < 3 and self.random.random() < 0.4 else "fast"
         self.submit(self.random.choice((1, 2, 4)), f"{name} {self.depth}", m.TaskOptions(priority=self.depth))
+        actors = self.world.actors
+        if actors.made and actors.random.random() < 0.5:
+            submit_calls(self, actors.random.choice(actors.made[-8:]), 2)
 
     def finish(self, task_id: int, outcome: str) -> None:
         super().finish(task_id, outcome)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Dict, NamedTuple, Optional, Sequence, Set
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Set
 
+from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
 
 SUCCESS = int(m.TaskStatus.SUCCESS)
@@ -24,7 +25,7 @@ class Due(NamedTuple):
 
 class Task:
     __slots__ = ("client", "id", "payload", "once", "need", "codec", "name", "needed", "outcome", "worker", "instance",
-                 "losses", "is_new", "is_asked", "is_cancelling", "due")  # fmt: skip
+                 "losses", "is_new", "is_asked", "is_cancelling", "due", "call_of")  # fmt: skip
 
     def __init__(self, client: Party, task_id: int, payload: bytes, options: m.TaskOptions, needed: Set[int]) -> None:
         self.client = client
@@ -42,6 +43,7 @@ class Task:
         self.is_asked = False  # to be cancelled, ever
         self.is_cancelling = False  # a cancel waits for its worker's answer
         self.due: Optional[Due] = None
+        self.call_of = 0  # the actor, by its function
 
     @property
     def is_wanted(self) -> bool:
@@ -113,6 +115,8 @@ class Party:
         self.tasks: Dict[int, Task] = {}  # a client's by id, a worker's by instance
         self.known: Set[int] = set()  # objects that were announced to a worker
         self.owned: Set[int] = set()
+        self.features = hello.features
+        self.actor_needs: Dict[int, float] = {}  # what the actors of a worker use, by function
 
     def serves(self, tenant: str) -> bool:
         """Whether what belongs to a tenant may get to the worker."""
@@ -134,4 +138,64 @@ class Party:
         return need == NAME_ONLY or self.gpu_in_use() + need <= self.gpu + ROUNDING
 
     def gpu_in_use(self) -> float:
-        return sum(task.need or 0.0 for task in self.tasks.values())
+        return sum(task.need or 0.0 for task in self.tasks.values()) + sum(self.actor_needs.values())
+
+    @property
+    def slots_taken(self) -> int:
+        """How many slots its tasks need: the calls of an actor need one."""
+        actors = {task.call_of for task in self.tasks.values() if task.call_of}
+        return sum(not task.call_of for task in self.tasks.values()) + len(actors)
+
+
+def running_of(workers: Iterable[Party], tenant: str) -> int:
+    """How many tasks of a tenant are at workers, also of clients that are gone."""
+    tasks = [task for worker in workers for task in worker.tasks.values()]
+    return sum(task.client.tenant == tenant for task in tasks)
+
+
+def blocked_beside(workers: Iterable[Party], tenant: str) -> int:
+    """How many tasks of workers that have some of a tenant wait for nested ones: they may be the tenant's."""
+    beside = [each for each in workers if any(task.client.tenant == tenant for task in each.tasks.values())]
+    return sum(worker.slots - worker.hello_slots for worker in beside)
+
+
+def check_no_slot_idles(waiting: Iterable[Task], workers: Iterable[Party]) -> None:
+    """Check that no free slot could run one of these tasks."""
+    needs = {(task.client.tenant, task.need, task.codec, task.name) for task in waiting if not task.call_of}
+    for worker in workers:
+        if worker.slots_taken < worker.slots and not worker.is_congested:
+            suited = [each for each in needs if worker.serves(each[0])]
+            could_run = [need for _, need, *call in suited if worker.fits(need) and worker.understands(*call)]
+            assert not could_run, "a task waits that a free slot could run"
+
+
+def check_queue(worker: Party, message: m.Task, queue_size: int) -> None:
+    """Check that a worker that was given these tasks can hold all that it has."""
+    if message.options.actor:
+        calls = [task for task in worker.tasks.values() if task.call_of == message.function]
+        assert len(calls) <= queue_size, "a worker is given more calls of an actor than it can hold"
+    else:
+        plain = [task for task in worker.tasks.values() if not task.call_of]
+        assert len(plain) <= worker.slots * queue_size, "a worker is given more than it can hold"
+
+
+def could_wait_less(waiting: Iterable[Task], workers: Iterable[Party], most_running: Dict[str, int]) -> List[Task]:
+    """The waiting tasks that neither their client nor a quota holds up."""
+    full = [each for each, most in most_running.items() if running_of(workers, each) >= most]
+    return [task for task in waiting if not task.client.is_congested and task.client.tenant not in full]
+
+
+def why_lost(node: Node, data: bytes, held: Set[int]) -> int:
+    """The outcome of a task that needs others and is never sent to a worker.
+
+    Parameters:
+        held: the objects that exist.
+    """
+    kind = decode_struct(m.Failure, data).kind
+    if kind == m.FailureKind.PREDECESSOR_GONE:  # consequences may have been drawn already when it came
+        assert node.is_new and any(each.is_asked or each.due for each in node.ancestors()), f"{node} is given back"
+    else:
+        results = {each.due.object_id for each in node.predecessors if each.due is not None}
+        is_missing = kind == m.FailureKind.OBJECT_MISSING
+        assert is_missing and not results - {0} <= held, f"{node} is lost: {kind}"
+    return kind

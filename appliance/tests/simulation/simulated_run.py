@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import List, NamedTuple
 
+from simulation.actor_users import close_actor
 from simulation.clients import Client
 from simulation.workers import Worker
 from simulation.world import LIVENESS_SECONDS, SAFETY_SECONDS, World
@@ -60,6 +61,9 @@ class Run:
         if world.random.random() < 0.1:
             return self.shut_down()
         self.workers.append(Worker(world, 2, 2.0, "*"))  # now every capability is offered, to all tenants
+        for client in self.clients if world.actors.is_used else ():
+            for function in list(client.own_actors if client.session else ()):
+                close_actor(client, function)  # else those that use capabilities would keep others from running
         deadline = world.now + LIVENESS_SECONDS
         world.run(deadline, self.is_finished)
         unfinished = sum(client.unfinished for client in self.clients)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Dict, List, NamedTuple, Optional, Sequence, Set
 
+from simulation.actors import ACTORS
 from simulation.clients import TENANTS, NestedClient
 from simulation.graphs import inputs_and_own_payload, result_content
 from simulation.peers import Peer, content_of
@@ -23,6 +24,7 @@ class Job(NamedTuple):
     payload: bytes
     needed: tuple[int, ...]
     content: bytes  # of what it returns
+    actor: int = 0  # whose call it is, by its function
 
 
 class Report(NamedTuple):
@@ -47,6 +49,9 @@ class Worker(Peer):
         self.suspended: Dict[int, NestedClient] = {}
         self.reports: List[Report] = []
         self.reported: List[Report] = []
+        self.calls: Dict[int, List[Job]] = {}  # that wait, by actor
+        self.busy_actors: Set[int] = set()
+        self.lost_actors: Set[int] = set()
         self.whole: Set[int] = set()
         self.broken: Set[int] = set()
 
@@ -56,6 +61,8 @@ class Worker(Peer):
         hello.queue_size = 5
         if self.slots == 1 and not self.gpu:
             hello.codecs, hello.functions = ["json"], ["fast", "m*"]  # others serve all: they list nothing
+        if self.world.actors.random.random() < 0.8 or self.world.is_calm:
+            hello.features = [ACTORS]
         hello.capabilities = [m.Capability(name="gpu", amount=self.gpu)] if self.gpu else []
         return hello
 
@@ -80,7 +87,15 @@ class Worker(Peer):
 
     def is_busy(self) -> bool:
         """Whether it has work, or holds or fetches objects."""
-        return bool(self.running or self.queue or self.reports or self.whole or self.broken or self.fetches)
+        return bool(
+            self.running
+            or self.queue
+            or any(self.calls.values())
+            or self.reports
+            or self.whole
+            or self.broken
+            or self.fetches
+        )
 
     # Tasks ----------------------------------------------------------------------------------------------------------
 
@@ -93,28 +108,80 @@ class Worker(Peer):
             assert known.issuperset(needed), "objects are announced before the tasks that need them"
             assert not message.function or message.function in known
             inputs, own = inputs_and_own_payload(payload[offset : offset + size], needed, self.world.results)
-            self.queue.append(Job(instance, message.client, own, needed, result_content(own, inputs)))
+            job = Job(instance, message.client, own, needed, result_content(own, inputs))
+            if message.options.actor:
+                job = job._replace(needed=(*needed, message.function), actor=message.function)
+                self.calls.setdefault(message.function, []).append(job)
+            else:
+                self.queue.append(job)
             offset, first = offset + size, first + count
         assert offset == len(payload)
         self.start_some()
 
     def start_some(self) -> None:
         """Run what can run in the free slots, first come first served."""
+        self.start_calls()
         for job in list(self.queue):
             if len(self.running) - len(self.suspended) >= self.slots or job not in self.queue:
                 break  # none is free, or it was started while we ended another
             if not (self.whole | self.broken).issuperset(job.needed):
                 continue  # its objects are on their way
             self.queue.remove(job)
-            self.running[job.instance] = job
-            started = (job.client, job.payload)
-            self.world.starts[started] = self.world.starts.get(started, 0) + 1
+            self.start(job)
             if not self.broken.isdisjoint(job.needed):
                 self.end(job, FAILED, b"object missing")
             elif job.payload.startswith(b"parent"):
                 self.nest(job)
             else:
                 self.world.after(self.duration(job.payload), partial(self.complete, job))
+
+    def start(self, job: Job) -> None:
+        self.running[job.instance] = job
+        started = (job.client, job.payload)
+        self.world.starts[started] = self.world.starts.get(started, 0) + 1
+
+    def start_calls(self) -> None:
+        """Run the next call of each actor that is idle."""
+        for function, calls in self.calls.items():
+            if function in self.lost_actors:
+                self.report_lost(function)
+                continue
+            is_free = len(self.running) - len(self.suspended) < self.slots
+            if not calls or function in self.busy_actors or not is_free:
+                continue
+            if not (self.whole | self.broken).issuperset(calls[0].needed):
+                continue  # the next ones wait behind it
+            job = calls.pop(0)
+            self.busy_actors.add(function)
+            self.start(job)
+            self.world.actors.starts(function, self, job.client, job.payload)
+            delay = self.world.actors.random.choice((0.0, 0.001, 0.2))
+            self.world.after(delay, partial(self.complete_call, job))
+
+    def complete_call(self, job: Job) -> None:
+        if self.running.get(job.instance) is not job:
+            return
+        if self.world.chance(self.world.rates.processor_death):
+            self.lose_actor(job.actor)
+            self.end(job, LOST, encode_struct(m.Failure(kind=m.FailureKind.ACTOR_LOST)))
+        elif not self.broken.isdisjoint(job.needed):
+            self.end(job, FAILED, b"object missing")
+        else:
+            self.complete(job)
+
+    def lose_actor(self, function: int) -> None:
+        """The processor of an actor ends."""
+        self.busy_actors.discard(function)
+        self.lost_actors.add(function)
+        self.world.actors.lost.add(function)
+
+    def report_lost(self, function: int) -> None:
+        """Calls of a lost actor end."""
+        calls, self.calls[function] = self.calls[function], []
+        for job in calls:
+            self.running[job.instance] = job
+        for job in calls:
+            self.end(job, LOST, encode_struct(m.Failure(kind=m.FailureKind.ACTOR_LOST)))
 
     def duration(self, payload: bytes) -> float:
         if payload.startswith(b"fast"):
@@ -159,6 +226,7 @@ class Worker(Peer):
 
     def end(self, job: Job, status: int, data: bytes, large: int = 0) -> None:
         del self.running[job.instance]
+        self.busy_actors.discard(job.actor)
         self.reports.append(Report(job.instance, status, data, large))
         if len(self.reports) == 1:
             era = self.era
@@ -202,11 +270,18 @@ class Worker(Peer):
             if job.instance == instance:
                 self.queue.remove(job)
                 return Outcome.CANCELLED
+        for calls in self.calls.values():
+            for job in calls:
+                if job.instance == instance:
+                    calls.remove(job)
+                    return Outcome.CANCELLED
         if instance not in self.running:
             return Outcome.NOT_FOUND
         if not force:
             return Outcome.RUNNING
-        del self.running[instance]
+        job = self.running.pop(instance)
+        if job.actor:
+            self.lose_actor(job.actor)
         nested = self.suspended.pop(instance, None)
         if nested is not None:
             nested.die()
@@ -243,6 +318,8 @@ class Worker(Peer):
                 self.broken.discard(object_id)
                 self.fetches.pop(object_id, None)
             self.queue = [job for job in self.queue if not set(job.needed) & set(message.ids)]
+            for function in self.calls.keys() & set(message.ids):
+                self.end_actor(function)
             return
         offset = 0
         for object_id, size, storage in zip(message.ids, message.sizes, message.storages):
@@ -253,6 +330,15 @@ class Worker(Peer):
             else:
                 self.fetch(object_id, size)
         assert offset == len(payload)
+
+    def end_actor(self, function: int) -> None:
+        """Its object is gone, and no client waits for outcomes of its calls."""
+        del self.calls[function]
+        self.busy_actors.discard(function)
+        self.lost_actors.discard(function)
+        for job in [each for each in self.running.values() if each.actor == function]:
+            del self.running[job.instance]
+        self.world.actors.lost.add(function)
 
     def on_fetched(self, object_id: int, content: Optional[bytes]) -> None:
         assert content is None or content == self.world.results.get(object_id, content_of(object_id))

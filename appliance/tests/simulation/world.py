@@ -19,6 +19,7 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, NamedTuple, Sequence, Set, Tuple
 
+from simulation.actors import ActorWorld
 from simulation.checker import Checker
 from simulation.monitors import Monitor
 from table_sizes import draw_chunks
@@ -179,6 +180,7 @@ class World:
         self.needs = self.needs_random.choice((0.0, 0.0, 0.3, 0.9))  # how often a client submits such tasks
         self.tenants_random = Random(f"tenants: {seed}")  # histories without them stay what they were
         self.has_tenants = self.tenants_random.random() < 0.4
+        self.actors = ActorWorld(seed)
         self.tenants: Dict[bytes, str] = {}  # by link, of those that have keys
         self.now = 0.0
         self.is_calm = False  # faults have stopped
@@ -236,6 +238,7 @@ class World:
         self.shared_objects.clear()
         self.all_objects.clear()
         self.starts.clear()
+        self.actors.clear()
         self.core = SchedulerCore(self.settings)
         self.monitor = Monitor(self._seed, "a" if self.has_tenants else "")
         self.checker = Checker(

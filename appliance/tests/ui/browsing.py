@@ -111,9 +111,11 @@ class Browser:
         return self.request("POST", url, **headers)
 
     def request(self, method: str, url: str, **headers: str) -> Answer:
+        return self.ask(self.scope(method, url, headers))
+
+    def ask(self, scope: Dict[str, Any]) -> Answer:
         async def run() -> Answer:
-            stream = Stream(self._application, self.scope(method, url, headers))
-            return await stream.whole()
+            return await Stream(self._application, scope).whole()
 
         return asyncio.run(asyncio.wait_for(run(), DEADLINE_SECONDS))
 

@@ -23,6 +23,14 @@ def cookie_of(answer: Answer) -> str:
     return answer.headers["set-cookie"].partition(";")[0]
 
 
+def log_in(browser: Browser) -> Dict[str, str]:
+    """Open the link; returns the headers with which the page asks from then on."""
+    answer = browser.get(f"/?token={TOKEN}", accept=HTML)
+    key = re.search(r'<meta name="page-key" content="([^"]*)">', answer.text)
+    assert key is not None
+    return {"cookie": cookie_of(answer), "x_scaler_page_key": key[1]}
+
+
 @pytest.fixture
 def open_site() -> Site:
     return Site()
@@ -101,10 +109,48 @@ def test_a_browser_trades_the_token_for_a_cookie_and_forgets_it(closed: Browser)
     assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
     assert answer.headers["referrer-policy"] == "no-referrer"
     assert answer.headers["cache-control"] == "no-store"
-    target = re.search(r'url=([^"]*)"', answer.text)
+    target = re.search(r'id="continue" href="([^"]*)"', answer.text)
     assert target is not None and target[1] == "./?x=1"
     assert TOKEN not in answer.text
-    assert closed.get("/api/workers", cookie=f"a=b; {cookie.partition(';')[0]}; c=d").status == 200
+    session = log_in(closed)
+    session["cookie"] = f"a=b; {session['cookie']}; c=d"
+    assert closed.get("/api/workers", **session).status == 200
+
+
+STATE = ("/api/workers", "/api/overview", "/api/tasks/1/1", "/events?page=workers", "/metrics", "/readyz", "/x")
+
+
+@pytest.mark.parametrize("path", STATE)
+def test_who_has_the_cookie_alone_sees_the_page_s_own_files_and_nothing_of_the_cluster(
+    closed: Browser, path: str
+) -> None:
+    """Another server at a port of this host gets the cookie, and never the key."""
+    session, other = log_in(closed), log_in(closed)
+    cookie = session["cookie"]
+    assert closed.get("/", cookie=cookie).status == closed.get("/static/js/main.js", cookie=cookie).status == 200
+    for key in ("", "x", cookie, cookie.partition(".")[2], TOKEN, other["x_scaler_page_key"]):
+        answer = closed.get(path, cookie=cookie, x_scaler_page_key=key)
+        assert answer.status == 401 and "open the link" in answer.text
+    assert closed.get(path, cookie=cookie).status == 401
+    assert closed.get(path, x_scaler_page_key=session["x_scaler_page_key"]).status == 401
+    assert closed.post("/api/workers/1/drain", cookie=cookie, x_scaler_ui="1").status == 401
+
+
+def test_two_keys_in_a_request_are_none(closed: Browser) -> None:
+    session = log_in(closed)
+    scope = closed.scope("GET", "/api/workers", session)
+    scope["headers"] += [(b"x-scaler-page-key", b"x")]
+
+    assert closed.ask(scope).status == 401
+
+
+def test_the_key_is_in_no_address_and_says_nothing_about_the_cookie(closed: Browser) -> None:
+    answer = closed.get(f"/?token={TOKEN}", accept=HTML)
+    key = re.search(r'<meta name="page-key" content="([^"]*)">', answer.text)
+    assert key is not None and len(key[1]) >= 43
+    assert answer.text.count(key[1]) == 1 and key[1] not in cookie_of(answer)
+    assert closed.get("/api/workers", authorization=f"Bearer {key[1]}").status == 401
+    assert closed.get(f"/?token={key[1]}", accept=HTML).status == 401
 
 
 def test_a_cookie_says_nothing_about_the_token(closed: Browser) -> None:
@@ -121,16 +167,17 @@ def test_a_cookie_says_nothing_about_the_token(closed: Browser) -> None:
 
 def test_a_cookie_of_another_server_on_the_same_host_is_not_accepted(closed: Browser) -> None:
     other = Site(token=TOKEN).browser
-    cookie = cookie_of(other.get(f"/?token={TOKEN}", accept=HTML))
+    session = log_in(other)
 
-    assert other.get("/api/workers", cookie=cookie).status == 200
-    assert closed.get("/api/workers", cookie=cookie).status == 401
+    assert other.get("/api/workers", **session).status == 200
+    assert closed.get("/api/workers", **session).status == 401
 
 
 def test_the_cookie_is_named_after_the_port(closed: Browser) -> None:
-    cookie = cookie_of(closed.get(f"/?token={TOKEN}", accept=HTML))
+    session = log_in(closed)
+    session["cookie"] = session["cookie"].replace("8081", "8082")
 
-    assert closed.get("/api/workers", cookie=cookie.replace("8081", "8082")).status == 401
+    assert closed.get("/api/workers", **session).status == 401
 
 
 @pytest.mark.parametrize(("forwarded", "is_secure"), [({}, False), ({"x_forwarded_proto": "https"}, True)])
@@ -145,21 +192,22 @@ def test_behind_a_proxy_with_tls_the_cookie_is_secure(
 def test_a_cookie_is_replaced_at_the_top_and_the_old_one_ends() -> None:
     now = [0.0]
     browser = Site(token=TOKEN, sessions=BrowserSessions(lambda: now[0], secrets.token_urlsafe)).browser
-    old = cookie_of(browser.get(f"/?token={TOKEN}", accept=HTML))
-    assert "set-cookie" not in browser.get("/readyz", cookie=old).headers
+    old = log_in(browser)
+    assert "set-cookie" not in browser.get("/readyz", **old).headers
     now[0] += ROTATION_SECONDS
 
-    assert "set-cookie" not in browser.get("/api/workers", cookie=old).headers  # its path would be /api
-    replaced = browser.get("/readyz", cookie=old)
-    new = cookie_of(replaced)
+    assert "set-cookie" not in browser.get("/api/workers", **old).headers  # its path would be /api
+    assert "set-cookie" not in browser.get("/", cookie=old["cookie"]).headers  # without the key
+    replaced = browser.get("/readyz", **old)
+    new = {**old, "cookie": cookie_of(replaced)}
 
     assert replaced.status == 200 and new != old
     assert "HttpOnly" in replaced.headers["set-cookie"] and "SameSite=Strict" in replaced.headers["set-cookie"]
-    assert browser.get("/api/workers", cookie=new).status == 200
-    assert browser.get("/api/workers", cookie=old).status == 200
+    assert browser.get("/api/workers", **new).status == 200
+    assert browser.get("/api/workers", **old).status == 200
     now[0] += OVERLAP_SECONDS
-    assert browser.get("/api/workers", cookie=old).status == 401
-    assert browser.get("/api/workers", cookie=new).status == 200
+    assert browser.get("/api/workers", **old).status == 401
+    assert browser.get("/api/workers", **new).status == 200
 
 
 def test_a_login_is_a_new_session_even_with_a_valid_cookie(closed: Browser) -> None:
@@ -170,42 +218,49 @@ def test_a_login_is_a_new_session_even_with_a_valid_cookie(closed: Browser) -> N
 
 
 def test_logging_out_ends_the_session_and_removes_the_cookie(closed: Browser) -> None:
-    cookie, other = (cookie_of(closed.get(f"/?token={TOKEN}", accept=HTML)) for _ in range(2))
+    session, other = log_in(closed), log_in(closed)
 
-    answer = closed.post("/logout", cookie=cookie, x_scaler_ui="1")
+    answer = closed.post("/logout", **session, x_scaler_ui="1")
 
     assert answer.status == 200
     assert answer.headers["set-cookie"].startswith("scaler_ui_8081=; ") and "Max-Age=0" in answer.headers["set-cookie"]
-    assert closed.get("/api/workers", cookie=cookie).status == 401
-    assert closed.get("/api/workers", cookie=other).status == 200
+    assert closed.get("/api/workers", **session).status == 401
+    assert closed.get("/api/workers", **other).status == 200
 
 
 def test_another_page_cannot_log_out(closed: Browser) -> None:
-    cookie = cookie_of(closed.get(f"/?token={TOKEN}", accept=HTML))
+    session = log_in(closed)
 
-    assert closed.post("/logout", cookie=cookie).status == 403
-    assert closed.get("/logout", cookie=cookie, x_scaler_ui="1").status == 405
+    assert closed.post("/logout", **session).status == 403
+    assert closed.get("/logout", **session, x_scaler_ui="1").status == 405
     assert closed.post("/logout", x_scaler_ui="1").status == 401
-    assert closed.get("/api/workers", cookie=cookie).status == 200
+    assert closed.post("/logout", cookie=session["cookie"], x_scaler_ui="1").status == 401
+    assert closed.get("/api/workers", **session).status == 200
 
 
 def test_the_page_knows_whether_it_can_log_out(closed: Browser, open_site: Site) -> None:
-    cookie = cookie_of(closed.get(f"/?token={TOKEN}", accept=HTML))
+    session = log_in(closed)
 
-    assert closed.get("/api/workers", cookie=cookie).json()["head"]["is_logged_in"] is True
+    assert closed.get("/api/workers", **session).json()["head"]["is_logged_in"] is True
     assert closed.get("/api/workers", authorization=f"Bearer {TOKEN}").json()["head"]["is_logged_in"] is False
     assert open_site.browser.get("/api/workers").json()["head"]["is_logged_in"] is False
 
 
 def test_the_way_on_is_relative_and_cannot_lead_elsewhere(closed: Browser) -> None:
-    for path, wanted in (
-        ("/api/workers", "./workers"),
-        ("//evil.example/", "./"),
-        ("/javascript:alert(1)", "./javascript%3Aalert%281%29"),
-        ('/"><script>', "./%22%3E%3Cscript%3E"),
+    for query, wanted in (
+        ("", "./"),
+        ('&"><script>=1', "./?%22%3E%3Cscript%3E=1"),
+        ("&next=//evil.example/", "./?next=%2F%2Fevil.example%2F"),
     ):
-        answer = closed.get(f"{path}?token={TOKEN}", accept=HTML)
-        assert f'url={wanted}"' in answer.text
+        answer = closed.get(f"/?token={TOKEN}{query}", accept=HTML)
+        assert f'href="{wanted}"' in answer.text
+
+
+@pytest.mark.parametrize("path", ["/api/workers", "/metrics", "/evil.example/", "/javascript:alert(1)"])
+def test_only_the_page_itself_begins_a_session(closed: Browser, path: str) -> None:
+    answer = closed.get(f"{path}?token={TOKEN}", accept=HTML)
+
+    assert "set-cookie" not in answer.headers and "page-key" not in answer.text
 
 
 def test_a_program_with_the_token_in_the_address_is_answered_at_once(closed: Browser) -> None:

@@ -170,17 +170,18 @@ def test_one_session_has_so_many_streams_at_most_from_whatever_address() -> None
     async def test() -> None:
         sessions = BrowserSessions(lambda: 0.0, lambda: "s" * 32)
         site = Site(token="t" * 16, sessions=sessions)
-        cookies = [f"scaler_ui_8081={sessions.open()}" for _ in range(2)]
+        logins = [sessions.open() for _ in range(2)]
+        browsers = [{"cookie": f"scaler_ui_8081={each.cookie}", "x_scaler_page_key": each.key} for each in logins]
         streams = [
-            site.open("/events?page=graphs", f"10.0.0.{number}", cookie=cookies[0])
+            site.open("/events?page=graphs", f"10.0.0.{number}", **browsers[0])
             for number in range(MAXIMUM_STREAMS_OF_SESSION)
         ]
         for stream in streams:
             await stream.event()
-        answer = await site.open("/events?page=graphs", "10.0.1.1", cookie=cookies[0]).whole()
+        answer = await site.open("/events?page=graphs", "10.0.1.1", **browsers[0]).whole()
         assert answer.status == 429
         assert "the most for one session or user" in answer.json()["error"]
-        streams.append(site.open("/events?page=graphs", "10.0.1.1", cookie=cookies[1]))
+        streams.append(site.open("/events?page=graphs", "10.0.1.1", **browsers[1]))
         await streams[-1].event()
         for stream in streams:
             await stream.go()
@@ -211,8 +212,8 @@ def test_a_stream_ends_with_its_session_or_when_its_cookie_is_to_be_replaced(end
         now = 0.0
         sessions = BrowserSessions(lambda: now, lambda: "s" * 32)
         site = Site(token="t" * 16, sessions=sessions)
-        cookie = sessions.open()
-        stream = site.open("/events?page=graphs", cookie=f"scaler_ui_8081={cookie}")
+        cookie, key = sessions.open()
+        stream = site.open("/events?page=graphs", cookie=f"scaler_ui_8081={cookie}", x_scaler_page_key=key)
         await stream.event()
         tick(site)
         await stream.event()

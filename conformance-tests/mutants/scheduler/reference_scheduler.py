@@ -20,6 +20,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from mutants.handlers import handler_name
 from mutants.scheduler.curve_server import CurveServer
+from mutants.scheduler.scheduler_actors import ActorKeeper
 from mutants.scheduler.scheduler_dependants import DependantKeeper
 from mutants.scheduler.scheduler_frames import UNKNOWN, check_table, decode
 from mutants.scheduler.scheduler_graphs import GraphKeeper
@@ -44,7 +45,7 @@ FAREWELL_SECONDS = 5.0
 MAXIMUM_ELEMENTS = 16_384
 
 
-class ReferenceScheduler(KeyChecks, TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper, MonitorKeeper):
+class ReferenceScheduler(KeyChecks, ActorKeeper, TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper, MonitorKeeper):
     """One scheduler.
 
     Parameters:
@@ -289,7 +290,7 @@ class ReferenceScheduler(KeyChecks, TaskKeeper, GraphKeeper, DependantKeeper, Ob
             "implementation": {"name": "reference scheduler", "version": "1", "language": "Python"},
             "schedulerId": b"0123456789abcdef",
             "session": peer.number,
-            "features": ["predecessors"],
+            "features": ["predecessors", "actors"],
             "limits": {
                 "maximumMessageBytes": self.message_limit,
                 "maximumObjectBytes": self.object_limit,

@@ -1,4 +1,4 @@
-"""Schedulers that each break one requirement: tasks that need others."""
+"""Schedulers that each break one requirement: tasks that need others, and calls of actors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any, List, Optional, Tuple
 
 from mutants import mutant
 from mutants.scheduler.reference_scheduler import ReferenceScheduler
-from mutants.scheduler.scheduler_state import Task
+from mutants.scheduler.scheduler_actors import KnownActor
+from mutants.scheduler.scheduler_state import Client, Object, Task, Worker
 from scaler_conformance.codec.schema_codec import Message
 
 
@@ -63,3 +64,55 @@ class TakesPredecessorsTwice(ReferenceScheduler):
     def check_predecessors(self, message: Message) -> None:
         if not any(len(set(needed)) < len(needed) for needed in self.predecessors_of(message)):
             super().check_predecessors(message)
+
+
+@mutant(breaks="SCL-SCH-042", caught_by="scheduler/actors/all-calls-go-to-one-worker-in-order")
+class SpreadsCalls(ReferenceScheduler):
+    def is_home(self, actor: KnownActor, worker: Worker) -> bool:
+        return True
+
+
+@mutant(breaks="SCL-SCH-042", caught_by="scheduler/actors/all-calls-go-to-one-worker-in-order")
+class SendsTheNewestOfManyCallsFirst(ReferenceScheduler):
+    def in_order(self) -> List[Task]:
+        tasks = super().in_order()
+        if len([each for each in tasks if each.options.actor]) > 5:
+            tasks.reverse()
+        return tasks
+
+
+@mutant(breaks="SCL-SCH-043", caught_by="scheduler/actors/actors-begin-at-workers-with-the-feature")
+class AsksNoWorkerForTheFeature(ReferenceScheduler):
+    def runs_actors(self, worker: Worker) -> bool:
+        return True
+
+
+@mutant(breaks="SCL-SCH-044", caught_by="scheduler/actors/calls-are-lost-with-the-worker")
+class RunsLostCallsElsewhere(ReferenceScheduler):
+    def on_call_lost(self, call: Task) -> None:
+        self.actors[call.function].is_lost = False
+        self.actors[call.function].worker = None
+
+
+@mutant(breaks="SCL-SCH-044", caught_by="scheduler/actors/calls-are-lost-with-the-worker")
+class BeginsAgain(ReferenceScheduler):
+    def lose_actor(self, actor: KnownActor) -> None:
+        actor.worker = None
+
+
+@mutant(breaks="SCL-SCH-045", caught_by="scheduler/actors/calls-without-an-actor-are-lost")
+class LetsAnyClientBegin(ReferenceScheduler):
+    def may_begin(self, client: Client, function: Object) -> bool:
+        return True
+
+
+@mutant(breaks="SCL-SCH-046", caught_by="scheduler/actors/actors-use-capabilities-while-they-exist")
+class LetsActorsUseNothing(ReferenceScheduler):
+    def users_at(self, worker: Worker) -> List[Any]:
+        return []
+
+
+@mutant(breaks="SCL-SCH-046", caught_by="scheduler/actors/actors-use-capabilities-while-they-exist")
+class NeverFreesWhatActorsUse(ReferenceScheduler):
+    def users_at(self, worker: Worker) -> List[Any]:
+        return [each for each in self.actors.values() if each.worker is worker]

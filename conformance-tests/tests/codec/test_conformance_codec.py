@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
+from pathlib import Path
 from typing import Any, Dict
 
 import pytest
 
 from scaler_conformance.codec.faulty_frames import faulty_headers, mutated
-from scaler_conformance.codec.other_schemas import tomorrow, yesterday
+from scaler_conformance.codec.other_schemas import FIELDS_OF_YESTERDAY, tomorrow, yesterday
 from scaler_conformance.codec.schema_codec import SCHEMA, Message, UnreadableMessageError
 
+PROTOCOL = Path(__file__).resolve().parents[3] / "protocol-spec"
 TASK: Dict[str, Any] = {"ids": [1, 2], "functionName": "x", "options": {"priority": -3, "profiling": True}}
 
 
@@ -56,6 +59,24 @@ def test_yesterday_has_less_and_is_read_today() -> None:
     assert len(short) < len(whole)
     assert decoded(short).session == 3
     assert decoded(short).objectDirectory == ""
+
+
+def test_yesterday_lacks_each_field_that_the_changelog_names() -> None:
+    """So each of them has cases in which the other side does not know it."""
+    text = (PROTOCOL / "CHANGELOG.md").read_text(encoding="utf-8")
+    added = re.findall(r"`([A-Z]\w+)\.(\w+)`", text)
+    assert ("SchedulerStatus", "isInsecure") in added
+    for struct, field in added:
+        had = FIELDS_OF_YESTERDAY.get(struct, 0)
+        assert had and ordinals_of(struct)[field] >= had, f"{struct}.{field} is to be missing in FIELDS_OF_YESTERDAY"
+
+
+def ordinals_of(struct: str) -> Dict[str, int]:
+    """Of the fields of a struct, by name."""
+    text = "".join(path.read_text(encoding="utf-8") for path in (PROTOCOL / "schema").glob("*.capnp"))
+    body = re.search(rf"(?ms)^struct {struct} [^{{]*\{{(.*?)^\}}", text)
+    assert body is not None, struct
+    return {name: int(number) for name, number in re.findall(r"(\w+) @(\d+) :", body[1])}
 
 
 def test_faulty_headers_are_no_messages() -> None:

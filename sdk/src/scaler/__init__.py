@@ -19,6 +19,7 @@ from scaler.version import __version__
 
 if TYPE_CHECKING:
     from scaler import aio as aio
+    from scaler.actors.actor_handle import Actor
     from scaler.client import Client, ScalerFuture
     from scaler.cluster import Cluster, Scheduler, SchedulerClusterCombo
     from scaler.executor.executor import ScalerExecutor
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from scaler.values.payload import ObjectReference
 
 __all__ = [
+    "Actor",
     "Client",
     "Cluster",
     "NamedFunction",
@@ -45,6 +47,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Actor": "scaler.actors.actor_handle",
     "Client": "scaler.client",
     "Cluster": "scaler.cluster",
     "NamedFunction": "scaler.values.named_functions",

@@ -17,6 +17,9 @@ from concurrent.futures import BrokenExecutor
 from graphlib import CycleError
 
 __all__ = [
+    "ActorCreationError",
+    "ActorLostError",
+    "ActorsNotSupportedError",
     "AlreadyStartedError",
     "ArgumentTypeError",
     "ClientFailedError",
@@ -226,6 +229,18 @@ class ProcessorDiedError(ScalerError):
 
 class WorkerDiedError(ScalerError):
     """The worker that held the task was lost, and no attempt was left."""
+
+
+class ActorLostError(ScalerError):
+    """The actor has ended, with its state; the message says where and why. It does not begin again by itself."""
+
+
+class ActorCreationError(ActorLostError):
+    """The actor's instance could not be made; `__cause__` is what its class has raised."""
+
+
+class ActorsNotSupportedError(ScalerError):
+    """The scheduler is of a version that knows no actors."""
 
 
 class NoWorkerError(ScalerError):

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional, Tuple
+from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 
 from sdk_tasks import wait_for
 
@@ -31,10 +31,12 @@ class KeyedScheduler:
         folder: for its files.
         options: of the command line.
         address: where it listens.
+        command: that starts it.
     """
 
-    def __init__(self, folder: Path, *options: str, address: str = ADDRESS) -> None:
+    def __init__(self, folder: Path, *options: str, address: str = ADDRESS, command: Sequence[str] = ()) -> None:
         self.folder, self._options = folder, options
+        self._command = command or scheduler_command()
         self.keys = KeyDirectory(str(folder / "keys"))
         self.log_file = folder / "scheduler.log"
         self.process: Optional[subprocess.Popen[bytes]] = None
@@ -46,7 +48,7 @@ class KeyedScheduler:
         address_file = self.folder / "address"
         address_file.unlink(missing_ok=True)
         options = ["--keys", self.keys.path, "--address-file", str(address_file), "-lp", str(self.log_file)]
-        self.process = subprocess.Popen([*scheduler_command(), self.address, *options, *self._options])
+        self.process = subprocess.Popen([*self._command, self.address, *options, *self._options])
         wait_for(lambda: address_file.exists() and address_file.read_text().count("\n") == 2, "the scheduler to listen")
         self.address, self.monitor_address = address_file.read_text().splitlines()
 

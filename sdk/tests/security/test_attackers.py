@@ -1,39 +1,45 @@
-"""Raw connections to a scheduler that requires keys: only a complete and fresh handshake gets further."""
+"""Raw connections to a scheduler that requires keys: only a complete and fresh handshake gets further.
+
+Each of them comes as a client, as a worker, and as a monitor.
+"""
 
 from __future__ import annotations
 
 import socket
-from typing import Callable, Dict, List, Tuple
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, Tuple
 
 import pytest
+from sdk_tasks import wait_for
+from security.attackers.doors import DOORS, Door
 from security.keyed_scheduler import KeyedScheduler
 
-from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN, encode
-from scaler_protocol import messages as m
-from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.sodium import load_sodium
-from scaler_protocol.keys.key_file import read_key_file
-from scaler_protocol.wire.secure_zmtp import ClientSecurity, SecureZmtp
-from scaler_protocol.wire.zmtp import GREETING_BYTES, Zmtp, greeting
+from scaler_protocol.wire.secure_zmtp import ClientSecurity
+from scaler_protocol.wire.zmtp import GREETING_BYTES, Zmtp, ZmtpError, greeting
 
 TIMEOUT_SECONDS = 30.0
-HELLO = m.Hello(
-    major=PROTOCOL_MAJOR,
-    minor_min=PROTOCOL_MINOR_MIN,
-    minor_max=PROTOCOL_MINOR_MAX,
-    role=m.Role.CLIENT,
-    host="elsewhere",
-    name="attacker",
-)
 LOUD = b"\x01" * 70_000
+at_each_door = pytest.mark.parametrize("door", DOORS, ids=str)
+
+
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyedScheduler]:
+    """One that monitors reach by TCP, too."""
+    started = KeyedScheduler(tmp_path_factory.mktemp("attacked"), "-ma", "tcp://127.0.0.2:*")
+    yield started
+    started.stop()
 
 
 class Wire:
     """A TCP connection to a scheduler, and all that was sent and received on it."""
 
-    def __init__(self, scheduler: KeyedScheduler) -> None:
-        parsed = parse_address(scheduler.address)
-        self.stream = socket.create_connection((parsed.host, parsed.port), TIMEOUT_SECONDS)
+    def __init__(self, scheduler: KeyedScheduler, door: Door, source: str = "") -> None:
+        self.door = door
+        parsed = door.address(scheduler)
+        self.stream = socket.create_connection((parsed.host, parsed.port), TIMEOUT_SECONDS, (source, 0))
         self.sent: List[bytes] = []
         self.heard = b""
 
@@ -74,30 +80,28 @@ class Wire:
         assert not protocol.output
 
     def say_hello(self, protocol: Zmtp) -> None:
-        self.send(b"".join(map(bytes, protocol.encode([encode(HELLO)]))))
+        self.send(b"".join(map(bytes, protocol.encode(self.door.first_message()))))
 
-
-def admitted(scheduler: KeyedScheduler, name: str) -> SecureZmtp:
-    """The client's end with a key that is admitted."""
-    key = read_key_file(str(scheduler.admitted_key("client", name)))
-    return SecureZmtp(ClientSecurity(load_sodium(), key.keys, key.server_keys[0]), "DEALER", 1 << 20)
+    def wait_for_answer(self, protocol: Zmtp) -> None:
+        """Waits for the first message of the scheduler."""
+        while not protocol.feed(self.receive()):
+            pass
 
 
 def sessions(scheduler: KeyedScheduler) -> int:
     return scheduler.log.count("connected, session")
 
 
-def test_the_honest_way_in_for_comparison(scheduler: KeyedScheduler) -> None:
+@at_each_door
+def test_the_honest_way_in_for_comparison(scheduler: KeyedScheduler, door: Door) -> None:
     before = sessions(scheduler)
-    protocol = admitted(scheduler, "honest-wire")
-    with Wire(scheduler) as wire:
+    protocol = door.admitted(scheduler, "honest-wire")
+    with Wire(scheduler, door) as wire:
         wire.shake_hands(protocol)
         wire.say_hello(protocol)
-        while not (messages := protocol.feed(wire.receive())):
-            pass
-    assert messages
-    scheduler.wait_for_log("with the key 'honest-wire'")
-    assert sessions(scheduler) == before + 1
+        wire.wait_for_answer(protocol)
+    if door.role != "monitor":
+        wait_for(lambda: sessions(scheduler) == before + 1, "the session in the log")
 
 
 OPENINGS: Dict[str, bytes] = {
@@ -116,42 +120,62 @@ OPENINGS: Dict[str, bytes] = {
 }
 
 
+@at_each_door
 @pytest.mark.parametrize("name", OPENINGS)
-def test_other_openings_close_the_connection(scheduler: KeyedScheduler, name: str) -> None:
+def test_other_openings_close_the_connection(scheduler: KeyedScheduler, name: str, door: Door) -> None:
     before = sessions(scheduler)
     opening = OPENINGS[name]
     if not opening:
         sodium = load_sodium()
-        other = SecureZmtp(ClientSecurity(sodium, sodium.new_keys(), sodium.new_keys().public), "DEALER", 1 << 20)
+        other = door.end(ClientSecurity(sodium, sodium.new_keys(), sodium.new_keys().public))
         opening = other.take_output()
         other.feed(greeting(b"CURVE", True))
         opening += other.take_output()
-    with Wire(scheduler) as wire:
+    with Wire(scheduler, door) as wire:
         wire.send(opening)
         assert wire.is_closed()
         assert b"READY" not in wire.heard and b"Socket-Type" not in wire.heard
     assert sessions(scheduler) == before
 
 
-def recorded(scheduler: KeyedScheduler, name: str) -> List[bytes]:
-    """What an honest client has sent: greeting, HELLO, INITIATE, and its first message."""
-    protocol = admitted(scheduler, name)
-    with Wire(scheduler) as wire:
+def recorded(scheduler: KeyedScheduler, door: Door, name: str) -> List[bytes]:
+    """What an honest peer has sent: greeting, HELLO, INITIATE, and its first message."""
+    protocol = door.admitted(scheduler, name)
+    with Wire(scheduler, door) as wire:
         wire.shake_hands(protocol)
         wire.say_hello(protocol)
-        while not protocol.feed(wire.receive()):
-            pass
-        scheduler.wait_for_log(f"with the key '{name}'")
+        wire.wait_for_answer(protocol)
+        if door.role != "monitor":
+            scheduler.wait_for_log(f"with the key '{name}-{door.role}'")
         return wire.sent
 
 
-def test_a_recorded_connection_is_of_no_use(scheduler: KeyedScheduler) -> None:
-    sent = recorded(scheduler, "recorded")
+@at_each_door
+def test_a_recorded_connection_is_of_no_use(scheduler: KeyedScheduler, door: Door) -> None:
+    sent = recorded(scheduler, door, "recorded")
     before = sessions(scheduler)
-    with Wire(scheduler) as wire:
+    with Wire(scheduler, door) as wire:
         wire.send(b"".join(sent))
         assert wire.is_closed()
+        assert b"READY" not in wire.heard
     assert sessions(scheduler) == before
+
+
+@at_each_door
+def test_a_connection_that_was_recorded_before_a_restart_is_of_no_use_after_it(tmp_path: Path, door: Door) -> None:
+    scheduler = KeyedScheduler(tmp_path, "-ma", "tcp://127.0.0.2:*")
+    try:
+        sent = recorded(scheduler, door, "recorded")
+        scheduler.kill()
+        scheduler.start()
+        before = sessions(scheduler)
+        with Wire(scheduler, door) as wire:
+            wire.send(b"".join(sent))
+            assert wire.is_closed()
+            assert b"READY" not in wire.heard
+        assert sessions(scheduler) == before
+    finally:
+        scheduler.stop()
 
 
 def initiate_changed(data: bytearray) -> None:
@@ -177,12 +201,13 @@ CHANGES: Dict[str, Tuple[str, Callable[[bytearray], None]]] = {
 }
 
 
+@at_each_door
 @pytest.mark.parametrize("what", CHANGES)
-def test_what_is_changed_on_its_way_closes_the_connection(scheduler: KeyedScheduler, what: str) -> None:
+def test_what_is_changed_on_its_way_closes_the_connection(scheduler: KeyedScheduler, what: str, door: Door) -> None:
     before = sessions(scheduler)
     command, change = CHANGES[what]
-    protocol = admitted(scheduler, f"changed-{what.replace(' ', '-')}")
-    with Wire(scheduler) as wire:
+    protocol = door.admitted(scheduler, f"changed-{what.replace(' ', '-')}")
+    with Wire(scheduler, door) as wire:
         honest = wire.send
 
         def send(data: bytes) -> None:
@@ -201,21 +226,26 @@ def test_what_is_changed_on_its_way_closes_the_connection(scheduler: KeyedSchedu
     assert sessions(scheduler) == before
 
 
-def test_a_message_that_is_sent_twice_closes_the_connection(scheduler: KeyedScheduler) -> None:
-    protocol = admitted(scheduler, "twice")
-    with Wire(scheduler) as wire:
+@at_each_door
+def test_a_message_that_is_sent_twice_closes_the_connection(scheduler: KeyedScheduler, door: Door) -> None:
+    protocol = door.admitted(scheduler, "twice")
+    before = scheduler.log.count("a sealed frame was repeated")
+    with Wire(scheduler, door) as wire:
         wire.shake_hands(protocol)
         wire.say_hello(protocol)
         wire.send(wire.sent[-1])
         assert wire.is_closed()
-    scheduler.wait_for_log("a sealed frame was repeated")
+    wait_for(lambda: scheduler.log.count("a sealed frame was repeated") > before, "the reason in the log")
 
 
+@at_each_door
 @pytest.mark.parametrize("count", [10, GREETING_BYTES, GREETING_BYTES + 100, GREETING_BYTES + 202 + 100])
-def test_a_connection_that_ends_in_the_handshake_leaves_nothing(scheduler: KeyedScheduler, count: int) -> None:
-    sent = recorded(scheduler, f"cut-{count}")
+def test_a_connection_that_ends_in_the_handshake_leaves_nothing(
+    scheduler: KeyedScheduler, count: int, door: Door
+) -> None:
+    sent = recorded(scheduler, door, f"cut-{count}")
     before = sessions(scheduler)
-    with Wire(scheduler) as wire:
+    with Wire(scheduler, door) as wire:
         wire.send(b"".join(sent)[:count])
         wire.stream.shutdown(socket.SHUT_WR)
         assert wire.is_closed()
@@ -223,19 +253,59 @@ def test_a_connection_that_ends_in_the_handshake_leaves_nothing(scheduler: Keyed
 
 
 def test_a_handshake_that_stops_is_given_up(scheduler: KeyedScheduler) -> None:
-    with Wire(scheduler) as wire:
+    wires = [Wire(scheduler, door) for door in DOORS]
+    for wire in wires:
         wire.send(greeting(b"CURVE"))
-        assert wire.is_closed()
+    for wire in wires:
+        with wire:
+            assert wire.is_closed()
 
 
-def test_honest_peers_connect_beside_callers_that_do_nothing(scheduler: KeyedScheduler) -> None:
-    key_file = scheduler.admitted_key("client", "beside-callers")
-    wires = [Wire(scheduler) for _ in range(300)]
+@at_each_door
+def test_honest_peers_connect_beside_callers_that_do_nothing(scheduler: KeyedScheduler, door: Door) -> None:
+    protocol = door.admitted(scheduler, "beside-callers")
+    wires = [Wire(scheduler, door) for _ in range(300)]
     try:
         for number, wire in enumerate(wires):
             wire.send(greeting(b"CURVE")[: 1 + number % GREETING_BYTES])
-        with scheduler.client(key_file) as client:
-            client.info()
+        with Wire(scheduler, door) as honest:
+            honest.shake_hands(protocol)
+            honest.say_hello(protocol)
+            honest.wait_for_answer(protocol)
     finally:
         for wire in wires:
             wire.stream.close()
+
+
+@at_each_door
+def test_honest_peers_connect_beside_a_flood_of_handshakes_from_elsewhere(
+    scheduler: KeyedScheduler, door: Door
+) -> None:
+    """Each of them costs the scheduler the arithmetic of a HELLO, and comes again as soon as it is refused."""
+    protocol = door.admitted(scheduler, "beside-handshakes")
+    server_key = scheduler.keys.server_key_pairs()[0].public
+    refused = threading.Semaphore(0)
+    ended = threading.Event()
+
+    def flood() -> None:
+        sodium = load_sodium()
+        while not ended.is_set():
+            security = ClientSecurity(sodium, sodium.new_keys(), server_key)
+            with suppress(OSError, ZmtpError), Wire(scheduler, door, source="127.0.0.7") as wire:
+                wire.shake_hands(door.end(security))
+            refused.release()
+
+    floods = [threading.Thread(target=flood) for _ in range(4)]
+    for each in floods:
+        each.start()
+    try:
+        for _ in range(20):
+            assert refused.acquire(timeout=TIMEOUT_SECONDS)
+        with Wire(scheduler, door, source="127.0.0.8") as honest:
+            honest.shake_hands(protocol)
+            honest.say_hello(protocol)
+            honest.wait_for_answer(protocol)
+    finally:
+        ended.set()
+        for each in floods:
+            each.join()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 import pytest
+from quiet_addresses import quiet_address
 from sdk_tasks import wait_for
-from security.keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler
-from security.lying_scheduler import LIARS, MAXIMUM_HANDSHAKE_BYTES, LyingScheduler
+from security.attackers.lying_scheduler import LIARS, MAXIMUM_HANDSHAKE_BYTES, LyingScheduler
+from security.keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler, as_another_user
 
 from scaler import Client
 from scaler.exceptions import AuthenticationError, SchedulerUnreachableError
-from scaler_protocol.host.addresses import parse_address
+from scaler_protocol.host.addresses import local_socket_name, parse_address
 
 SAYS = {
     "without keys": "has none",
@@ -88,3 +91,61 @@ def test_who_takes_the_port_of_a_dead_scheduler_gets_no_task(tmp_path: Path, kin
         worker.terminate()
         worker.wait(TIMEOUT_SECONDS)
         scheduler.stop()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_local_socket_that_another_user_took_before_the_scheduler_gets_nothing(tmp_path: Path) -> None:
+    address = quiet_address()
+    name = local_socket_name(parse_address(address))
+    assert name is not None
+    told, tell = socket.socketpair()
+    squatter = os.fork()
+    if not squatter:
+        try:
+            as_another_user(lambda: take_and_record(name, tell))
+        finally:
+            os._exit(0)
+    scheduler = None
+    try:
+        assert told.recv(100) == b"taken"
+        scheduler = KeyedScheduler(tmp_path, address=address)
+        key_file = scheduler.admitted_key("client")
+        with scheduler.client(key_file) as client:
+            client.info()
+        told.send(b"stop")
+        assert told.recv(100) == b"heard 0 bytes"
+    finally:
+        told.close()
+        os.waitpid(squatter, 0)
+        if scheduler is not None:
+            scheduler.stop()
+
+
+def take_and_record(name: str, tell: socket.socket) -> str:
+    """Listens at an abstract name until it is told to stop, and says how much callers have sent."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(name)
+    listener.listen()
+    listener.settimeout(0.1)
+    tell.setblocking(False)
+    tell.send(b"taken")
+    heard = 0
+    streams = []
+    while True:
+        try:
+            if tell.recv(100) in (b"stop", b""):
+                break
+        except BlockingIOError:
+            pass
+        try:
+            streams.append(listener.accept()[0])
+            streams[-1].setblocking(False)
+        except socket.timeout:
+            pass
+        for stream in streams:
+            try:
+                heard += len(stream.recv(65536))
+            except (BlockingIOError, ConnectionError):
+                pass
+    tell.send(b"heard %d bytes" % heard)
+    return ""

@@ -23,10 +23,10 @@ import pytest
 import zmq
 import zmq.utils.z85 as z85
 from sdk_tasks import wait_for
-from security.bombing_scheduler import BombingScheduler
+from security.attackers.bombing_scheduler import BombingScheduler
+from security.attackers.pickle_bombs import Bomb, Bombs, fields_with_texts_or_bytes
+from security.attackers.rogue_peer import RoguePeer
 from security.keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler, StartWorker
-from security.pickle_bombs import Bomb, Bombs, fields_with_texts_or_bytes
-from security.rogue_peer import RoguePeer
 
 from scaler_protocol import encode
 from scaler_protocol import messages as m

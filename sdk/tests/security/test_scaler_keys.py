@@ -11,7 +11,10 @@ import pytest
 from sdk_tasks import wait_for
 from security.keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler
 
+from scaler.cluster.appliance import scheduler_command
 from scaler.exceptions import AuthenticationError, DisconnectedError, SchedulerRefusedError
+from scaler_protocol.host.sodium import load_sodium
+from scaler_protocol.keys.key_directory import KeyDirectory
 from scaler_protocol.keys.key_file import read_key_file
 from scaler_protocol.keys.key_text import encode_key
 
@@ -71,6 +74,17 @@ def test_key_files_stay_valid_until_the_old_server_key_is_forgotten(scheduler: K
         client.info()
     with pytest.raises(AuthenticationError, match="expects another key"):
         scheduler.client(old)
+
+
+@pytest.mark.parametrize("name", ["scheduler.key", "authorized_keys"])
+def test_a_scheduler_does_not_start_with_keys_that_others_can_change_or_read(tmp_path: Path, name: str) -> None:
+    directory = KeyDirectory(str(tmp_path / "keys"))
+    directory.open_or_create(load_sodium())
+    (tmp_path / "keys" / name).chmod(0o644 if name == "scheduler.key" else 0o666)
+    command = [*scheduler_command(), "tcp://127.0.0.2:0", "--keys", directory.path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    assert done.returncode != 0 and "chmod" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
 
 
 def test_no_secret_is_in_what_a_scheduler_says_of_itself(scheduler: KeyedScheduler, tmp_path: Path) -> None:

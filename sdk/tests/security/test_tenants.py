@@ -142,6 +142,31 @@ def test_a_worker_cannot_report_for_another_tenant_s_tasks(scheduler: KeyedSched
         assert alice.take(m.TaskResult)[1] == b"done"
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        m.TaskCancel(ids=array("Q", [5]), force=True),
+        m.WorkerShutdown(name="alice-node", is_draining=True),
+        m.ExplanationRequest(request_id=1, task_id=5),
+        m.InfoRequest(request_id=1),
+        m.Task(ids=array("Q", [1]), payload_sizes=array("I", [0]), function_name="f"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+@pytest.mark.parametrize("tenant", ["alice", "bob", "*"])
+def test_a_worker_asks_for_nothing_that_is_a_client_s(
+    scheduler: KeyedScheduler, alice: KeyedPeer, tenant: str, request_: Any
+) -> None:
+    with KeyedPeer(scheduler, "worker", "alice", name="alice-node") as worker:
+        alice.send(m.Task(ids=array("Q", [5]), payload_sizes=array("I", [0]), function_name="f"))
+        (instance,) = worker.take(m.Task)[0].ids
+        with KeyedPeer(scheduler, "worker", tenant) as rogue:
+            rogue.send(request_)
+            assert rogue.take(m.Refusal)[0].reason == m.RefusalReason.PROTOCOL_VIOLATION
+        worker.send(m.TaskResult(ids=array("Q", [instance]), payload_sizes=array("I", [4])), b"done")
+        assert alice.take(m.TaskResult)[1] == b"done"
+
+
 @pytest.mark.parametrize("is_draining", [True, False])
 def test_a_foreign_worker_is_not_asked_to_leave(scheduler: KeyedScheduler, is_draining: bool) -> None:
     with KeyedPeer(scheduler, "worker", "alice", name="alice-node") as worker:

@@ -18,6 +18,7 @@ from whole_system.futures import Asker, Future
 from whole_system.network import Peer
 from whole_system.scheduler_host import SchedulerHost
 from whole_system.simulated_world import World
+from whole_system.tenants import Key
 
 from scaler.client.core import commands as c
 from scaler.client.core import effects as e
@@ -58,9 +59,9 @@ Content = Union[bytes, FileContent]
 
 
 class ClientHost(Peer):
-    def __init__(self, world: World, scheduler: SchedulerHost, name: str) -> None:
+    def __init__(self, world: World, scheduler: SchedulerHost, name: str, key: Key) -> None:
         super().__init__(world)
-        self.name = name
+        self.name, self.key = name, key
         self.is_shared = world.uses("shared_files")
         self.core: Optional[ClientCore] = None  # there is none before the first session
         self.ended: Optional[Ended] = None

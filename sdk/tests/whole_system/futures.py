@@ -110,10 +110,11 @@ class Future:
             most = 1 if task.at_most_once else system.scheduler.maximum_attempts
             return system.scheduler.worker_losses > 0 and task.sent_count >= most
         if kind == kinds.REJECTED:
-            return system.scheduler.may_reject
+            return system.scheduler.may_reject(task.tenant)
         if kind in (kinds.OBJECT_MISSING, kinds.ARGUMENT_NOT_LOADED, kinds.FUNCTION_NOT_LOADED):
             has_no_room = kind == kinds.FUNCTION_NOT_LOADED and failure.message == "no space left on device"
-            return system.has_lost_bytes or task.is_given_up or has_no_room
+            is_over_quota = not system.scheduler.keeps_all_objects(task.tenant)
+            return system.has_lost_bytes or task.is_given_up or has_no_room or is_over_quota
         return False
 
     def _check_error(self, error: Exception) -> None:

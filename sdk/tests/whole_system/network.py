@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
 
 from whole_system.simulated_world import NEVER, Pipe, Process, World
+from whole_system.tenants import OWNER
 
 from scaler_protocol.wire import messages as m
 from scaler_protocol.wire.codec import decode, encode
@@ -36,6 +37,8 @@ class Peer(Process):
     name = ""
     is_shared = False
     """It is on the scheduler's host, and sees its files."""
+    key = OWNER
+    """What it is admitted as."""
     connection: Optional[Connection] = None
     _connected_at = -NEVER  # when it last tried to, by its own clock
     _beats = 0  # heartbeats in this connection
@@ -106,6 +109,7 @@ class Connection:
         elif network.scheduler.is_up:
             self.is_established = True
             network.connections[self.name] = self
+            network.scheduler.on_authenticated(self.name, peer)
             peer.at(self.world.now, self._tell_connected)
         else:
             peer.at(self.world.now, self._refuse)
@@ -166,8 +170,8 @@ class Connection:
         if peer.connection is self and peer.has_session and was_awake:
             assert peer._beats >= 2, f"{peer.name} has beaten {peer._beats} times in {SECONDS_OF_TWO_BEATS} s"
 
-    def send_down(self, message: Any, payload: bytes) -> None:
-        self.down.send((encode(message), payload))
+    def send_down(self, header: bytes, payload: bytes) -> None:
+        self.down.send((header, payload))
         if len(self.down.queue) > UNREAD and not self.is_congested:
             self._set_congested(True)
 
@@ -225,10 +229,10 @@ class Network:
         self._count += 1
         return b"%s %d" % (peer.name.encode(), self._count)
 
-    def send_down(self, name: bytes, message: Any, payload: bytes) -> None:
+    def send_down(self, name: bytes, header: bytes, payload: bytes) -> None:
         connection = self.connections.get(name)
         if connection is not None:
-            connection.send_down(message, payload)
+            connection.send_down(header, payload)
 
     def end(self, connection: Connection) -> None:
         """The scheduler learns that a connection has ended."""

@@ -3,14 +3,14 @@
 Rules:
 - After a Hello nothing of the session before may arrive behind the Welcome: ids begin again, and the payload of a
   result tells which task it is of.
-- Its tasks may need objects of other clients, whose ids these have told it.
+- Its tasks may need objects of other clients, whose ids these have told it. Those of other tenants do not exist for it.
 - When all is calm it waits for its tasks, and is gone.
 """
 
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Optional, Set, Tuple
 
 from whole_system.network import Peer
 from whole_system.user_tasks import Task
@@ -31,12 +31,14 @@ SILENCE_SECONDS = 20.0
 class PlainPeer(Peer):
     def __init__(self, system: System, name: str) -> None:
         super().__init__(system.world)
-        self.name = name
+        self.name, self.key = name, system.tenants.of_client()
         self._system = system
         self._session = 0
-        self._next_id = 0
+        self._next_id = self._requests = 0
         self._heard_at = self.now
         self._tasks: Dict[int, Task] = {}  # of the session, by id
+        self._requested: Set[int] = set()  # objects, in all sessions
+        self._spying: Set[int] = set()  # keys of tasks that need what is another tenant's
         self.connect(system.network)
 
     def on_connected(self) -> None:
@@ -70,6 +72,8 @@ class PlainPeer(Peer):
             self._greet()
         elif self._session:
             self._submit(random.randint(1, MOST_TASKS))
+            if self._system.tenants.is_spying():
+                self._spy()
         self.after(random.choice(STEP_SECONDS), self._step)
 
     def _submit(self, count: int) -> None:
@@ -80,7 +84,9 @@ class PlainPeer(Peer):
             self.send(column, content)
         foreign = self._foreign_object() if self._system.world.random.random() < 0.5 else None
         contents = [] if foreign is None else [foreign[1]]
-        tasks = [self._system.new_task(content, contents, [], []) for _ in range(count)]
+        tasks = [self._system.new_task(self.key.tenant, content, contents, [], []) for _ in range(count)]
+        if foreign is not None and foreign[2] != self.key.tenant:
+            self._spying.update(task.key for task in tasks)
         for task in tasks:
             task.seconds = self.world.random.choice((0.0, 0.03, 0.5))
         message = m.Task(ids=array("Q", range(self._next_id, self._next_id + count)), codec=PYTHON_CODEC)
@@ -92,14 +98,28 @@ class PlainPeer(Peer):
         self._next_id += count
         self.send(message, b"".join(task.payload for task in tasks))
 
-    def _foreign_object(self) -> Optional[Tuple[int, bytes]]:
-        """An object that another client has just now, and its content."""
-        for user in self._system.users:
-            core = user.host.core
-            for kept in user.objects:
-                if core is not None:
-                    return core.objects.wire_id(kept.object_id), user.content_of(kept)
-        return None
+    def _spy(self) -> None:
+        """It reads an object of another client, and asks a worker to leave."""
+        found = self._foreign_object()
+        if found is not None and found[0] not in self._requested:
+            self._requested.add(found[0])
+            self.send(m.ObjectRequest(id=found[0], offset=0, length=100))
+        workers = [each.name for each in self._system.workers if each.is_alive]
+        if workers:
+            self._requests += 1
+            self._system.scheduler.worker_losses += 1
+            self.send(m.WorkerShutdown(request_id=self._requests, name=self._system.tenants.choose(workers)))
+
+    def _foreign_object(self) -> Optional[Tuple[int, bytes, str]]:
+        """An object that another client has just now, its content, and its tenant."""
+        users = [user for user in self._system.users if user.objects and user.host.core is not None]
+        if not users:
+            return None
+        others = [user for user in users if user.host.key.tenant != self.key.tenant]
+        user = self._system.tenants.choose(others or users)
+        core, kept = user.host.core, user.objects[0]
+        assert core is not None
+        return core.objects.wire_id(kept.object_id), user.content_of(kept), user.host.key.tenant
 
     @property
     def is_done(self) -> bool:
@@ -127,3 +147,5 @@ class PlainPeer(Peer):
             part = payload[offset : offset + size]
             offset += size
             assert status != m.TaskStatus.SUCCESS or part == task.expected, f"{task.key} has the result {part!r}"
+            is_foreign = task.key in self._spying
+            assert not (is_foreign and status == m.TaskStatus.SUCCESS), f"{task.key} used an object of another tenant"

@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[3] / "appliance/tests"))
 
 from whole_system.bugs.planted_bugs import BUGS_OF_THE_TRIAL, NEW_BUGS, PLANTED_BUGS, planted
+from whole_system.bugs.tenant_bugs import TENANT_BUGS
 from whole_system.seed_runs import run_plans
 from whole_system.simulated_world import Plan
 
@@ -35,7 +36,15 @@ def seeds_until_caught(name: str, most_seeds: int) -> Tuple[int, str]:
 
 
 def _list_of(name: str) -> str:
-    return "trial" if name in BUGS_OF_THE_TRIAL else "new" if name in NEW_BUGS else "first"
+    return (
+        "trial"
+        if name in BUGS_OF_THE_TRIAL
+        else "new"
+        if name in NEW_BUGS
+        else "tenants"
+        if name in TENANT_BUGS
+        else "first"
+    )
 
 
 def main() -> int:

@@ -61,7 +61,7 @@ class Processor(Process):
         self._is_handed_over = False
         self._unsettled = 0
         self._is_running = False
-        self._client: Optional[NestedUser] = None
+        self._clients: Dict[str, NestedUser] = {}  # of tasks that run here, by tenant
         self.arriving_instances: List[List[int]] = []  # of the outcomes that are under way, frame by frame
         self.held = 0  # tasks, as the agent sees it
         self.is_blocked = False  # as the agent sees it
@@ -96,8 +96,8 @@ class Processor(Process):
         """It ends now; the agent learns it after what it has sent."""
         if self.is_alive:
             self.is_alive = False
-            if self._client is not None:
-                self._client.host.crash()
+            for client in self._clients.values():
+                client.host.crash()
             for task in self._started_tasks():
                 task.death_count += 1
             self.outbox.send(description)
@@ -238,9 +238,10 @@ class Processor(Process):
         self._send(frames.signal_frame(FrameKind.BLOCKED))
         task = self.host.tasks[self._keys[self._index]]
         if task.depth < MAXIMUM_DEPTH and self.world.uses("nested"):
-            if self._client is None or not self._client.is_usable:
-                self._client = self.host.new_client()
-            self._client.run_task(task.depth, lambda: self.after(0.0, lambda: self._resume(position)))
+            client = self._clients.get(task.tenant)
+            if client is None or not client.is_usable:
+                client = self._clients[task.tenant] = self.host.new_client(task.tenant)
+            client.run_task(task.depth, lambda: self.after(0.0, lambda: self._resume(position)))
         else:
             self.after(self.world.random.choice((0.01, 0.2)), lambda: self._resume(position))
 

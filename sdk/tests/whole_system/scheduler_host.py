@@ -21,10 +21,12 @@ from typing import Any, Deque, Dict, List, Set, Union
 from simulation.monitors import Monitor
 from table_sizes import draw_chunks
 from whole_system.judges.placement_judge import PlacementJudge
-from whole_system.network import Network
+from whole_system.judges.tenant_judge import TenantJudge
+from whole_system.judges.worker_dialogues import WorkerDialogues
+from whole_system.network import Network, Peer
 from whole_system.simulated_world import NEVER, Process, World
+from whole_system.tenants import NAMES, Tenants
 from whole_system.user_tasks import Task, key_of, split
-from whole_system.worker_dialogues import WorkerDialogues
 
 from scaler.client.core.outbox import ROOM_BYTES
 from scaler_appliance.core.effects import (
@@ -40,7 +42,9 @@ from scaler_appliance.core.effects import (
 )
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
+from scaler_protocol import encode
 from scaler_protocol import messages as m
+from scaler_protocol.keys.allow_list import ANY_TENANT
 from scaler_protocol.session.ids import SESSION_SHIFT
 
 WORK_PER_CALL = (4000,) * 6 + (1, 4, 30)
@@ -62,10 +66,11 @@ _FAULTLESS = (m.RefusalReason.NOT_GREETED, m.RefusalReason.SHUTTING_DOWN)
 
 
 class SchedulerHost(Process):
-    def __init__(self, world: World, network: Network, tasks: Dict[int, Task]) -> None:
+    def __init__(self, world: World, network: Network, tasks: Dict[int, Task], tenants: Tenants) -> None:
         super().__init__(world)
         random = world.random
         self.tasks = tasks
+        self._tenants = tenants
         self.network = network
         network.scheduler = self
         self.files: Dict[str, bytes] = {}  # by path; peers on the same host see them; they go with the scheduler
@@ -88,6 +93,8 @@ class SchedulerHost(Process):
             max_number_of_tasks_waiting=random.choice((0, 3, 20)) if world.uses("waiting_limits") else -1,
             object_memory_limit_bytes=random.choice((0, 0, 1, 200_000)),
             work_per_call=Random(f"work in parts: {world.plan.seed}").choice(WORK_PER_CALL),
+            requires_grants=tenants.are_there,
+            tenants=tenants.settings,
         )
         self._memory = Random(f"memory: {world.plan.seed}")
         if self._memory.random() < LIMITED_SHARE:
@@ -96,7 +103,7 @@ class SchedulerHost(Process):
             )
         self.maximum_attempts = self._settings.maximum_attempts
         self._has_waiting_limit = self._settings.max_number_of_tasks_waiting >= 0
-        self.may_reject = self._has_waiting_limit or self._settings.memory_limit_bytes > 0
+        self._may_reject = self._has_waiting_limit or self._settings.memory_limit_bytes > 0
         self._has_monitor = world.uses("monitors")
         self._pauses = Random(f"answers: {world.plan.seed}")
         draw_chunks(world.plan.seed)
@@ -122,7 +129,10 @@ class SchedulerHost(Process):
             settings.client_bytes_in_flight,
             settings.client_timeout_seconds,
             settings.worker_timeout_seconds,
+            self._tenants.limits,
+            is_shared_fairly=self._tenants.are_there and not self.world.rates["capabilities"],
         )
+        self._tenant_judge = TenantJudge(self._tenants.limits)
         self._answers: Deque[Union[Send, SendChunk]] = deque()  # parts of objects that wait for their turn
         self._spill_failed_at = -NEVER
         self.is_stopping = False  # because a client has asked for it
@@ -133,7 +143,7 @@ class SchedulerHost(Process):
         self._gone: List[bytes] = []
         self._is_tick_due = self._is_in_parts = False
         self._ticks = 0
-        self._monitor = Monitor(self.world.plan.seed + self.generation)
+        self._monitor = Monitor(self.world.plan.seed + self.generation, NAMES[0] if self._tenants.are_there else "")
         self._dialogues = WorkerDialogues(disks_may_be_full=bool(self.world.rates["worker_disk_full"]))
         self.is_up = True
 
@@ -156,17 +166,38 @@ class SchedulerHost(Process):
         """Whether the directory of a file is there: that of a dead scheduler is not."""
         return bool(self.directory) and path.startswith(self.directory + "/")
 
+    def may_reject(self, tenant: str) -> bool:
+        """Whether tasks of a tenant may be rejected."""
+        limits = self._tenants.limits_of(tenant)
+        return self._may_reject or (limits is not None and limits.maximum_waiting >= 0)
+
+    def keeps_all_objects(self, tenant: str) -> bool:
+        """Whether a tenant may have as many objects as it likes."""
+        limits = self._tenants.limits_of(tenant)
+        return limits is None or limits.maximum_object_bytes < 0
+
     def path(self, object_id: int) -> str:
         return f"{self.directory}/{object_id:016x}"
 
     # Input ----------------------------------------------------------------------------------------------------------
 
+    def on_authenticated(self, name: bytes, peer: Peer) -> None:
+        """A peer has connected."""
+        if self._tenants.are_there:
+            self._judge.on_authenticated(name, peer.key)
+            self._tenant_judge.on_authenticated(name, peer.key, peer.name)
+            self.core.on_authenticated(self.now, name, *peer.key, peer.name)
+
     def on_message(self, name: bytes, message: Any, payload: bytes) -> None:
         if self.is_up:
             self._dialogues.on_received(name, message)
             self._judge.on_received(self.now, name, message, payload)
-            if self._has_waiting_limit and isinstance(message, m.Task):
+            if self._tenants.are_there:
+                self._tenant_judge.on_received(name, message)
+            if isinstance(message, m.Task) and (self._has_waiting_limit or self._tenants.are_there):
                 self._accept(name, message, payload)
+            elif isinstance(message, m.ObjectInstruction) and not self.core.has_work:
+                self._keep(name, message, payload)
             else:
                 self.core.on_message(self.now, name, message, payload)
             self._decide_soon()
@@ -174,15 +205,49 @@ class SchedulerHost(Process):
     def _accept(self, name: bytes, message: m.Task, payload: bytes) -> None:
         """No more tasks wait than may, however many come at once."""
         state = self.core.state
-        free_slots = sum(max(0, worker.slots - worker.assigned) for worker in state.workers.values())
-        most = max(state.waiting(), self._settings.max_number_of_tasks_waiting + free_slots)
+        client = state.sessions.get(name)
+        limits = None if client is None else self._tenants.limits_of(client.tenant)
+        most = max(state.waiting(), self._settings.max_number_of_tasks_waiting + self._free_slots(ANY_TENANT))
+        before = 0 if limits is None else max(0, self._waiting_of(limits.name))
         self.core.on_message(self.now, name, message, payload)
-        assert state.waiting() <= most, f"{state.waiting()} tasks wait, and at most {most} may"
+        if self._has_waiting_limit:
+            assert state.waiting() <= most, f"{state.waiting()} tasks wait, and at most {most} may"
+        if limits is not None and limits.maximum_waiting >= 0:
+            most, waiting = limits.maximum_waiting + self._free_slots(limits.name), self._waiting_of(limits.name)
+            assert waiting <= max(before, most), f"{waiting} tasks of {limits.name!r} wait, and at most {most} may"
+
+    def _keep(self, name: bytes, message: m.ObjectInstruction, payload: bytes) -> None:
+        """Of a client's objects no more are kept than its tenant may have, unless results made that more."""
+        client = self.core.state.clients.get(getattr(self.core.state.sessions.get(name), "number", 0))
+        limits = None if client is None else self._tenants.limits_of(client.tenant)
+        before = 0 if limits is None else self._kept_bytes(limits.name)
+        self.core.on_message(self.now, name, message, payload)
+        if limits is not None and limits.maximum_object_bytes >= 0 and not self.core.has_work:
+            kept, most = self._kept_bytes(limits.name), max(before, limits.maximum_object_bytes)
+            assert kept <= most, f"objects of {limits.name!r} have {kept} bytes, and {most} are the most"
+
+    def _kept_bytes(self, tenant: str) -> int:
+        records = self.core.state.objects.records()
+        return sum(each.size for each in records if each.tenant == tenant and not each.is_over_quota)
+
+    def _free_slots(self, tenant: str) -> int:
+        """Of workers that serve a tenant."""
+        workers = self.core.state.workers.values()
+        serving = [each for each in workers if tenant == ANY_TENANT or each.tenant in (tenant, ANY_TENANT)]
+        return sum(max(0, worker.slots - worker.assigned) for worker in serving)
+
+    def _waiting_of(self, tenant: str) -> int:
+        """How many tasks of a tenant have no outcome, and are at no worker."""
+        state = self.core.state
+        unfinished = sum(each.unfinished for each in state.clients.values() if each.tenant == tenant)
+        workers = state.workers.values()
+        return unfinished - sum(worker.tasks_of(tenant) for worker in workers)
 
     def on_peer_gone(self, name: bytes) -> None:
         if self.is_up:
             self._dialogues.on_peer_gone(name)
             self.core.on_peer_gone(self.now, name)
+            self._tenant_judge.on_gone(name)
             self._decide_soon()
 
     def on_congestion(self, name: bytes, is_congested: bool) -> None:
@@ -258,6 +323,7 @@ class SchedulerHost(Process):
         if self.core.has_work:
             self._is_in_parts = True
         else:
+            self._tenant_judge.on_tick()
             self._judge.on_tick(self.now, is_of_parts=self._is_in_parts)
             self._is_in_parts = False
         if self._must_go():
@@ -296,6 +362,7 @@ class SchedulerHost(Process):
             self._answers = deque([answer for answer in self._answers if answer.peer != effect.peer])
             self._dialogues.on_peer_gone(effect.peer)
             self._judge.on_forgotten(effect.peer)
+            self._tenant_judge.on_forgotten(effect.peer)
             connection = self.network.connections.get(effect.peer)
             if connection is not None:
                 connection.drop_unsent()
@@ -331,7 +398,10 @@ class SchedulerHost(Process):
         worker: Any = self.core.state.sessions.get(name)
         self._dialogues.on_sent(name, message, len(payload), getattr(worker, "slots", 0))
         self._judge.on_sent(self.now, name, message, payload)
-        self.network.send_down(name, message, payload)
+        header = encode(message)
+        if self._tenants.are_there:
+            self._tenant_judge.on_sent(name, message, header, payload)
+        self.network.send_down(name, header, payload)
 
     # Files ----------------------------------------------------------------------------------------------------------
 

@@ -82,6 +82,7 @@ FEATURES: Dict[str, float] = {
     "plain_peers": 0.1,
     "small_limits": 0.5,
     "exact_times": 1.0,  # workers measure tasks correctly
+    "tenants": 1.0,  # how often a client's may be any
 }
 """What users do, and the highest rate of each."""
 

@@ -13,10 +13,12 @@ from whole_system.network import Network, Peer
 from whole_system.plain_peer import PlainPeer
 from whole_system.scheduler_host import SchedulerHost
 from whole_system.simulated_world import CLOCK_STEPS_SECONDS, Plan, World
+from whole_system.tenants import Tenants
 from whole_system.user_tasks import Task
 from whole_system.users import User
 from whole_system.worker_host import WorkerHost
 
+from scaler_protocol.keys.allow_list import ANY_TENANT
 from scaler_protocol.session.session_table import SessionState
 
 LIVENESS_SECONDS = 600.0
@@ -34,7 +36,8 @@ class System:
         random = self.world.random
         self.network = Network(self.world)
         self.tasks: Dict[int, Task] = {}
-        self.scheduler = SchedulerHost(self.world, self.network, self.tasks)
+        self.tenants = Tenants(self.world)
+        self.scheduler = SchedulerHost(self.world, self.network, self.tasks, self.tenants)
         self.users: List[User] = []
         self.nested_users: List[NestedUser] = []
         self.workers: List[WorkerHost] = []
@@ -49,9 +52,10 @@ class System:
             self._add_worker()
 
     def new_task(
-        self, function: bytes, contents: Sequence[bytes], needed: Sequence[Task], code: Sequence[bytes]
+        self, tenant: str, function: bytes, contents: Sequence[bytes], needed: Sequence[Task], code: Sequence[bytes]
     ) -> Task:
         task = Task(len(self.tasks) + 1, function, contents, needed, code)
+        task.tenant = tenant
         self.tasks[task.key] = task
         return task
 
@@ -65,17 +69,22 @@ class System:
         return f"{kind}-{self._names}"
 
     def _add_user(self) -> None:
-        self.users.append(User(self, self._name("client")))
+        self.users.append(User(self, self._name("client"), self.tenants.of_client()))
 
-    def _new_nested_user(self) -> NestedUser:
-        user = NestedUser(self, self._name("nested"))
+    def _new_nested_user(self, tenant: str) -> NestedUser:
+        user = NestedUser(self, self._name("nested"), self.tenants.of_nested_client(tenant))
         self.nested_users = [each for each in self.nested_users if each.is_usable]
         self.nested_users.append(user)
         return user
 
-    def _add_worker(self, has_gpu: bool = False) -> None:
-        name = self._name("worker")
-        worker = WorkerHost(self.world, self.scheduler, self.tasks, name, self._new_nested_user, has_gpu)
+    def _add_worker(self, takes_all: bool = False) -> None:
+        """
+        Parameters:
+            takes_all: it serves all tenants, and has what tasks may need.
+        """
+        name, key = self._name("worker"), self.tenants.of_worker(takes_all)
+        has_gpu = takes_all and bool(self.world.rates["capabilities"])
+        worker = WorkerHost(self.world, self.scheduler, self.tasks, name, key, self._new_nested_user, has_gpu)
         self.workers.append(worker)
         self._all_workers.append(worker)
 
@@ -114,9 +123,12 @@ class System:
         """Some worker takes tasks: one that drains waits for its own, and these may wait for tasks of their own."""
         self._replace_workers(1.0)
         staying = [worker for worker in self.workers if worker.core.session.state is not SessionState.DRAINING]
-        needs_gpu = bool(self.world.rates["capabilities"])
-        if not any(worker.has_gpu or not needs_gpu for worker in staying):
-            self._add_worker(needs_gpu)
+        needs_gpu, has_tenants = bool(self.world.rates["capabilities"]), self.tenants.are_there
+        if not any(
+            (worker.has_gpu or not needs_gpu) and (worker.key.tenant == ANY_TENANT or not has_tenants)
+            for worker in staying
+        ):
+            self._add_worker(takes_all=True)
 
     # The run --------------------------------------------------------------------------------------------------------
 

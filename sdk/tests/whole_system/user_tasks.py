@@ -77,6 +77,7 @@ class Task:
         self.contents = tuple(contents)
         self.needed = tuple(needed)
         self.code = tuple(code)
+        self.tenant = ""  # of its client
         self.padding_bytes = 0  # of the payload: spaces at its end
         self.result_bytes = 0
         self.is_large = False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 from whole_system.client_host import ClientHost
 from whole_system.futures import Future
 from whole_system.simulated_world import CLOCK_STEPS_SECONDS, World
+from whole_system.tenants import Key
 from whole_system.user_tasks import ENDLESS_SECONDS, GPU, SERVED_FUNCTIONS, Archive, Kills, Task, with_note
 
 from scaler.client.core import commands as c
@@ -39,10 +40,10 @@ _LATE = m.TaskOptions(priority=-1)
 
 
 class User:
-    def __init__(self, system: System, name: str) -> None:
+    def __init__(self, system: System, name: str, key: Key) -> None:
         self.system = system
         self.world: World = system.world
-        self.host = ClientHost(self.world, system.scheduler, name)
+        self.host = ClientHost(self.world, system.scheduler, name, key)
         self.host.on_session = self._on_session
         self.unfinished: Dict[int, Future] = {}  # by key of the task
         self._functions: List[KeptObject] = []
@@ -120,7 +121,7 @@ class User:
                 self._submit_dependant()
             elif world.uses("many_batches"):
                 self._submit_many_batches()
-            elif world.uses("runs"):
+            elif world.uses("runs") or self.system.tenants.submits_many():
                 self._submit_run()
             elif world.uses("objects"):
                 self._submit_with_objects([])
@@ -157,6 +158,8 @@ class User:
             self._let_go()
         if world.uses("questions"):
             self._ask(m.InfoRequest())
+            if in_hand and self.system.tenants.are_there:
+                self._await(lambda asker: c.Explain(in_hand[0], asker))
         if world.uses("client_shutdown") and not world.is_calm:
             self._ask(m.ClientShutdown())
         if world.uses("drain") and not world.is_calm:
@@ -196,9 +199,13 @@ class User:
             self._let_go_of_former_code()
 
     def _ask(self, question: Any) -> None:
+        self._await(lambda asker: c.Ask(question, asker))
+
+    def _await(self, command: Callable[[Any], object]) -> None:
+        """Ask something, and wait for the answer for a while."""
         host = self.host
         asker = host.asker()
-        host.post(c.Ask(question, asker))
+        host.post(command(asker))
 
         def lose_patience() -> None:
             if asker in host.open_askers:
@@ -225,7 +232,7 @@ class User:
 
     def _new_task(self, function: bytes, contents: List[bytes], needed: List[Task], code: Sequence[bytes] = ()) -> Task:
         world, random = self.world, self.world.random
-        task = self.system.new_task(function, contents, needed, code)
+        task = self.system.new_task(self.host.key.tenant, function, contents, needed, code)
         task.is_raising = world.uses("raising")
         if world.uses("large_results"):
             task.is_large = True

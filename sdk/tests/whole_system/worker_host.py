@@ -16,6 +16,7 @@ from whole_system.network import Peer
 from whole_system.processors import Processor
 from whole_system.scheduler_host import SchedulerHost
 from whole_system.simulated_world import CLOCK_STEPS_SECONDS, Pipe, World
+from whole_system.tenants import Key, serves
 from whole_system.user_tasks import GPU, SERVED_FUNCTIONS, Task, digest_of
 
 from scaler.values.code_notes import read_note
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 
 class WorkerHost(Peer):
     """Parameters:
-    new_client: starts a client in a task.
+    new_client: starts a client in a task of a tenant.
     has_gpu: whether it must have one; it may have some otherwise.
     """
 
@@ -70,12 +71,13 @@ class WorkerHost(Peer):
         scheduler: SchedulerHost,
         tasks: Dict[int, Task],
         name: str,
-        new_client: Callable[[], NestedUser],
+        key: Key,
+        new_client: Callable[[str], NestedUser],
         has_gpu: bool = False,
     ) -> None:
         super().__init__(world)
         random = world.random
-        self.name = name
+        self.name, self.key = name, key
         self.tasks = tasks
         self.new_client = new_client
         self.is_stopping = False
@@ -327,6 +329,7 @@ class WorkerHost(Peer):
             self._round()
 
     def on_task_started(self, task: Task, instance: int) -> None:
+        assert serves(self.key, task.tenant), f"{self.name} of {self.key.tenant!r} runs a task of {task.tenant!r}"
         task.start_count += 1
         self._started_instances.add(instance)
         self.world.say(self.name, "starts task", task.key, "instance", instance)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from array import array
 from typing import Any, Callable, Dict, List, Optional, Type
 
+from scaler_appliance.core.actor_calls.actor_placement import ActorPlacement
 from scaler_appliance.core.effects import Effect, Forget, PeerError
 from scaler_appliance.core.graphs.dependant_reactions import DependantReactions
 from scaler_appliance.core.graphs.graph_reactions import GraphReactions
@@ -28,7 +29,7 @@ from scaler_appliance.core.option_changes import OptionChanges
 from scaler_appliance.core.peers.authority import OWNER_GRANT, check_message, in_log, may_stop, why_not_stopped
 from scaler_appliance.core.peers.client_flow import ClientFlow
 from scaler_appliance.core.peers.flow_control import FlowControl
-from scaler_appliance.core.peers.handshake import check_hello, refusal, welcome
+from scaler_appliance.core.peers.handshake import CONNECTION_LOST, NOT_GREETED, check_hello, refusal, welcome
 from scaler_appliance.core.peers.scheduler_shutdown import SchedulerShutdown
 from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
 from scaler_appliance.core.peers.silent_peers import SilentPeers
@@ -58,9 +59,6 @@ _AT_ONCE = frozenset((m.Heartbeat, m.HeartbeatEcho))
 _ORDERS = (m.ClientShutdown, m.WorkerShutdown)
 """Messages of a client that still hold when it is gone."""
 
-_LOST = "its connection was lost"
-_NOT_GREETED = "say Hello first: this connection has no session (any more)"
-
 
 class SchedulerCore:
     """All decisions of one scheduler.
@@ -74,7 +72,8 @@ class SchedulerCore:
         self._placement = Placement(self.state)
         self._outcomes = outcomes = TaskOutcomes(self.state)
         self._dependants = DependantReactions(self.state, outcomes)
-        acceptance = Acceptance(self.state, self._placement, outcomes, self._dependants)
+        self._actors = ActorPlacement(self.state, self._placement, outcomes)
+        acceptance = Acceptance(self.state, self._placement, outcomes, self._dependants, self._actors)
         self._flow = FlowControl(self.state, self._placement)
         self._graphs = GraphReactions(self.state, self._placement, outcomes)
         reports = WorkerReports(self.state, self._placement, outcomes, self._graphs, self._flow)
@@ -155,7 +154,7 @@ class SchedulerCore:
     def _react(self, session: Session, message: object, payload: bytes) -> Optional[Steps]:
         """React to a message; returns what is left to do."""
         if isinstance(message, ConnectionLost):
-            self._remove(session, _LOST, message.is_fault)
+            self._remove(session, CONNECTION_LOST, message.is_fault)
             return None
         reaction = self._reactions[type(session)].get(type(message))
         if reaction is not None:
@@ -185,6 +184,7 @@ class SchedulerCore:
         """Whether `tick` has more to do at once, after other messages have been passed on."""
         state, is_deciding = self.state, self._placement.is_unfinished or self._explanations.is_unfinished
         is_telling = self._silent_peers.is_unfinished or self._shutdown.is_unfinished
+        is_telling |= state.has_actors and self._actors.is_unfinished
         return bool(self._work or state.advancing or state.ready.has_dropped or is_deciding or is_telling)
 
     def is_working_for(self, peer: bytes) -> bool:
@@ -202,7 +202,7 @@ class SchedulerCore:
             self._objects.on_instruction_of_unregistered_peer(message)
         # SCL-SES-011
         if not isinstance(message, _ANSWERS):
-            self._refuse(peer, m.RefusalReason.NOT_GREETED, _NOT_GREETED)
+            self._refuse(peer, m.RefusalReason.NOT_GREETED, NOT_GREETED)
 
     def on_peer_error(self, now: float, peer: bytes, error: PeerError) -> None:
         """A peer broke the protocol, for example with bytes that are not a message."""
@@ -239,7 +239,7 @@ class SchedulerCore:
                 self._placement.remove_worker(session)
                 self._work.add_message(session, ConnectionLost(is_fault), b"")
             else:
-                self._remove(session, _LOST, is_fault)
+                self._remove(session, CONNECTION_LOST, is_fault)
 
     def on_congestion(self, now: float, peer: bytes, is_congested: bool) -> None:
         """A peer leaves many bytes unread, or has read most of them."""
@@ -304,8 +304,8 @@ class SchedulerCore:
         is_changed = self._has_news or is_watching or bool(self._work or self.state.advancing)
         self._has_news = False
         left = self._do_work()
-        if is_changed or self._placement.is_unfinished:
-            self._placement.place(left, is_changed)
+        if is_changed or self._placement.is_unfinished or self._actors.is_unfinished:
+            self._placement.place(self._actors.place(left, is_changed) if self.state.has_actors else left, is_changed)
         if is_watching or now >= self._next_balance:
             self._next_balance = now + BALANCE_INTERVAL_SECONDS
             self._rebalance.rebalance(all_workers=is_watching)
@@ -461,6 +461,7 @@ class SchedulerCore:
             session.leaving = True
             state.touch_session(session)
             self._placement.remove_worker(session)
+            self._actors.on_worker_gone(session, why)
             state.shares.set_blocked(session, ())
             state.over_committed.pop(session.number, None)
             state.add_slots(session, -session.hello.slots)
@@ -487,6 +488,7 @@ class SchedulerCore:
 
     def _release_worker(self, worker: WorkerSession, why: str, is_fault: bool) -> Steps:
         yield from self._requeue.requeue_all(worker, why, is_fault)
+        self._actors.forget_worker(worker)
         yield from self._objects.on_session_gone(worker)
         state = self.state
         self._placement.remove_worker(worker)  # what workers can do has changed again

@@ -10,6 +10,7 @@ from __future__ import annotations
 from operator import add
 from typing import Any, Dict, List, NamedTuple, Sequence
 
+from scaler_appliance.core.actor_calls.actor_table import ActorTable
 from scaler_appliance.core.effects import Buffer, Effect, Log, Send
 from scaler_appliance.core.graphs.graph_nodes import Graph, GraphBatch
 from scaler_appliance.core.large_tables import Table
@@ -90,6 +91,8 @@ class SchedulerState:
             self.effects, settings.chunk_bytes, memory, self.changes.objects, self.budget, settings.smallest_file_bytes
         )
         self.ready = ReadyQueues()
+        self.actors = ActorTable()
+        self.rid_of_actors: Dict[int, WorkerSession] = {}  # hear of it before they get tasks with what these have used
         self.shares = TenantShares(limits_of(settings.tenants))
         self.has_quotas = self.shares.has_quotas
         self.advancing: Dict[int, ClientSession] = {}  # clients with graphs of which nodes have ended
@@ -103,6 +106,11 @@ class SchedulerState:
         self.stale_results = 0
         self.useless: Dict[bytes, int] = {}  # work that has led to nothing, in units, by peer; until the shell takes it
         self.running = 0  # tasks at workers
+
+    @property
+    def has_actors(self) -> bool:
+        """Whether there are actors, or workers have to hear of their end."""
+        return bool(self.actors.known or self.rid_of_actors)
 
     def log(self, level: str, text: str) -> None:
         self.effects.append(Log(level, text))
@@ -247,6 +255,7 @@ class SchedulerState:
                     references[object_id] = references.get(object_id, 0) + 1
             self._check_client(client, tasks_in_flight, bytes_in_flight)
         self.ready.check_invariants(set(self.clients))
+        self._check_actors()
         assert queued == len(self.ready), f"{queued} tasks are QUEUED, {len(self.ready)} are waiting"
         self._check_workers()
         assert len(self.sessions) == len(self.clients) + len(self.workers) - len(self.departing)
@@ -287,12 +296,12 @@ class SchedulerState:
             assert counters.running == running.get(counters.number, 0), (
                 f"{counters.name}: {counters.running} at workers"
             )
-        assert self.running == sum(worker.assigned for worker in self.workers.values())
+        assert self.running == sum(worker.tasks for worker in self.workers.values())
         self.objects.check_usage()
         for tenant, count in self.shares.running.items():
             assert 0 <= count == self.running_of(tenant), f"{count} tasks of {tenant} are counted"
         for worker in self.workers.values():
-            assert 0 <= worker.failed <= worker.finished <= worker.sent - worker.assigned
+            assert 0 <= worker.failed <= worker.finished <= worker.sent - worker.tasks
         for session in self.sessions.values():
             sizes = [record.size for record in map(self.objects.find, session.objects) if record is not None]
             assert session.object_bytes == sum(sizes), f"{session.label}: {session.object_bytes} bytes counted"
@@ -323,20 +332,35 @@ class SchedulerState:
         total_slots = dispatches = 0
         for number, worker in self.workers.items():
             assigned = 0
+            calls: Dict[int, int] = {}
             for dispatch in worker.dispatches.values():
                 assert dispatch.worker == number and self.dispatches[dispatch.number] is dispatch
                 assert dispatch.batch.dispatches[dispatch.number] is dispatch
                 assert dispatch.open_count == dispatch.open.count(True) > 0
                 assigned += dispatch.open_count
+                if dispatch.is_of_actor:
+                    calls[dispatch.batch.function] = calls.get(dispatch.batch.function, 0) + dispatch.open_count
+            actors = {each.function: each.open_calls for each in self.actors.at(number)}
+            assert actors.keys() == worker.actors.keys(), f"{worker.label} has other actors than the table says"
+            assert {function: count for function, count in actors.items() if count} == calls
+            assert worker.calls_behind == sum(calls.values()) - len(calls), f"{worker.calls_behind} calls counted"
             is_known = worker.assigned <= worker.slots or number in self.over_committed or worker.is_gone
             assert is_known, f"{worker.label} is over-committed"
-            assert worker.assigned == assigned, f"{worker.label}: {worker.assigned} counted, {assigned} open"
+            assert worker.tasks == assigned, f"{worker.label}: {worker.tasks} counted, {assigned} open"
             worker.check_invariants()
             total_slots += 0 if worker.is_gone else worker.hello.slots
             dispatches += len(worker.dispatches)
         assert self.total_slots == total_slots == sum(self.slots.values())
         assert self.workers.keys() >= self.over_committed.keys()
         assert len(self.dispatches) == dispatches
+
+    def _check_actors(self) -> None:
+        self.actors.check_invariants()
+        for actor in self.actors:
+            record = self.objects.find(actor.function)
+            assert record is not None and record.owner == actor.owner, f"the actor {actor.function:x} has no object"
+            assert not actor.worker or actor.worker in self.workers
+            assert not (actor.worker and actor.why_lost) or self.workers[actor.worker].is_gone
 
     def _check_graphs(self, references: Dict[int, int]) -> None:
         """Check that the columns of graphs agree with their batches; adds the references of waiting nodes."""

@@ -2,12 +2,16 @@
 
     without a token (loopback only):  the Host header must be one of ours, because another site may make its own
                                       name point to 127.0.0.1 (DNS rebinding)
-    with a token:                     Authorization: Bearer TOKEN, or the cookie of a session, which ?token=TOKEN begins
+    with a token:                     Authorization: Bearer TOKEN, or the cookie and the page's key of a session, which
+                                      /?token=TOKEN begins
     from a trusted proxy:             its header with the name of a user, and one of our host names: otherwise a page
                                       could send it, by DNS rebinding, from the proxy's machine
 
 Rules:
-- A token is compared in constant time, is never logged, and disappears from the address bar at once. No cookie has it.
+- A token is compared in constant time, is never logged, and disappears from the page's address at once. No cookie has
+  it.
+- A cookie alone shows the page's own files, which are the same everywhere, and nothing of the cluster: see
+  `browser_sessions`.
 - A cookie's path is that of the request which sets it, because a proxy may have stripped a prefix that is unknown here.
   So a cookie is replaced only by answers at the top, such as to `events`, whose path is the whole page's.
 - Every response has the headers that isolate the page from other sites.
@@ -33,13 +37,18 @@ from typing import (
     Optional,
     Tuple,
 )
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from scaler_appliance.ui.browser_sessions import BrowserSessions, Visit
 
 ACTION_HEADER = "x-scaler-ui"
 """A header that forms and links of other sites cannot send."""
 
+KEY_HEADER = "x-scaler-page-key"
+"""A header with the key of the page's session."""
+
+PAGE_PATH = "/"
+FILES_PATH = "/static/"
 LOGOUT_PATH = "/logout"
 OPEN_PATHS = frozenset({"/healthz", "/livez"})
 TOKEN_PARAMETER = "token"
@@ -158,8 +167,12 @@ class Guard:
     def _visit(self, scope: Scope) -> Optional[Visit]:
         """The session whose cookie a request has."""
         may_replace = scope["path"].count("/") == 1 and scope["path"] != LOGOUT_PATH
-        found = (self._sessions.find(cookie, may_replace) for cookie in _cookies(scope, _cookie_name(scope)))
-        return next((visit for visit in found if visit is not None), None)
+        keys = _values(scope, KEY_HEADER.encode())
+        key = keys[0].decode("latin-1") if len(keys) == 1 else ""
+        found = (self._sessions.find(cookie, key, may_replace) for cookie in _cookies(scope, _cookie_name(scope)))
+        visit = next((visit for visit in found if visit is not None), None)
+        is_file = scope["path"] == PAGE_PATH or scope["path"].startswith(FILES_PATH)
+        return visit if visit is not None and (visit.has_key or is_file) else None
 
     def _viewer(self, scope: Scope, visit: Optional[Visit], user: str) -> PageViewer:
         address = (scope.get("client") or ("",))[0]
@@ -176,9 +189,8 @@ class Guard:
         parameters = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         given = [value for name, value in parameters if name == TOKEN_PARAMETER]
         if self._knows(given):
-            if scope["method"] == "GET" and b"text/html" in b",".join(_values(scope, b"accept")):
-                return self._entrance(scope, parameters)
-            return None
+            is_navigation = scope["method"] == "GET" and b"text/html" in b",".join(_values(scope, b"accept"))
+            return self._entrance(scope, parameters) if is_navigation and scope["path"] == PAGE_PATH else None
         if visit is not None:
             return self._logout(scope, visit) if scope["path"] == LOGOUT_PATH else None
         if self._knows(_bearer_tokens(scope)):
@@ -225,22 +237,23 @@ class Guard:
         return any(hmac.compare_digest(token.encode("utf-8", "replace"), wanted) for token in tokens)
 
     def _entrance(self, scope: Scope, parameters: List[Tuple[str, str]]) -> _Refusal:
-        """Begins a session, and forwards to the same address without the token.
+        """Begins a session, and forwards to the page without the token.
 
-        This uses a page, because after a redirect from another site, such as a notebook, a browser would not send a
-        strict cookie.
+        This uses a page, whose script stores the key: a key in an address would get into the browser's history, and
+        after a redirect from another site, such as a notebook, a browser would not send a strict cookie.
         """
         rest = [(name, value) for name, value in parameters if name != TOKEN_PARAMETER]
-        last = scope["path"].rpartition("/")[2]
-        target = "./" + quote(last) + (f"?{urlencode(rest)}" if rest else "")
+        target = html.escape("./" + (f"?{urlencode(rest)}" if rest else ""))
+        login = self._sessions.open()
         text = (
             "<!doctype html><meta charset=utf-8><title>Scaler</title>"
             '<link rel="icon" href="data:,">'
-            f'<meta http-equiv="refresh" content="0;url={html.escape(target)}">'
-            f'<a href="{html.escape(target)}">Continue</a>'
+            f'<meta name="page-key" content="{html.escape(login.key)}">'
+            '<script type="module" src="static/js/entrance.js"></script>'
+            f'<a id="continue" href="{target}">Continue</a>'
         )
         headers = {
-            "set-cookie": self._cookie(scope, self._sessions.open()),
+            "set-cookie": self._cookie(scope, login.cookie),
             "content-type": "text/html; charset=utf-8",
         }
         return _Refusal(200, text, headers)

@@ -1,9 +1,12 @@
 """Sessions of browsers that have presented the token, without I/O.
 
-    token ──▶ open() ──▶ cookie SESSION.SECRET ──▶ find() ──▶ Visit: the session, perhaps a new cookie
+    token ──▶ open() ──▶ Login: cookie SESSION.SECRET, key ──▶ find(cookie, key) ──▶ Visit: the session, perhaps a new
+                                                                                     cookie
 
-A browser sends its cookies to every port of a host, so other servers there may see this one. That is why it says
-nothing about the token, and why its secret is replaced while the browser uses it.
+A browser sends its cookies to every port of a host (RFC 6265, section 8.5), so other servers there may see this one.
+What a browser keeps in its storage is different: only pages of the same origin can read it, and an origin has a port.
+So a session has two secrets, and takes both: the cookie, which scripts cannot read, and a key, which the page keeps in
+its storage and sends in a header. Without the key, a session shows nothing, and its cookie is not replaced.
 
 Rules:
 - A secret is random, is compared in constant time, and exists only in this process's memory and in its browser.
@@ -25,21 +28,36 @@ OVERLAP_SECONDS = 60.0
 MAXIMUM_SESSIONS = 1000
 
 
+class Login(NamedTuple):
+    """What a browser gets for the token.
+
+    Attributes:
+        cookie: of the new session.
+        key: of the page, for its storage.
+    """
+
+    cookie: str
+    key: str
+
+
 class Visit(NamedTuple):
     """A request that belongs to a session.
 
     Attributes:
         session: its name, which is not secret.
+        has_key: whether it has the key of the page, too.
         new_cookie: replaces the one that came; empty: it stays.
     """
 
     session: str
+    has_key: bool = True
     new_cookie: str = ""
 
 
 class _Session:
-    def __init__(self, secret: str, now: float) -> None:
+    def __init__(self, secret: str, key: str, now: float) -> None:
         self.began = self.secret_since = now
+        self.key = key
         self.secret = secret
         self.is_secret_used = False
         self.previous = ""
@@ -67,25 +85,28 @@ class BrowserSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self) -> str:
-        """A new session; returns its cookie."""
+    def open(self) -> Login:
+        """A new session."""
         self._remove_ended()
         while len(self._sessions) >= self._maximum:
             del self._sessions[next(iter(self._sessions))]
         name = str(next(self._numbers))
-        session = self._sessions[name] = _Session(self._make_secret(), self._clock())
-        return f"{name}.{session.secret}"
+        session = self._sessions[name] = _Session(self._make_secret(), self._make_secret(), self._clock())
+        return Login(f"{name}.{session.secret}", session.key)
 
-    def find(self, cookie: str, may_replace: bool = True) -> Optional[Visit]:
+    def find(self, cookie: str, key: str, may_replace: bool = True) -> Optional[Visit]:
         """The session of a request with this cookie; None if there is none.
 
         Parameters:
+            key: of the page; empty if the request has none, as those for the page's own files.
             may_replace: whether the response can set a cookie that takes the place of this one.
         """
         name, _, secret = cookie.partition(".")
         session = self._open_session(name)
         if session is None:
             return None
+        if not _is_same(key, session.key):
+            return Visit(name, has_key=False) if self._knows(session, secret) else None
         now = self._clock()
         if _is_same(secret, session.secret):
             session.is_secret_used = True
@@ -97,7 +118,11 @@ class BrowserSessions:
             return None
         elif session.is_secret_used or not may_replace:
             return Visit(name)
-        return Visit(name, f"{name}.{session.secret}")
+        return Visit(name, new_cookie=f"{name}.{session.secret}")
+
+    def _knows(self, session: _Session, secret: str) -> bool:
+        is_previous = self._clock() < session.previous_until and _is_same(secret, session.previous)
+        return _is_same(secret, session.secret) or is_previous
 
     def is_current(self, name: str) -> bool:
         """Whether the session is open and its secret needs no replacement: otherwise its browser must come again."""

@@ -74,6 +74,25 @@ def test_few_tasks_are_done_after_few_turns_of_many(function: str, slots: int, w
     assert busy.seconds_of_few(batch, function_name=function) < 3 * TURN_SECONDS + FEW * FEW_SECONDS
 
 
+@pytest.mark.parametrize("comes_later_seconds", [0.0, 0.01, 0.04, 0.06])
+@pytest.mark.parametrize("seconds", [SHORT, 0.02, 0.1])
+@pytest.mark.parametrize("is_known", [True, False], ids=["a known function", "a new function"])
+def test_a_small_job_waits_for_a_task_and_a_tenth_of_a_second(
+    is_known: bool, seconds: float, comes_later_seconds: float
+) -> None:
+    """However much another client has submitted, and at whatever moment; the functions are Python's, without names."""
+    slots, many = 2, int(4.0 / seconds)
+    cluster = VirtualCluster([seconds] * many + [FEW_SECONDS] * slots)
+    cluster.join(slots, QUEUE_SIZE)
+    newcomer, few = cluster.add_client(), range(many, many + slots)
+    function, other = cluster.client.create(1, b"f"), newcomer.create(1, b"f" if is_known else b"g")
+    cluster.submit(range(many), function=function, function_name="")
+    comes_at = COMES_AT + comes_later_seconds
+    cluster.after(comes_at, lambda: cluster.submit(few, newcomer, function=other, function_name=""))
+    cluster.run()
+    assert max(cluster.finished[number] for number in few) - comes_at <= FEW_SECONDS + seconds + 0.1
+
+
 def test_few_long_tasks_get_a_slot_although_others_are_short() -> None:
     """A worker that holds other work has no credit for tasks as long as these, and works off what it holds first."""
     busy = BusyCluster(SHORT, LONG, slots=2)

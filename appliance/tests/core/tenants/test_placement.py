@@ -113,6 +113,29 @@ def test_nested_tasks_stay_with_their_tenant(harness: Harness) -> None:
     assert tasks_at(worker)
 
 
+@pytest.mark.parametrize(("others", "priority"), [(0, 0), (5, 0), (5, -1)])
+def test_waiting_tasks_of_another_tenant_keep_no_nested_ones_from_a_shared_worker(
+    harness: Harness, others: int, priority: int
+) -> None:
+    """Otherwise the slot of the task that waits for them would go to the next one that waits for some, and so on."""
+    alice, bob, worker = harness.client("a"), harness.client("b"), harness.worker(tenant="*")
+    alice.submit([0])
+    (first,) = worker.take_tasks()
+    worker.finish([first], busy_microseconds=10_000_000)
+    alice.submit(range(1, 10))
+    worker.take_tasks()
+    worker.suspend(1)
+    worker.take_tasks()
+    bob.submit(range(others), options=options(priority=priority))
+    assert not tasks_at(worker)
+    alice.submit([10, 11], options=options(priority=1))
+    (child,) = worker.take_tasks()
+    bob.submit(range(others, 2 * others), options=options(priority=priority))
+    alice.submit([20], options=options(priority=2))
+    (grandchild,) = worker.take_tasks()
+    worker.finish([grandchild, child])
+
+
 def test_successors_of_tasks_and_nodes_run_at_their_tenant_s_workers(harness: Harness) -> None:
     alice, worker, foreign = harness.client("a"), harness.worker(slots=4, tenant="a"), harness.worker(tenant="b")
     alice.submit([0])

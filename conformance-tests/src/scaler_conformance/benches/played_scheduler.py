@@ -51,6 +51,11 @@ class PlayedScheduler(Bench):
             values.update(variant="keys", keys=self.key_folder.path)
         return values
 
+    def play_with_keys_if_all_do(self) -> None:
+        """Begin with keys if every case of this run does."""
+        if self.settings.with_keys:
+            self.play_with_keys()
+
     def play_with_keys(self) -> None:
         """Play a scheduler that requires keys, for an implementation that has one; before it is started."""
         server_keys = self._give_key()

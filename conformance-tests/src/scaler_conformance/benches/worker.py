@@ -40,6 +40,7 @@ class RoleBench(PlayedScheduler):
         self._instances = itertools.count(FIRST_INSTANCE)  # never reused, not even in another session
         self.last_session: Optional[WorkerSession] = None
         self._newcomers: List[WorkerSession] = []  # connections that have not sent Hello
+        self.play_with_keys_if_all_do()
 
     def _make_session(self, name: str, transport: Transport) -> Conversation:
         session = WorkerSession(name, transport, self.settings, self._log, self.how_it_ended)

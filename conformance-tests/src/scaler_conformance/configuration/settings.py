@@ -15,12 +15,14 @@ class Settings(NamedTuple):
         effort: the fraction of their repetitions that randomised cases do; 1 for all.
         seed: of all randomness.
         missing: features that the implementation is known to lack.
+        with_keys: every case of a worker is played with keys, for which it has a variant.
     """
 
     time_scale: float = 1.0
     effort: float = 1.0
     seed: int = 0
     missing: FrozenSet[str] = frozenset()
+    with_keys: bool = False
 
     @property
     def deadline_seconds(self) -> float:

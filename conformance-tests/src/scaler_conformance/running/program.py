@@ -105,6 +105,7 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         help="run only cases whose id matches, such as 'worker/cancel/*'; repeatable",
     )
     add("--smoke", action="store_true", help="run only the few cases that show whether the set-up works")
+    add("--with-keys", action="store_true", help="play each case as a scheduler that requires keys (workers only)")
     add("--strict", action="store_true", help="violated SHOULDs and unclean ends also fail the run")
     add("--seed", type=int, help="seed of all randomness (default: random; printed at the end)")
     add("--trace", action="store_true", help="show the timed wire trace of cases that do not pass")
@@ -166,6 +167,8 @@ def _run(options: argparse.Namespace, command: List[str]) -> int:
     unknown = known.unknown(each.id for each in cases_of(options.role))
     if unknown:
         return _usage(f"{options.known_failing}: there is no case {unknown[0]}; --list shows the cases")
+    if options.with_keys and (options.role != "worker" or "keys" not in configuration.variants):
+        return _usage("--with-keys is for workers, and needs the variant keys in the file of --config")
     cases = _chosen(options)
     if not cases:
         return _usage(f"--run and --smoke select no case for a {options.role}; --list shows the cases")
@@ -174,6 +177,7 @@ def _run(options: argparse.Namespace, command: List[str]) -> int:
         effort=options.effort,
         seed=random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed,
         missing=configuration.missing,
+        with_keys=options.with_keys,
     )
     console = Console(register, options.trace, options.quiet)
     runner = Runner(CommandLauncher(command, configuration.variants), settings, register, known, console.on_result)

@@ -20,7 +20,6 @@ from scaler_protocol.session.effects import (
     Ended,
     Interrupted,
     SessionEffect,
-    StopConnecting,
     Transmit,
 )
 from scaler_protocol.session.peer_session import NEVER, PeerSession, SessionSettings
@@ -268,12 +267,23 @@ def only_heartbeats(effects: List[SessionEffect]) -> bool:
     return all(isinstance(each, Transmit) and isinstance(each.message, m.Heartbeat) for each in effects)
 
 
-def test_the_peers_own_patience_with_silence_goes_before_the_schedulers() -> None:
-    peer = Peer(silence_timeout_seconds=30.0).opened(timeout_milliseconds=5000)
+@pytest.mark.parametrize(("own_seconds", "told_seconds"), [(30.0, 50), (50.0, 30), (None, 30), (30.0, 0)])
+def test_the_shorter_patience_with_silence_counts(own_seconds: Optional[float], told_seconds: int) -> None:
+    peer = Peer(silence_timeout_seconds=own_seconds).opened(timeout_milliseconds=1000 * told_seconds)
     peer.sleep(29.0)
     assert only_heartbeats(peer.take())
     peer.sleep(1.0)
     assert only(Interrupted, peer.take())
+
+
+def test_after_silence_a_scheduler_is_looked_for_as_after_the_end_of_a_connection() -> None:
+    peer = Peer(m.Role.CLIENT, silence_timeout_seconds=300.0, give_up_seconds=300.0).opened(timeout_milliseconds=60_000)
+    begin = peer.now
+    peer.sleep(60.0)
+    assert only(Interrupted, peer.take()).was_open
+    attempts = fail_until_the_end(peer)
+    assert 300.0 <= peer.now - begin < 310.0, "counted from when it was last known to be there"
+    assert len(attempts) > 200
 
 
 # Coming back ----------------------------------------------------------------------------------------------------------
@@ -444,36 +454,6 @@ def last(peer: Peer, seconds: float) -> None:
     peer.sleep(seconds)
     peer.hear(m.HeartbeatEcho())
     peer.take()
-
-
-def test_an_attempt_to_connect_that_takes_too_long_is_given_up_and_another_follows() -> None:
-    peer = Peer(connect_timeout_seconds=10.0, give_up_seconds=60.0)
-    peer.session.start(peer.now)
-    assert peer.take() == [Connect()]
-    peer.sleep(9.9)
-    assert peer.take() == []
-    peer.sleep(0.2)
-    assert peer.take() == [StopConnecting()]
-    peer.sleep(5.0)
-    assert peer.take() == [], "it is asked for once"
-    peer.session.on_connect_failed(peer.now, "timed out")
-    peer.sleep(0.1)
-    assert peer.take() == [Connect()], "so that the name is resolved again"
-    peer.session.on_connected(peer.now)
-    peer.take()
-    peer.sleep(9.9)
-    assert peer.take() == [], "the time-out for connecting is over once it is connected"
-
-
-def test_a_stop_during_an_attempt_to_connect_gives_it_a_new_term() -> None:
-    peer = Peer(connect_timeout_seconds=10.0, give_up_seconds=60.0)
-    peer.session.start(peer.now)
-    peer.take()
-    peer.now += 30.0
-    peer.session.on_time(peer.now)
-    assert peer.take() == []
-    peer.sleep(10.1)
-    assert peer.take() == [StopConnecting()]
 
 
 def test_what_was_sent_in_doubt_is_not_continued() -> None:

@@ -2,15 +2,20 @@
 each other.
 
 The other schemas are derived from ours: one where every struct, enum and the union has something more at its
-end, one where every struct has lost its last field.
+end, one where every struct has lost its last field, and, for each number of fields, one where no struct has more. So
+each field has a case in which the other side does not know it yet.
 """
 
 from __future__ import annotations
 
-from typing import Any, List
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any, Callable, Iterator, List
 
 import pytest
 from capnp_bridge import (
+    SCHEMA,
     build,
     camel,
     fill_what_is_newer,
@@ -35,6 +40,20 @@ def with_less(kind: str, name: str, lines: List[str]) -> List[str]:
         return lines
     last = max(map(ordinal, lines), default=-1)
     return [line for line in lines if ordinal(line) != last]
+
+
+def with_at_most(count: int, kind: str, name: str, lines: List[str]) -> List[str]:
+    return lines if kind == "enum" or name == "Message" else [line for line in lines if ordinal(line) < count]
+
+
+def all_fields() -> Iterator[str]:
+    """Of all structs of the schema, as STRUCT.FIELD@ORDINAL."""
+    for path in SCHEMA.glob("*.capnp"):
+        for name, body in re.findall(r"(?ms)^struct (\w+)[^{]*\{(.*?)^\}", path.read_text()):
+            yield from (f"{name}.{field}@{number}" for field, number in re.findall(r"(\w+) @(\d+) :", body))
+
+
+MOST_FIELDS = 1 + max(int(field.rpartition("@")[2]) for field in all_fields() if not field.startswith("Message."))
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +119,24 @@ def test_what_an_older_peer_does_not_send_has_its_default(older: Any, message: A
     assert decode(root.to_bytes()) == without_last_fields(schema, message)
 
 
+@pytest.mark.parametrize("count", range(MOST_FIELDS))
+def test_each_field_may_be_unknown_to_the_other_side(count: int, tmp_path: Path) -> None:
+    rewrite: Callable[[str, str, List[str]], List[str]] = partial(with_at_most, count)
+    older = load(rewritten_schema(tmp_path, rewrite) / "message.capnp")
+    for message in SAMPLES:
+        root = build(message, older)
+        schema = getattr(root, member_field(message)).schema
+        assert decode(root.to_bytes()) == without_last_fields(schema, message)
+        check_that_it_is_read(older, message)
+
+
 @MESSAGES
 def test_an_older_peer_reads_ours(older: Any, message: Any) -> None:
+    check_that_it_is_read(older, message)
+
+
+def check_that_it_is_read(older: Any, message: Any) -> None:
+    """By a peer with this schema, as far as it knows the fields."""
     with older.Message.from_bytes(encode(message)) as root:
         body = getattr(root, member_field(message))
         for name, _ in default_fields(type(message)):

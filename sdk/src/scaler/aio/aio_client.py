@@ -58,7 +58,7 @@ class Client(LoopSubmitter, ClientArguments):
         self,
         address: Optional[str] = None,
         profiling: bool = False,
-        timeout_seconds: Duration = 60.0,
+        timeout_seconds: Duration = 300.0,
         heartbeat_interval_seconds: Duration = 2.0,
         serializer: Optional[Serializer] = None,
         stream_output: Union[bool, OutputCallback] = False,

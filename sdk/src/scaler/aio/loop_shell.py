@@ -76,11 +76,15 @@ class _Admission:
 
 
 class _LargeSubmission(_Admission):
-    """Sends a task's large arguments as soon as there is credit for it."""
+    """Sends a task's large arguments as soon as there is credit for it.
+
+    Parameters:
+        parts: None: it has no large arguments, and must not overtake a task that has.
+    """
 
     __slots__ = ("_task", "_parts", "_codec")
 
-    def __init__(self, shell: LoopShell, task: c.SubmitTask, parts: Parts, codec: str) -> None:
+    def __init__(self, shell: LoopShell, task: c.SubmitTask, parts: Optional[Parts], codec: str = "") -> None:
         super().__init__(shell, task.future, task.function)
         self._task, self._parts, self._codec = task, parts, codec
 
@@ -163,7 +167,7 @@ class LoopShell(BaseShell):
     ) -> None:
         """Submit a task that consists of its payload only. Raises DisconnectedError when the client is closed."""
         commands, mailbox = self.commands, self.mailbox
-        if len(commands) >= mailbox.room:
+        if len(commands) >= mailbox.room or (self._large and options is not None and options.actor):
             self.submit(c.SubmitTask(future, function, payload, options))
             return
         if not mailbox.is_scheduled:
@@ -173,6 +177,12 @@ class LoopShell(BaseShell):
     def submit(self, task: c.SubmitTask) -> None:
         """Submit any task. Raises DisconnectedError when the client is closed."""
         self.check_open()
+        if self._large and task.options is not None and task.options.actor:
+            self._large.append(_LargeSubmission(self, task, None))  # calls of an actor keep their order
+        else:
+            self._post_task(task)
+
+    def _post_task(self, task: c.SubmitTask) -> None:
         self.post(task._replace(asker=_Admission(self, task.future, task.function)))
 
     def submit_with_arguments(self, task: c.SubmitTask, parts: Parts, codec: str = PYTHON_CODEC) -> None:
@@ -192,9 +202,10 @@ class LoopShell(BaseShell):
         if self._large:
             self.post(c.AwaitRoom(self._large[0]))
 
-    def send_with_arguments(self, task: c.SubmitTask, parts: Parts, codec: str) -> None:
-        """Place a task's arguments in the cluster, and submit it."""
-        self.submit(self._with_arguments(task, parts, codec))
+    def send_with_arguments(self, task: c.SubmitTask, parts: Optional[Parts], codec: str) -> None:
+        """Place a task's arguments in the cluster, if there are any, and submit it."""
+        self.check_open()
+        self._post_task(task if parts is None else self._with_arguments(task, parts, codec))
 
     async def await_room(self) -> None:
         """Return as soon as there is credit for a task. Raises DisconnectedError when the client is closed."""

@@ -32,6 +32,8 @@ from scaler.aio.aio_future import TaskFuture
 from scaler.aio.loop_shell import LoopSubmission
 from scaler.aio.loop_streams import AnyIterable, AsyncResults, Batch, ItemSource, LoopStream, source_of
 from scaler.arguments import Duration, Size
+from scaler.client.client_options import Options
+from scaler.client.copies import ClientOfTasks
 from scaler.client.graph_submission import submit_graph
 from scaler.client.mapping import calls_of_map
 from scaler.client.named_calls import submit_named
@@ -45,6 +47,8 @@ from scaler.values.payload import ObjectReference
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
+
+    from scaler.actors.actor_handle import Actor
 
     P = ParamSpec("P")
 
@@ -134,6 +138,26 @@ class LoopSubmitter(LoopSubmission):
         if "profiling" in kwargs:
             submission = self.options(profiling=kwargs.pop("profiling"))
         return submit_named(submission, fn, args, kwargs)
+
+    def actor(self, cls: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Actor:
+        """Make `cls(*args, **kwargs)` in one process of the cluster, where it stays: see `scaler.Client.actor`.
+
+        Calls of its methods return futures to be awaited, at once.
+
+        Raises WrongEventLoopError, and what `scaler.Client.actor` raises.
+        """
+        from scaler.actors.actor_handle import make_actor  # rarely needed
+
+        self._shell.check_loop()
+        return make_actor(self, cls, args, kwargs)
+
+    def _view(self, options: Options) -> LoopSubmitterWithOptions:
+        return LoopSubmitterWithOptions(self, options)
+
+    def _for_tasks(self) -> Any:
+        """What arrives in a task as a client that waits, and not in an event loop."""
+        client: Any = getattr(self, "_client", self)
+        return ClientOfTasks(client.__getstate__())
 
     async def wait_for_room(self) -> None:
         """Return as soon as the scheduler takes one more task of this client.

@@ -117,7 +117,8 @@ class Client(Submitter, ClientArguments):
             says; inside a task, the scheduler that the task came from; else the newest one of this user on this host.
         profiling: measure every task, for `ScalerFuture.profiling_info`.
         timeout_seconds: after this long without a scheduler, unfinished futures fail with DisconnectedError. Until
-            then, a client that has lost its scheduler tries to reconnect, to it or to its successor at the address.
+            then, a client that has lost its scheduler, or does not hear it, tries to reconnect, to it or to its
+            successor at the address.
         heartbeat_interval_seconds: how often to send a heartbeat to the scheduler.
         serializer: how functions, arguments and results become bytes; by default cloudpickle.
         connect_timeout_seconds: how long to wait for a scheduler at the address.
@@ -155,7 +156,7 @@ class Client(Submitter, ClientArguments):
         self,
         address: Optional[str] = None,
         profiling: bool = False,
-        timeout_seconds: Duration = 60.0,
+        timeout_seconds: Duration = 300.0,
         heartbeat_interval_seconds: Duration = 2.0,
         serializer: Optional[Serializer] = None,
         stream_output: Union[bool, OutputCallback] = False,

@@ -56,6 +56,7 @@ class Options(NamedTuple):
     profiling: bool = False
     stream_output: bool = False
     progress: Wanted = False  # used by this client only: does not travel
+    actor: bool = False  # the task is a call of an actor; no option of users
 
     def refined(
         self,
@@ -83,6 +84,7 @@ class Options(NamedTuple):
             self.profiling if profiling is None else _switch("profiling", profiling),
             self.stream_output if stream_output is None else _switch("stream_output", stream_output),
             self.progress if progress is None else checked(progress),
+            self.actor,
         )
         if changed.at_most_once and changed.retries:
             raise InvalidArgumentError("retries and at_most_once contradict each other: give one of them")
@@ -116,6 +118,7 @@ def _message(options: Options) -> m.TaskOptions:
         profiling=options.profiling,
         at_most_once=options.at_most_once,
         stream_output=options.stream_output,
+        actor=options.actor,
     )
 
 

@@ -200,6 +200,19 @@ class FunctionRegistry:
             self._hold(function, record, trusted)
             return record
 
+    def add_once(self, function: Callable[..., Any], name: str) -> FunctionRecord:
+        """Serialise a function, and send it even if an equal one was sent before; it is held once.
+
+        Raises whatever serialising it raises: any exception at all.
+        """
+        parts = dump_function(function, self._serializer)
+        archives = self._code.note(parts)
+        with regained(self._lock):
+            record = FunctionRecord(self._send(parts, name), name, b"", False)
+            record.uses = 1
+            self._code.keep(record.object_id, archives)
+            return record
+
     def _trusted(self, captures: Captures, function: Callable[..., Any]) -> Union[Captures, _SlowCaptures, None]:
         """Captures that cover everything that serialising has read; None with a user's Serializer, or if another thread
         has made a change in the meantime."""

@@ -19,6 +19,7 @@ from scaler.client.signatures import check_call
 from scaler.exceptions import (
     ArgumentTypeError,
     DisconnectedError,
+    InvalidArgumentError,
     MissingObjects,
     ModuleUploadError,
     SerializeObjectError,
@@ -89,6 +90,11 @@ class Submission:
                 f"an argument of {function_name(fn)} cannot be serialised: {description_of(error)}"
             ) from error
         future: ScalerFuture[Any] = self._future_kind(self, record)
+        if needed and self._options.actor:
+            raise InvalidArgumentError(
+                f"an argument of {function_name(fn)} has the future {needed[0]!r}, which is not done: calls of an actor"
+                " run in their order and wait for no other task; pass its result()"
+            )
         if needed and self._ends_at_once(future, needed):
             return future
         count = len(references) + len(needed)

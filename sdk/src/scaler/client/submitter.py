@@ -53,6 +53,7 @@ from scaler.values.payload import INLINE_BYTES, PROTOCOL, SCALAR_TYPES, ObjectRe
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, Unpack
 
+    from scaler.actors.actor_handle import Actor
     from scaler.client.client_options import GivenOptions
     from scaler.executor.client_executor import ClientExecutor
     from scaler.task_functions import TaskDecorator, TaskFunction
@@ -342,6 +343,42 @@ class Submitter(Maps):
 
         submitter: Submitter = self.options(**options) if options else self
         return ClientExecutor(ExecutorState(submitter, submitter.submit), initializer, initargs)
+
+    def actor(self, cls: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Actor:
+        """Make `cls(*args, **kwargs)` in one process of the cluster, where it stays; its methods are called from here.
+
+            counter = client.options(memory_limit="1GB").actor(Counter, 10)
+            counter.add(5).result()
+
+        Each call of a method returns a future at once. Calls of one client run in the order in which they are
+        submitted, those of all clients one at a time. Between calls the process takes no slot; `capabilities` are in
+        use as long as the actor exists; the other options hold for each call.
+
+        The actor ends with the returned handle: after `close()`, at the end of its `with` block, or when no reference
+        is left. If its process or its worker is lost, so is the actor, and each call ends with ActorLostError: no call
+        runs twice, and no other instance takes its place.
+
+        Parameters:
+            cls: a class, or what else makes the instance.
+            args, kwargs: as of `submit`, but futures must be done.
+
+        Raises:
+            TypeError: the class does not take these arguments, as far as that can be known here.
+            SerializeObjectError: the class or an argument cannot be serialised.
+            InvalidArgumentError: an argument is a future that is not done, or the option `retries` is set.
+            ActorsNotSupportedError: the scheduler is too old.
+            DisconnectedError: this client is closed, or has lost its scheduler.
+        """
+        from scaler.actors.actor_handle import make_actor  # rarely needed
+
+        return make_actor(self, cls, args, kwargs)
+
+    def _view(self, options: Options) -> SubmitterWithOptions:
+        return SubmitterWithOptions(self, options)
+
+    def _for_tasks(self) -> Any:
+        """What arrives in a task as a client that waits, and not in an event loop."""
+        return getattr(self, "_client", self)
 
     def _for_chunks(self, capabilities: Optional[Mapping[str, float]], progress: Optional[Wanted]) -> Submission:
         # Chunks are not profiled, because their profiles would not be returned.

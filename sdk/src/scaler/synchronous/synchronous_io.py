@@ -11,15 +11,17 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import threading
 import time
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, ContextManager, Deque, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from scaler import nesting
 from scaler.client.core import commands as c
+from scaler.client.core.deferring import ACTORS
 from scaler.client.core.effects import Outcome
 from scaler.client.core.handles import REFUSED
 from scaler.client.core.kept_objects import KeptObject
@@ -40,6 +42,16 @@ from scaler_protocol.wire import messages as m
 _OBJECTS = LocalObjects()
 _sessions = itertools.count(1)
 _served = ServedFunctions()
+
+
+_turns: Dict[int, threading.RLock] = {}  # of the actors, by their function
+
+
+def _turn_of(function: int, options: Optional[m.TaskOptions]) -> ContextManager[Any]:
+    """Lets one thread at a time call an actor."""
+    if options is None or not options.actor:
+        return contextlib.nullcontext()
+    return _turns.setdefault(function, threading.RLock())
 
 
 class _Mailbox:
@@ -80,6 +92,7 @@ class _State:
 
     slots = 1
     is_connected = True
+    features = (ACTORS,)
 
     def __init__(self, session: int) -> None:
         self.futures: Dict[int, AnyFuture] = {}  # the unfinished ones, of which nothing is ever seen
@@ -172,7 +185,8 @@ class SynchronousIo:
         else:
             number = future._task_id = self._next_ids(1)
             try:
-                outcome = self._run(number, function, task.payload, task.dependencies, task.options)
+                with _turn_of(function, task.options):
+                    outcome = self._run(number, function, task.payload, task.dependencies, task.options)
             finally:
                 if task.arguments_bytes:
                     self._let_go(task.dependencies[:1])
@@ -264,6 +278,7 @@ class SynchronousIo:
         _OBJECTS.drop(object_ids)
         for object_id in object_ids:
             self.held.pop(object_id, None)
+            _turns.pop(object_id, None)
 
     let_go = _let_go
 

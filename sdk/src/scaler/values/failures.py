@@ -39,6 +39,7 @@ _ERRORS: Dict[int, Type[ScalerError]] = {
     m.FailureKind.MEMORY_LIMIT: exceptions.TaskMemoryLimitError,
     m.FailureKind.REJECTED: exceptions.TaskRejectedError,
     m.FailureKind.CODEC_UNKNOWN: exceptions.NoWorkerError,
+    m.FailureKind.ACTOR_LOST: exceptions.ActorLostError,
 }
 
 _WHAT_FAILED: Dict[int, str] = {
@@ -56,6 +57,7 @@ _ADVICE: Dict[int, str] = {
     m.FailureKind.FUNCTION_NOT_LOADED: "workers need the modules that it imports, and the client's version of Python",
     m.FailureKind.ARGUMENT_NOT_LOADED: "workers need the modules of its class, and the client's version of Python",
     m.FailureKind.RESULT_NOT_SERIALIZABLE: "return a picklable value",
+    m.FailureKind.ACTOR_LOST: "its state is gone; make a new one with client.actor(...)",
 }
 
 

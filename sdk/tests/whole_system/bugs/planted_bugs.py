@@ -14,6 +14,7 @@ from whole_system.bugs.planting import CLIENT as _CLIENT
 from whole_system.bugs.planting import SCHEDULER as _SCHEDULER
 from whole_system.bugs.planting import SESSION as _SESSION
 from whole_system.bugs.planting import PlantedBug, planted
+from whole_system.bugs.tenant_bugs import TENANT_BUGS
 from whole_system.bugs.trial_bugs import OF_THE_FIRST_LIST, TRIAL_BUGS
 
 __all__ = ["BUGS_OF_THE_TRIAL", "NEW_BUGS", "PLANTED_BUGS", "PlantedBug", "planted"]
@@ -334,7 +335,7 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
     ),
 }
 
-PLANTED_BUGS: Dict[str, PlantedBug] = {**_FIRST_BUGS, **TRIAL_BUGS, **NEW_BUGS}
+PLANTED_BUGS: Dict[str, PlantedBug] = {**_FIRST_BUGS, **TRIAL_BUGS, **NEW_BUGS, **TENANT_BUGS}
 
 BUGS_OF_THE_TRIAL = (*OF_THE_FIRST_LIST, *TRIAL_BUGS)
 """The names of the fifteen of the trial."""

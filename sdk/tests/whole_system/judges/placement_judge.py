@@ -11,7 +11,11 @@ Rules:
 - Clients take turns of `prefetch_seconds` / 2 of work, and a turn ends with a message. So before a client's next task,
   any other client gets less than a turn, and one message more. Work is counted by the shortest mean that a worker
   reported for the function, which is never more than the scheduler estimates.
-- Requirement classes of one priority take turns at free slots; a higher priority goes first.
+- Requirement classes of one priority take turns at free slots; a higher priority goes first. Classes of different
+  tenants are not compared.
+- While tasks of a tenant wait, others get at shared workers no more than what puts them ahead of it by a turn of each,
+  divided by their weights: see `shares`. It is not judged where tasks of one tenant may be able to run and those of
+  another not.
 - A free slot takes a task that waits, in the same tick. If none waits, workers with tasks behind others are asked for
   them. A slot of a distant worker may stay free for a while if near workers take tasks: they may have done them before
   a message has gone there and back.
@@ -21,11 +25,14 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
+from whole_system.judges.shares import Shares
+from whole_system.tenants import OWNER, Key, Limits, serves
 from whole_system.user_tasks import key_of, split
 
 from scaler_protocol import messages as m
+from scaler_protocol.keys.allow_list import ANY_TENANT
 
 SHORTEST_MICROSECONDS = 0.5
 TIMER_SECONDS = 1.0
@@ -41,13 +48,13 @@ class TaskClass(NamedTuple):
     needs: Tuple[Tuple[str, float], ...]
     codec: str
     function_name: str
+    tenant: str
 
     @staticmethod
-    def of(message: Any) -> TaskClass:
+    def of(message: Any, tenant: str) -> TaskClass:
         needs = tuple((each.name, each.amount) for each in message.options.capabilities)
-        return TaskClass(
-            message.options.priority, needs, message.codec, "" if message.function else message.function_name
-        )
+        function_name = "" if message.function else message.function_name
+        return TaskClass(message.options.priority, needs, message.codec, function_name, tenant)
 
 
 class Claim:
@@ -64,8 +71,9 @@ class Claim:
 
 
 class JudgedClient:
-    def __init__(self, session: int) -> None:
+    def __init__(self, session: int, tenant: str) -> None:
         self.session = session
+        self.tenant = tenant
         self.is_congested = False
         self.claims: Dict[TaskClass, Claim] = {}
         self.keys: Dict[int, int] = {}  # of tasks without outcome, by id
@@ -95,11 +103,12 @@ class AtWorker(NamedTuple):
     client: int
     key: int
     function: object
-    needs: Tuple[Tuple[str, float], ...]
+    task_class: TaskClass
 
 
 class JudgedWorker:
-    def __init__(self, hello: m.Hello) -> None:
+    def __init__(self, hello: m.Hello, key: Key) -> None:
+        self.key = key
         self.own_slots = self.slots = hello.slots
         self.capabilities = {each.name: each.amount for each in hello.capabilities}
         self.tasks: Dict[int, AtWorker] = {}  # by instance
@@ -124,9 +133,11 @@ class JudgedWorker:
     def has_free_slot(self) -> bool:
         return len(self.tasks) < self.slots and not (self.is_leaving or self.is_congested)
 
-    def fits(self, needs: Tuple[Tuple[str, float], ...]) -> bool:
-        for name, amount in needs:
-            used = sum(each for task in self.tasks.values() for other, each in task.needs if other == name)
+    def fits(self, task_class: TaskClass) -> bool:
+        if not serves(self.key, task_class.tenant):
+            return False
+        for name, amount in task_class.needs:
+            used = sum(each for task in self.tasks.values() for other, each in task.task_class.needs if other == name)
             if name not in self.capabilities or used + amount > self.capabilities[name]:
                 return False
         return True
@@ -145,12 +156,24 @@ class PlacementJudge:
 
     Parameters:
         bytes_limit: of large results of a client, above which its tasks are held; 0: none.
+        limits: of tenants.
+        is_shared_fairly: whether to judge what tenants get at shared workers.
     """
 
     def __init__(
-        self, prefetch_seconds: float, bytes_limit: int, client_timeout_seconds: float, worker_timeout_seconds: float
+        self,
+        prefetch_seconds: float,
+        bytes_limit: int,
+        client_timeout_seconds: float,
+        worker_timeout_seconds: float,
+        limits: Sequence[Limits] = (),
+        is_shared_fairly: bool = False,
     ) -> None:
         self._turn_microseconds = prefetch_seconds * 1e6 / 2
+        self._limits = {each.name: each for each in limits}
+        has_quotas = any(each.maximum_running >= 0 for each in limits)
+        self._shares = Shares(limits, self._turn_microseconds) if is_shared_fairly and not has_quotas else None
+        self._keys: Dict[bytes, Key] = {}  # by name of the connection
         self._bytes_limit = bytes_limit
         self._timeouts_seconds = {m.Role.CLIENT: client_timeout_seconds, m.Role.WORKER: worker_timeout_seconds}
         self._hellos: Dict[bytes, m.Hello] = {}
@@ -172,6 +195,9 @@ class PlacementJudge:
         self._timers_due = 0
 
     # What the scheduler receives ------------------------------------------------------------------------------------
+
+    def on_authenticated(self, name: bytes, key: Key) -> None:
+        self._keys[name] = key
 
     def on_received(self, now: float, name: bytes, message: Any, payload: bytes) -> None:
         self._heard_at[name] = now
@@ -199,10 +225,10 @@ class PlacementJudge:
                     client.large_bytes.pop(object_id, None)
             elif message.action == m.ObjectAction.CLEAR:
                 client.large_bytes.clear()
-            client.lose_turns()
+            self._lose_turns(client, is_active=message.action == m.ObjectAction.CREATE)
 
     def _on_submitted(self, client: JudgedClient, message: m.Task, payload: bytes) -> None:
-        task_class = TaskClass.of(message)
+        task_class = TaskClass.of(message, client.tenant)
         needs_others = message.predecessor_counts or bytes(len(message.ids))
         for task_id, key, count in zip(message.ids, _keys(message.payload_sizes, payload), needs_others):
             client.keys[task_id] = key
@@ -232,6 +258,8 @@ class PlacementJudge:
             task = worker.tasks.pop(instance, None)
             if task is None:
                 continue
+            if self._shares is not None:
+                self._shares.on_measured(task.task_class.tenant, mean)
             self._shortest[task.function] = min(mean, self._shortest.get(task.function, self._turn_microseconds))
             client = self._clients.get(task.client)
             if object_id and client is not None and task.key in client.keys.values():
@@ -245,7 +273,16 @@ class PlacementJudge:
         if peer is not None:
             peer.is_congested = is_congested
         if isinstance(peer, JudgedClient):
-            peer.lose_turns()
+            self._lose_turns(peer)
+
+    def _lose_turns(self, client: JudgedClient, is_active: bool = False) -> None:
+        """
+        Parameters:
+            is_active: it is neither held nor congested, at least not more than before.
+        """
+        client.lose_turns()
+        if self._shares is not None and not is_active:
+            self._shares.forget()
 
     # What the scheduler sends, in order -----------------------------------------------------------------------------
 
@@ -269,9 +306,10 @@ class PlacementJudge:
         role = self._roles[name] = m.Role(hello.role)
         assert told_seconds == self._timeouts_seconds[role], f"{role.name} expects {told_seconds} s"
         if role == m.Role.WORKER:
-            self._workers[name] = JudgedWorker(hello)
+            self._workers[name] = JudgedWorker(hello, self._keys.get(name, OWNER))
         else:
-            self._clients_by_name[name] = self._clients[welcome.session] = JudgedClient(welcome.session)
+            client = JudgedClient(welcome.session, self._keys.get(name, OWNER).tenant)
+            self._clients_by_name[name] = self._clients[welcome.session] = client
 
     def _on_sent_to_client(self, client: JudgedClient, message: Any) -> None:
         if isinstance(message, m.TaskResult):
@@ -300,7 +338,9 @@ class PlacementJudge:
             worker.is_leaving = True
 
     def _on_placed(self, worker: JudgedWorker, message: m.Task, keys: List[int]) -> None:
-        task_class, taker = TaskClass.of(message), message.client
+        taker = message.client
+        owner = self._clients.get(taker)
+        task_class = TaskClass.of(message, OWNER.tenant if owner is None else owner.tenant)
         function = message.function or message.function_name
         microseconds = len(keys) * self._shortest.get(function, self._turn_microseconds)
         for client in self._clients.values():
@@ -314,7 +354,6 @@ class PlacementJudge:
             if taken >= self._turn_microseconds:
                 self._overtaken.append(Overtaken(client, task_class, taker))
             claim.taken_microseconds[taker] = taken + microseconds
-        owner = self._clients.get(taker)
         if owner is not None:
             for key in keys:
                 owner.drop(key)
@@ -324,10 +363,12 @@ class PlacementJudge:
         if not worker.distance_seconds:
             self._placed_near_at = self._now
         if worker.has_free_slot and not worker.distance_seconds:
-            self._served_slots.append((task_class, {each for each in self._rivals if worker.fits(each.needs)}))
+            self._served_slots.append((task_class, {each for each in self._rivals if worker.fits(each)}))
+        if self._shares is not None and worker.key.tenant == ANY_TENANT:
+            self._shares.on_placed(task_class.tenant, microseconds, has_blocked=worker.slots > worker.own_slots)
         for instance, key in zip(message.ids, keys):
             self._given_back.pop(key, None)
-            worker.tasks[instance] = AtWorker(taker, key, function, task_class.needs)
+            worker.tasks[instance] = AtWorker(taker, key, function, task_class)
 
     def on_more_work(self, now: float, is_working_for: Callable[[bytes], bool]) -> None:
         """The scheduler goes on: a peer whose message is worked on is not silent, as its heartbeats may wait."""
@@ -369,10 +410,12 @@ class PlacementJudge:
                 if not claim.keys:
                     del client.claims[task_class]
         waiting = set(self._waiting_classes())
+        if self._shares is not None:
+            self._shares.on_tick({each.tenant for each in waiting}, is_of_parts)
         self._rivals = {each: self._rivals.get(each) or set() for each in waiting}
         for worker in self._workers.values() if waiting else ():
             takes = worker.has_free_slot and not self._may_be_spared(worker, now)
-            could_run = [each for each in waiting if worker.fits(each.needs)] if takes else ()
+            could_run = [each for each in waiting if self._may_run(worker, each)] if takes else ()
             assert not could_run, f"{could_run[0]} waits, and a slot is free"
         if now > self._ticked_at + 2 * TIMER_SECONDS:  # the scheduler stood still
             self._stood_still_until = now
@@ -396,6 +439,15 @@ class PlacementJudge:
                 owner.add(owner.classes[task.key], task.key)
         self._given_back.clear()
 
+    def _may_run(self, worker: JudgedWorker, task_class: TaskClass) -> bool:
+        """Whether a worker can take a task now, and its tenant may have one more."""
+        limits = self._limits.get(task_class.tenant)
+        if limits is not None and limits.maximum_running >= 0:
+            tasks = [task for each in self._workers.values() for task in each.tasks.values()]
+            if sum(task.task_class.tenant == task_class.tenant for task in tasks) >= limits.maximum_running:
+                return False
+        return worker.fits(task_class)
+
     def _is_held(self, client: JudgedClient) -> bool:
         return client.is_congested or 0 < self._bytes_limit <= sum(client.large_bytes.values())
 
@@ -413,7 +465,9 @@ class PlacementJudge:
         """
         for served, fitting in self._served_slots:
             for each in waiting.intersection(fitting).difference(self._served):
-                is_passed_over = each.priority > served.priority or served in self._rivals[each]
+                is_passed_over = each.tenant == served.tenant and (
+                    each.priority > served.priority or served in self._rivals[each]
+                )
                 assert not is_passed_over, f"{each} waits, and {served} gets a free slot once more"
         for each, rivals in self._rivals.items():
             if each in self._served:
@@ -430,7 +484,7 @@ class PlacementJudge:
             len(donor.tasks.keys() - donor.ending) > donor.slots
             and not (donor.is_leaving or donor.is_congested)
             and donor.request is None
-            and any(worker.fits(task.needs) for task in donor.tasks.values() for worker in idle)
+            and any(worker.fits(task.task_class) for task in donor.tasks.values() for worker in idle)
             for donor in self._workers.values()
         )  # fmt: skip
         self._timers_due = self._timers_due + 1 if is_due else 0

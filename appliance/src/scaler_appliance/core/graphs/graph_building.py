@@ -36,6 +36,10 @@ def build_graph(client: ClientSession, message: m.GraphTask, payload: bytes, par
     """
     check_lengths(message, "ids", ("payload_sizes", "functions"), ("dependency_counts",))
     check_capabilities(message.options.capabilities)
+    # SCL-CLT-015
+    if message.options.actor:
+        text = "GraphTask: nodes are no calls of an actor, because calls run in the order in which they are submitted"
+        raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
     graph = Graph(client.number, message, payload, client.tenant)
     yield len(graph) // COLUMN_ENTRIES_PER_UNIT // 4
     yield from check_ascending(message.ids, client.last_task_id, "GraphTask", part)

@@ -17,10 +17,11 @@ from __future__ import annotations
 from enum import Enum
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
+from scaler_appliance.core.actor_calls.actor_table import MAXIMUM_ACTORS_OF_WORKER
 from scaler_appliance.core.graphs.dependants import Dependant
 from scaler_appliance.core.peers.authority import sees_all
 from scaler_appliance.core.peers.sessions import Capabilities, ClientSession, WorkerSession
-from scaler_appliance.core.placement.ready_queues import ReadyClass
+from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.placement.task_placement import LOSSES_OF_A_SUSPECT, Placement
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import Steps
@@ -48,9 +49,12 @@ class Cause(Enum):
     QUOTA = "their tenant has as many tasks at workers as it may"
     BUSY = "workers are busy"
     UNKNOWN = "a worker could run them now"
+    NO_ACTORS = "no connected worker runs actors"
+    NO_ROOM = "no worker has room for another actor"
+    CALLS_BEFORE = "their actor has other calls before them"
 
 
-_UNTIL_PLACED = (Cause.NO_WORKER, Cause.NOT_OFFERED, Cause.UNKNOWN)
+_UNTIL_PLACED = (Cause.NO_WORKER, Cause.NOT_OFFERED, Cause.UNKNOWN, Cause.NO_ACTORS)
 """Causes that end when a task is placed. The others come and go all the time, and are reported once."""
 
 
@@ -130,6 +134,11 @@ class Explanations:
         worker = self._state.workers[batch.dispatch_of(index).worker]
         if state == TaskState.CANCELLING:
             return f"the task is being cancelled: {worker.label} has not answered yet"
+        actor = self._state.actors.find(batch.function) if batch.options.actor else None
+        if actor is not None:
+            before = "" if actor.open_calls == 1 else f", one of {actor.open_calls} calls of its actor"
+            verb = "it runs, or is next in line there" if actor.open_calls == 1 else "they run one by one"
+            return f"the task is at {worker.label}{before}: {verb}{self._arriving(batch, index)}"
         others = "" if worker.assigned == 1 else f", one of {worker.assigned} on {_count(worker.slots, 'slot')}"
         verb = "it runs, or is next in line there" if worker.assigned <= worker.slots else "it runs or waits in line"
         return f"the task is at {worker.label}{others}: {verb}{self._arriving(batch, index)}"
@@ -212,8 +221,10 @@ class Explanations:
             del self._told[needs]
 
     def _is_due(self, now: float, cause: Cause, wait: _Wait) -> bool:
-        if cause == Cause.NOT_OFFERED:
+        if cause in (Cause.NOT_OFFERED, Cause.NO_ACTORS):
             return True
+        if cause == Cause.CALLS_BEFORE:
+            return False
         if cause in _UNTIL_PLACED:
             return now - wait.last_progress > PATIENCE_SECONDS
         return cause != Cause.BUSY and any(self._placement.idle_workers()) and now - wait.began > PATIENCE_SECONDS
@@ -249,6 +260,8 @@ class Explanations:
         """The reason why a task of the client with these needs is not at a worker."""
         if self._state.ready.is_held(client.number):
             return Cause.UNREAD
+        if needs.actor:
+            return self._cause_of_call(needs)
         serving = self._serving(needs.tenant)
         if not serving:
             return Cause.NO_WORKER
@@ -262,6 +275,38 @@ class Explanations:
         is_picky = needs.capabilities or len(able) < len(serving)
         return Cause.IN_USE if is_picky else Cause.BUSY
 
+    def _cause_of_call(self, needs: Needs) -> Cause:
+        """The same for calls of an actor."""
+        actor, serving = self._state.actors.find(needs.actor), self._serving(needs.tenant)
+        assert actor is not None, f"calls wait for the actor {needs.actor:x}, which is forgotten"
+        if actor.worker:
+            is_limited = self._state.has_quotas and not self._state.shares.room_of(needs.tenant)
+            return Cause.QUOTA if is_limited and not actor.open_calls else Cause.CALLS_BEFORE
+        if not serving:
+            return Cause.NO_WORKER
+        wanted = needs._replace(capabilities=actor.capabilities)
+        able = [worker for worker in serving if worker.runs_actors]
+        if not able:
+            return Cause.NO_ACTORS
+        return Cause.NO_ROOM if any(worker.offers(wanted) for worker in able) else Cause.NOT_OFFERED
+
+    def _clause_of_call(self, cause: Cause, needs: Needs) -> str:
+        actor = self._state.actors.find(needs.actor)
+        assert actor is not None
+        if cause == Cause.NO_ACTORS:
+            return "no connected worker runs actors: start one of a newer version"
+        if cause == Cause.NOT_OFFERED:
+            able = [worker for worker in self._serving(needs.tenant) if worker.runs_actors]
+            return _missing_capabilities_clause(needs._replace(capabilities=actor.capabilities), able)
+        if cause == Cause.NO_ROOM:
+            wanted = f" the {_text_of(actor.capabilities)} that it needs free," if actor.capabilities else ""
+            return (
+                f"it makes an actor, for which no worker has{wanted} a slot soon, and fewer than"
+                f" {MAXIMUM_ACTORS_OF_WORKER} actors"
+            )
+        worker = self._state.workers[actor.worker]
+        return f"its actor, at {worker.label}, has {_count(actor.open_calls, 'call')} before it there, and others here"
+
     def _serving(self, tenant: str) -> List[WorkerSession]:
         return [worker for worker in self._state.workers.values() if worker.serves(tenant)]
 
@@ -271,6 +316,8 @@ class Explanations:
         workers = self._serving(needs.tenant)
         if cause == Cause.NO_WORKER:
             return self._no_worker_clause(client)
+        if needs.actor and cause != Cause.QUOTA:
+            return self._clause_of_call(cause, needs)
         if cause == Cause.NOT_OFFERED:
             return _missing_capabilities_clause(needs, workers)
         if cause == Cause.IN_USE:

@@ -68,5 +68,5 @@ def _about(worker: WorkerSession) -> m.WorkerInfo:
         host=worker.hello.host,
         process_id=worker.hello.process_id,
         slots=worker.hello.slots,
-        tasks=worker.assigned,
+        tasks=worker.tasks,
     )

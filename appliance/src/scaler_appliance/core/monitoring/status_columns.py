@@ -361,7 +361,7 @@ def _worker_columns(workers: List[WorkerSession]) -> m.WorkerColumns:
     beats = [worker.heartbeat or _NO_HEARTBEAT for worker in workers]
     return m.WorkerColumns(
         sessions=[worker.number for worker in workers],
-        tasks=[worker.assigned for worker in workers],
+        tasks=[worker.tasks for worker in workers],
         queued=[beat.queued for beat in beats],
         sent=[worker.sent for worker in workers],
         finished=[worker.finished for worker in workers],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Optional
 
+from scaler_appliance.core.actor_calls.actor_table import ACTORS
 from scaler_appliance.core.effects import PeerError
 from scaler_appliance.core.peers.authority import check_role, may_stop
 from scaler_appliance.core.state import Settings
@@ -16,6 +17,8 @@ from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import Grant
 from scaler_protocol.session.ids import MAXIMUM_SESSION
 
+CONNECTION_LOST = "its connection was lost"
+NOT_GREETED = "say Hello first: this connection has no session (any more)"
 PREDECESSORS = "predecessors"  # the feature: tasks may need results of tasks before them
 
 
@@ -70,7 +73,7 @@ def welcome(settings: Settings, number: int, hello: m.Hello, grant: Grant) -> m.
         implementation=settings.implementation,
         scheduler_id=settings.scheduler_id,
         session=number,
-        features=[PREDECESSORS],
+        features=[PREDECESSORS, ACTORS],
         limits=m.Limits(
             maximum_message_bytes=settings.maximum_message_bytes,
             maximum_object_bytes=settings.maximum_object_bytes,

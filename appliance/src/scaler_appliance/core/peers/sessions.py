@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections import deque
 from typing import ClassVar, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from scaler_appliance.core.actor_calls.actor_table import ACTORS, MAXIMUM_ACTORS_OF_WORKER, ActorRecord
 from scaler_appliance.core.graphs.dependants import Dependants
 from scaler_appliance.core.graphs.graph_nodes import Graph, GraphBatch
 from scaler_appliance.core.large_tables import LARGE, Table, drained, in_chunks
@@ -308,7 +309,9 @@ class WorkerSession(Session):
         self._prefixes = tuple(name[:-1] for name in hello.functions if name.endswith("*"))  # of functions it serves
         self._free = dict(self.capabilities)  # the amounts that its tasks do not use
         self.dispatches: Table[Dispatch] = {}
-        self.assigned = 0
+        self.assigned = 0  # tasks, of the calls of each actor one: so many slots are taken or spoken for
+        self.calls_behind = 0  # the other calls: they wait for one of the same actor
+        self.actors: Dict[int, Tuple[Tuple[str, float], ...]] = {}  # what each of its actors uses of capabilities
         self.sent = self.finished = self.failed = 0  # totals of tasks; failed and lost ones are also finished
         self.load_microseconds = 0.0
         self.known_objects: Table[None] = {}
@@ -424,8 +427,71 @@ class WorkerSession(Session):
         if dispatch.open_count == 0:
             del self.dispatches[dispatch.number]
         if self.assigned == 0:
-            self._free.update(self.capabilities)  # so that rounding errors do not accumulate
+            if not self.actors:
+                self._free.update(self.capabilities)  # so that rounding errors do not accumulate
             self.load_microseconds = 0.0
+
+    # Actors -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def queue_size(self) -> int:
+        """How many calls of one actor it may hold."""
+        return self._queue_size
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks it has."""
+        return self.assigned + self.calls_behind
+
+    @property
+    def runs_actors(self) -> bool:
+        """Whether its Hello says so."""
+        return ACTORS in self.hello.features
+
+    def has_room_for_actor(self, capabilities: Capabilities) -> bool:
+        """Whether another actor with these needs fits."""
+        if len(self.actors) >= MAXIMUM_ACTORS_OF_WORKER:
+            return False
+        return all(self._free.get(name, -1.0) + _ROUNDING >= amount for name, amount in capabilities)
+
+    # SCL-SCH-046
+    def add_actor(self, actor: ActorRecord) -> None:
+        """An actor is here from now on, and uses what it needs."""
+        actor.worker = self.number
+        self.actors[actor.function] = actor.capabilities
+        for name, amount in actor.capabilities:
+            self._free[name] -= amount
+
+    def remove_actor(self, actor: ActorRecord) -> None:
+        """An actor has ended."""
+        actor.worker = 0
+        for name, amount in self.actors.pop(actor.function):
+            self._free[name] += amount
+
+    def assign_calls(self, dispatch: Dispatch, actor: ActorRecord) -> None:
+        """Add calls of one of its actors."""
+        count = dispatch.open_count
+        self.dispatches[dispatch.number] = dispatch
+        if len(self.dispatches) == LARGE:
+            self.dispatches = in_chunks(self.dispatches)
+        first = 0 if actor.open_calls else 1
+        self.assigned += first
+        self.calls_behind += count - first
+        actor.open_calls += count
+        actor.load_microseconds += dispatch.estimate_microseconds * count
+        self.load_microseconds += dispatch.estimate_microseconds * count
+
+    def unassign_calls(self, dispatch: Dispatch, actor: ActorRecord, count: int) -> None:
+        """`count` instances of calls of an actor were closed."""
+        actor.open_calls -= count
+        last = 0 if actor.open_calls else 1
+        self.assigned -= last
+        self.calls_behind -= count - last
+        spent = dispatch.estimate_microseconds * count
+        actor.load_microseconds = max(0.0, actor.load_microseconds - spent) if actor.open_calls else 0.0
+        self.load_microseconds = max(0.0, self.load_microseconds - spent) if self.assigned else 0.0
+        if dispatch.open_count == 0:
+            del self.dispatches[dispatch.number]
 
     def check_invariants(self) -> None:
         """Check that used and free capabilities add up to the offered ones."""
@@ -435,6 +501,9 @@ class WorkerSession(Session):
         for dispatch in self.dispatches.values():
             for name, amount in dispatch.batch.requirement.needs.capabilities:
                 used[name] += amount * dispatch.open_count
+        for capabilities in self.actors.values():
+            for name, amount in capabilities:
+                used[name] += amount
         for name, amount in self.capabilities.items():
             rounding = _ROUNDING * max(1.0, amount)
             assert -rounding <= used[name] <= amount + rounding, f"{self.label}: {used[name]} {name} in use"

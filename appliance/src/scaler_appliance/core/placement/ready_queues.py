@@ -4,7 +4,9 @@ Rules:
 - One queue per requirement class (priority and capabilities): a task that no worker can run blocks no task behind it.
 - Within a class clients take turns: one client's million tasks do not starve another's ten. A turn ends when tasks
   were handed to workers, never before: a client whose tasks no worker has credit for now is the next one to get some.
-  Small spans share a turn, so that a client's turns do not get shorter if it submits task by task.
+  Small spans share a turn, so that a client's turns do not get shorter if it submits task by task. A client of which no
+  task waited has the next turn, but once only until another one that had to wait has had its turn: so few tasks do not
+  wait for a turn of many, and no client gets more turns by coming again and again.
 - Classes of one priority take turns as well: the one served longest ago comes first. A class is of one tenant; how
   tenants take turns is decided in `tenant_shares`.
 - Queues hold spans. Cancelled tasks stay in their span and are skipped, and are not counted as waiting. A class without
@@ -13,6 +15,8 @@ Rules:
 - A class whose tasks no worker offers to run is parked, and not looked at, until workers come or go.
 - A client has tasks in a limited number of classes. Its tasks with still other requirements wait outside
   of the classes until it has fewer: to look at a class takes time, also if all that could run its tasks are busy.
+- The calls of an actor are a class of its own, which the passes over the classes do not see: `actor_placement` looks at
+  those in `woken`, and their calls are not counted as placeable.
 - No operation takes longer the more classes there are, but for those that concern all of a client, and `waiting`.
 """
 
@@ -21,230 +25,12 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import Deque, Dict, Iterable, List, Optional, Set
 
+from scaler_appliance.core.placement.ready_class import ReadyClass, ReadyTotals, count_waiting
 from scaler_appliance.core.tasks.batches import Requirement, TaskBatch, TaskSpan
-from scaler_appliance.core.tasks.task_states import TaskState, first_run
 
 MAXIMUM_CLASSES = 8192  # more only if there are very many clients
 MAXIMUM_CLASSES_OF_CLIENT = 1024
 LEAST_CLASSES_OF_CLIENT = 8  # however many clients there are
-
-
-class _Totals:
-    """Waiting tasks of all classes of a tenant."""
-
-    __slots__ = ("placeable", "held", "later")
-
-    def __init__(self) -> None:
-        self.placeable = 0  # wait only for a worker
-        self.held = 0  # their client is throttled
-        self.later = 0  # outside of the classes
-
-
-class ReadyClass:
-    """The waiting tasks of one requirement class.
-
-    Parameters:
-        totals: of all classes of its tenant.
-    """
-
-    __slots__ = (
-        "requirement",
-        "count",
-        "held_count",
-        "last_served",
-        "offered",
-        "is_parked",
-        "_spans",
-        "_turns",
-        "_turn_microseconds",
-        "_held",
-        "_counts",
-        "_totals",
-    )
-
-    def __init__(self, requirement: Requirement, totals: _Totals) -> None:
-        self.requirement = requirement
-        self._totals = totals
-        self.count = 0  # tasks in state QUEUED whose client is not throttled
-        self.held_count = 0  # those whose client is throttled
-        self.last_served = 0
-        self.offered = -1  # at which change of the workers one was known to offer to run its tasks
-        self.is_parked = False
-        self._spans: Dict[int, Deque[TaskSpan]] = {}
-        self._turns: Deque[int] = deque()
-        self._turn_microseconds = 0.0  # of work that was handed out in the turn of the first of them
-        self._held: Dict[int, Deque[TaskSpan]] = {}
-        self._counts: Dict[int, int] = {}  # of each client's tasks; also those that had some
-
-    def add(self, span: TaskSpan, *, in_front: bool = False) -> None:
-        """Queue the tasks of a span, all of them QUEUED."""
-        client = span.batch.client
-        spans = self._spans.get(client)
-        if spans is None:
-            spans = self._spans[client] = deque()
-            self._turns.append(client)
-        if in_front:
-            spans.appendleft(span)
-        else:
-            spans.append(span)
-        count = span.stop - span.start
-        self.count += count
-        self._totals.placeable += count
-        self._counts[client] = self._counts.get(client, 0) + count
-
-    def add_held(self, span: TaskSpan, *, in_front: bool) -> None:
-        """Queue tasks of a throttled client."""
-        client = span.batch.client
-        spans = self._held.setdefault(client, deque())
-        if in_front:
-            spans.appendleft(span)
-        else:
-            spans.append(span)
-        count = span.stop - span.start
-        self.held_count += count
-        self._totals.held += count
-        self._counts[client] = self._counts.get(client, 0) + count
-
-    def take_over(self, client: int, spans: Deque[TaskSpan], count: int, is_held: bool) -> None:
-        """Queue tasks of a client that has had none here."""
-        self._counts[client] = count
-        if is_held:
-            self._held[client] = spans
-            self.held_count += count
-            self._totals.held += count
-        else:
-            self._spans[client] = spans
-            self._turns.append(client)
-            self.count += count
-            self._totals.placeable += count
-
-    def hold(self, client: int) -> None:
-        """Keep the client's tasks apart."""
-        if client in self._spans:
-            self._held[client] = self._spans.pop(client)
-            self._leave_turns(client)
-            count = self._counts.get(client, 0)
-            self.count -= count
-            self.held_count += count
-            self._totals.placeable -= count
-            self._totals.held += count
-
-    def resume(self, client: int) -> None:
-        """Give the client turns again, after the others."""
-        spans = self._held.pop(client, None)
-        if spans is not None:
-            self._spans[client] = spans
-            self._turns.append(client)
-            count = self._counts.get(client, 0)
-            self.held_count -= count
-            self.count += count
-            self._totals.held -= count
-            self._totals.placeable += count
-
-    def discount(self, client: int, count: int, is_held: bool) -> Optional[Deque[TaskSpan]]:
-        """Waiting tasks were cancelled in their spans; if none is left, returns the spans, which are dropped."""
-        if is_held:
-            self.held_count -= count
-            self._totals.held -= count
-        else:
-            self.count -= count
-            self._totals.placeable -= count
-        left = self._counts[client] - count
-        self._counts[client] = left
-        return None if left else self._remove_spans(client)
-
-    def take(self, limit: int) -> Optional[TaskSpan]:
-        """Remove and return up to `limit` waiting tasks of the client whose turn it is.
-
-        It stays this client's turn: tasks that are not dispatched are put back with `add`, the others are reported with
-        `count_turn`.
-        """
-        while self._turns:
-            client = self._turns[0]
-            span = _take_from(self._spans[client], limit)
-            if span is not None:
-                count = span.stop - span.start
-                self.count -= count
-                self._totals.placeable -= count
-                self._counts[client] -= count
-                return span
-            del self._spans[client]
-            self._leave_turns(client)
-        assert self.count == 0, f"{self.count} tasks are counted but in no span"
-        return None
-
-    def next_batch(self) -> Optional[TaskBatch]:
-        """The batch at the front of the current client's tasks, some of which may have been cancelled."""
-        spans = self._spans[self._turns[0]] if self._turns else None
-        return spans[0].batch if spans else None
-
-    def count_turn(self, microseconds: float, limit_microseconds: float) -> None:
-        """Count tasks of the current client that were dispatched; with enough work its turn is over."""
-        self._turn_microseconds += microseconds
-        if self._turn_microseconds >= limit_microseconds:
-            self._turn_microseconds = 0.0
-            self._turns.rotate(-1)
-
-    def _leave_turns(self, client: int) -> None:
-        if self._turns[0] == client:
-            self._turn_microseconds = 0.0
-        self._turns.remove(client)
-
-    def remove_client(self, client: int) -> Optional[Deque[TaskSpan]]:
-        """Drop and return the spans of a client whose tasks are all cancelled and no longer counted."""
-        self._counts.pop(client, None)
-        return self._remove_spans(client)
-
-    def _remove_spans(self, client: int) -> Optional[Deque[TaskSpan]]:
-        if client in self._spans:
-            self._leave_turns(client)
-            return self._spans.pop(client)
-        return self._held.pop(client, None)
-
-    def known_clients(self) -> Iterable[int]:
-        """Clients that have, or had, tasks here."""
-        return self._counts
-
-    def clients(self) -> List[int]:
-        """Clients that may have waiting tasks, throttled or not."""
-        return [*self._turns, *self._held]
-
-    def count_of(self, client: int) -> int:
-        """The client's waiting tasks."""
-        return self._counts.get(client, 0)
-
-    def check_invariants(self, held: Set[int]) -> None:
-        """Check that throttled clients have no turn and others do, and that the counts are right."""
-        assert set(self._turns) == set(self._spans) and held.isdisjoint(self._spans) and held.issuperset(self._held)
-        assert self.count == sum(map(_count, self._spans.values())), f"{self.count} are counted"
-        assert self.held_count == sum(map(_count, self._held.values())), f"{self.held_count} are counted as held up"
-        for client, spans in (*self._spans.items(), *self._held.items()):
-            assert self._counts[client] == _count(spans), f"{self._counts[client]} are counted of client {client}"
-        assert all(client in self._spans or client in self._held for client, count in self._counts.items() if count)
-
-
-def _count(spans: Iterable[TaskSpan]) -> int:
-    """The waiting tasks of spans."""
-    return sum([batch.states.count(TaskState.QUEUED, start, stop) for batch, start, stop in spans])
-
-
-def _take_from(spans: Deque[TaskSpan], limit: int) -> Optional[TaskSpan]:
-    while spans:
-        span = spans[0]
-        batch, start, stop = span
-        run = first_run(batch.states, start, stop, TaskState.QUEUED)
-        if run is None:
-            spans.popleft()
-            continue
-        first, end = run
-        if end - first > limit:
-            end = first + limit
-        if end < stop:
-            spans[0] = TaskSpan(batch, end, stop)
-        else:
-            spans.popleft()
-        return span if first == start and end == stop else TaskSpan(batch, first, end)
-    return None
 
 
 class _Later:
@@ -260,11 +46,16 @@ class _Later:
 class _ClientQueues:
     """Where a client's waiting tasks are: those of a requirement are either in its class, or wait for one."""
 
-    __slots__ = ("classes", "later")
+    __slots__ = ("classes", "calls", "later")
 
     def __init__(self) -> None:
         self.classes: Dict[Requirement, ReadyClass] = {}
+        self.calls: Dict[Requirement, ReadyClass] = {}  # those of calls of actors, of which there may be any number
         self.later: OrderedDict[Requirement, _Later] = OrderedDict()
+
+    def of(self, requirement: Requirement) -> Dict[Requirement, ReadyClass]:
+        """Where the class of a requirement is, if it is one of these."""
+        return self.calls if requirement.needs.actor else self.classes
 
 
 class ReadyQueues:
@@ -280,7 +71,9 @@ class ReadyQueues:
         self._active: Dict[Requirement, ReadyClass] = {}  # those that are not parked
         self._clients: Dict[int, _ClientQueues] = {}
         self._with_later: Dict[int, _ClientQueues] = {}  # those with tasks outside of the classes
-        self._totals: Dict[str, _Totals] = {}  # by tenant
+        self._totals: Dict[str, ReadyTotals] = {}  # by tenant
+        self._call_totals: Dict[str, ReadyTotals] = {}  # the same of the calls of actors
+        self.woken: Dict[int, ReadyClass] = {}  # by actor: classes of calls with changes, or that might have
         self._servings = 0
         self._held: Set[int] = set()  # throttled clients
         self._dropped: List[Deque[TaskSpan]] = []  # those without waiting tasks, to be freed
@@ -292,6 +85,8 @@ class ReadyQueues:
             queues = self._clients[client] = _ClientQueues()
         ready_class = queues.classes.get(requirement)
         if ready_class is None:
+            if requirement.needs.actor:
+                return queues.calls.get(requirement) or self._join_calls(queues, requirement)
             if len(queues.classes) >= self._limit() or (queues.later and requirement in queues.later):
                 return None
             ready_class = self._join_class(queues, requirement)
@@ -311,11 +106,21 @@ class ReadyQueues:
         queues.classes[requirement] = ready_class
         return ready_class
 
-    def _totals_of(self, requirement: Requirement) -> _Totals:
+    def _join_calls(self, queues: _ClientQueues, requirement: Requirement) -> ReadyClass:
+        ready_class = self._classes.get(requirement)
+        if ready_class is None:
+            totals = self._call_totals.setdefault(requirement.needs.tenant, ReadyTotals())
+            ready_class = self._classes[requirement] = ReadyClass(requirement, totals)
+            ready_class.is_parked = True
+            ready_class.last_served = self._servings
+        queues.calls[requirement] = ready_class
+        return ready_class
+
+    def _totals_of(self, requirement: Requirement) -> ReadyTotals:
         tenant = requirement.needs.tenant
         totals = self._totals.get(tenant)
         if totals is None:
-            totals = self._totals[tenant] = _Totals()
+            totals = self._totals[tenant] = ReadyTotals()
             self.has_tenants = len(self._totals) > 1
         return totals
 
@@ -328,6 +133,18 @@ class ReadyQueues:
             ready_class.add_held(span, in_front=in_front)
         else:
             ready_class.add(span, in_front=in_front)
+            if batch.requirement.needs.actor:
+                self.woken[batch.requirement.needs.actor] = ready_class
+
+    def wake(self, requirement: Requirement) -> None:
+        """Look at the waiting calls of an actor, if there are any."""
+        ready_class = self._classes.get(requirement)
+        if ready_class is not None:
+            self.woken[requirement.needs.actor] = ready_class
+
+    def remove_if_without_calls(self, ready_class: ReadyClass) -> None:
+        """Forget a class of calls without waiting ones."""
+        self._remove_if_empty(ready_class)
 
     def _add_later(self, span: TaskSpan, in_front: bool) -> None:
         batch, start, stop = span
@@ -370,8 +187,8 @@ class ReadyQueues:
     def unpark_all(self) -> None:
         """Workers have come or gone."""
         if len(self._active) < len(self._classes):
-            self._active = dict(self._classes)
-            for ready_class in self._classes.values():
+            self._active = {key: each for key, each in self._classes.items() if not key.needs.actor}
+            for ready_class in self._active.values():
                 ready_class.is_parked = False
 
     def _remove_if_empty(self, ready_class: ReadyClass) -> None:
@@ -379,8 +196,9 @@ class ReadyQueues:
             requirement = ready_class.requirement
             del self._classes[requirement]
             self._active.pop(requirement, None)
+            self.woken.pop(requirement.needs.actor, None)
             for client in ready_class.known_clients():
-                del self._clients[client].classes[requirement]
+                self._clients[client].of(requirement).pop(requirement)
 
     def is_later(self, batch: TaskBatch) -> bool:
         """Whether waiting tasks of a batch are outside of the classes, because their client has so many."""
@@ -390,7 +208,7 @@ class ReadyQueues:
     def count_cancelled(self, batch: TaskBatch, count: int) -> None:
         """Record that `count` waiting tasks of a batch were cancelled in their spans."""
         queues = self._clients[batch.client]
-        ready_class = queues.classes.get(batch.requirement)
+        ready_class = queues.of(batch.requirement).get(batch.requirement)
         spans: Optional[Deque[TaskSpan]] = None
         if ready_class is not None:
             spans = ready_class.discount(batch.client, count, batch.client in self._held)
@@ -432,13 +250,17 @@ class ReadyQueues:
         self._held.discard(client)
         for ready_class in self._classes_of(client):
             ready_class.resume(client)
+            if ready_class.requirement.needs.actor:
+                self.woken[ready_class.requirement.needs.actor] = ready_class
 
     def is_held(self, client: int) -> bool:
         return client in self._held
 
     def _classes_of(self, client: int) -> Iterable[ReadyClass]:
         queues = self._clients.get(client)
-        return () if queues is None else queues.classes.values()
+        if queues is None:
+            return ()
+        return [*queues.classes.values(), *queues.calls.values()] if queues.calls else queues.classes.values()
 
     def remove_client(self, client: int) -> None:
         """A client is gone, whose tasks have all been cancelled."""
@@ -491,8 +313,9 @@ class ReadyQueues:
 
     def waiting_of(self, tenant: str) -> int:
         """How many tasks of a tenant wait for a worker, throttled or not."""
-        totals = self._totals.get(tenant)
-        return 0 if totals is None else totals.placeable + totals.held + totals.later
+        totals, calls = self._totals.get(tenant), self._call_totals.get(tenant)
+        tasks = 0 if totals is None else totals.placeable + totals.held + totals.later
+        return tasks if calls is None else tasks + calls.placeable + calls.held
 
     def check_invariants(self, clients: Set[int]) -> None:
         """Check all classes, and that only connected clients are throttled."""
@@ -503,9 +326,19 @@ class ReadyQueues:
         for ready_class in classes:
             ready_class.check_invariants(self._held)
             for client in ready_class.known_clients():
-                assert self._clients[client].classes[ready_class.requirement] is ready_class
+                assert self._clients[client].of(ready_class.requirement)[ready_class.requirement] is ready_class
+        for tenant, totals in self._call_totals.items():
+            own = [each for each in classes if each.requirement.needs.tenant == tenant and each.requirement.needs.actor]
+            assert totals.placeable == sum([ready_class.count for ready_class in own])
+            assert totals.held == sum([ready_class.held_count for ready_class in own]) and not totals.later
+        for actor, ready_class in self.woken.items():
+            assert (
+                self._classes[ready_class.requirement] is ready_class and ready_class.requirement.needs.actor == actor
+            )
         for tenant, totals in self._totals.items():
-            own = [ready_class for ready_class in classes if ready_class.requirement.needs.tenant == tenant]
+            own = [
+                each for each in classes if each.requirement.needs.tenant == tenant and not each.requirement.needs.actor
+            ]
             assert totals.placeable == sum([ready_class.count for ready_class in own])
             assert totals.held == sum([ready_class.held_count for ready_class in own])
             laters = [queues.later.items() for queues in self._clients.values()]
@@ -515,10 +348,13 @@ class ReadyQueues:
             assert len(queues.classes) <= MAXIMUM_CLASSES_OF_CLIENT and bool(queues.later) <= (
                 client in self._with_later
             )
-            assert all(client in ready_class.known_clients() for ready_class in queues.classes.values())
+            assert all(client in ready_class.known_clients() for ready_class in self._classes_of(client))
             assert queues.classes.keys().isdisjoint(queues.later)
-            assert all(later.count == _count(later.spans) > 0 for later in queues.later.values())
+            assert all(later.count == count_waiting(later.spans) > 0 for later in queues.later.values())
 
     def __len__(self) -> int:
         """How many tasks wait for a worker, throttled or not."""
-        return sum([totals.placeable + totals.held + totals.later for totals in self._totals.values()])
+        tasks = sum([totals.placeable + totals.held + totals.later for totals in self._totals.values()])
+        if self._call_totals:
+            tasks += sum([totals.placeable + totals.held for totals in self._call_totals.values()])
+        return tasks

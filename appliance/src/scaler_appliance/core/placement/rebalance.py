@@ -2,6 +2,7 @@
 
 Rules:
 - The scheduler never takes a task away: it asks, and the worker gives back tasks that have not started.
+- Calls of actors stay where they are.
 - Rebalancing corrects wrong estimates of durations; it is not the way to distribute work. So it considers all workers
   that hold more tasks than slots only periodically, and otherwise those with enough estimated work to be worth two
   messages.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from typing import List, Tuple
 
+from scaler_appliance.core.effects import PeerError
 from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
@@ -75,6 +77,8 @@ class Rebalance:
         enough = WORTHWHILE_MICROSECONDS * worker.assigned / (worker.assigned - worker.slots)
         microseconds = 0.0
         for dispatch in worker.dispatches.values():
+            if dispatch.is_of_actor:
+                continue
             known = self._state.durations.get(dispatch.batch.function_key)
             microseconds += (dispatch.estimate_microseconds if known is None else known) * dispatch.open_count
             if microseconds >= enough:
@@ -97,6 +101,10 @@ class Rebalance:
                 dispatch, start, stop = self._outcomes.find_run(worker, message.ids, position)
                 position += stop - start
                 if dispatch is not None and dispatch.is_open(start):
+                    # SCL-WRK-034
+                    if dispatch.is_of_actor:
+                        text = "BalanceResponse: calls of an actor can run nowhere else, and are not given back"
+                        raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
                     self._outcomes.close(worker, dispatch, start, stop)
                     self._requeue.finish_cancelled(dispatch.batch, start, stop)
                     found.append((dispatch, start, stop))
@@ -112,5 +120,5 @@ def _place(run: Tuple[Dispatch, int, int]) -> Tuple[int, int]:
 
 
 def _could_run_elsewhere(donor: WorkerSession, idle: List[WorkerSession]) -> bool:
-    needs = {dispatch.batch.requirement.needs for dispatch in donor.dispatches.values()}
+    needs = {each.batch.requirement.needs for each in donor.dispatches.values() if not each.is_of_actor}
     return any(worker.offers(each) and worker.room_for(each.capabilities) for each in needs for worker in idle)

@@ -28,16 +28,17 @@ Rules:
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import islice
+from itertools import chain, islice
 from math import ceil
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
+from scaler_appliance.core.actor_calls.actor_table import ActorRecord
 from scaler_appliance.core.large_tables import LARGE, in_chunks
 from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.objects.object_table import announcement
 from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_appliance.core.placement.distance import Distance
-from scaler_appliance.core.placement.ready_queues import ReadyClass
+from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.placement.tenant_shares import UNLIMITED
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT
@@ -102,6 +103,10 @@ class Placement:
     def idle_workers(self) -> Iterable[WorkerSession]:
         """Workers with a free slot."""
         return self._idle.values()
+
+    def workers_with_room(self) -> Iterator[WorkerSession]:
+        """Workers with a free slot, then those that have little to do."""
+        return chain(self._idle.values(), self._below_prefetch_target.values())
 
     def free_slots(self, tenant: str = ANY_TENANT) -> int:
         """How many tasks, or how many of a tenant, could start at once."""
@@ -302,12 +307,14 @@ class Placement:
     def _place_urgent(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
         """Send tasks to workers with blocked tasks that hold too few as urgent as these.
 
-        The classes are ordered by priority: a worker with enough for one has enough for the next, and is removed.
+        The classes of a tenant are ordered by priority: if there is one tenant, a worker with enough for one class has
+        enough for the next, and is removed.
         """
         for worker in list(self._able(blocked, ready_class)):
             wanted = worker.hello.slots - worker.count_as_urgent(ready_class.requirement)
             if wanted <= 0 or worker.leaving or worker.is_congested:
-                del blocked[worker.number]
+                if not self._state.ready.has_tenants:
+                    del blocked[worker.number]
             elif ready_class.count:
                 wanted = min(wanted, self._most)
                 self._fill(worker, ready_class, min(wanted, ready_class.count), wanted)
@@ -333,6 +340,10 @@ class Placement:
                 least = int(LEAST_MESSAGE_MICROSECONDS / (duration_microseconds or LEAST_MESSAGE_MICROSECONDS))
                 count = min(taken, credit, _limit_of_message(span, self._state.part), max(share - placed, least))
                 count = min(count, self._most)
+                if duration_microseconds:
+                    left = ready_class.left_of_turn(duration_microseconds, self._unmeasured_microseconds)
+                    if left is not None and left < count:
+                        count = left
             if count and not self._announce_objects(worker, span.batch, span.start, span.start + count):
                 count = 0  # it goes on in the next call
             if count < taken:
@@ -379,7 +390,29 @@ class Placement:
         wanted = urgent if urgent > wanted else wanted
         return 0 if wanted < 0 else wanted if wanted < MAXIMUM_TASKS_PER_DISPATCH else MAXIMUM_TASKS_PER_DISPATCH
 
-    def _dispatch(self, worker: WorkerSession, span: TaskSpan, estimate_microseconds: float) -> None:
+    def begin_burst(self) -> None:
+        """A tick begins."""
+        self._burst_bytes = 0
+
+    def send_calls(
+        self, worker: WorkerSession, span: TaskSpan, count: int, estimate_microseconds: float, actor: ActorRecord
+    ) -> int:
+        """Send up to `count` calls of an actor from the start of a span to its worker; returns how many."""
+        batch, start, _ = span
+        count = min(count, _limit_of_message(span, self._state.part))
+        is_full = self._burst_bytes >= BURST_BYTES
+        if count <= 0 or is_full or not self._announce_objects(worker, batch, start, start + count):
+            return 0
+        self._dispatch(worker, TaskSpan(batch, start, start + count), estimate_microseconds, actor)
+        if worker.is_shared and self._state.ready.has_tenants:
+            self._state.shares.charge(batch.tenant, count * estimate_microseconds)
+        if not worker.leaving:
+            self.on_load_changed(worker)
+        return count
+
+    def _dispatch(
+        self, worker: WorkerSession, span: TaskSpan, estimate_microseconds: float, actor: Optional[ActorRecord] = None
+    ) -> None:
         state = self._state
         batch, start, stop = span
         apply(batch.states, start, stop, TaskEvent.PLACE)
@@ -389,9 +422,12 @@ class Placement:
         state.dispatches[dispatch.number] = batch.dispatches[dispatch.number] = dispatch
         if len(state.dispatches) == LARGE:
             state.dispatches = in_chunks(state.dispatches)
-        worker.assign(dispatch)
-        if not worker.distance_microseconds:
-            self._distance.on_placed_near()
+        if actor is None:
+            worker.assign(dispatch)
+            if not worker.distance_microseconds:
+                self._distance.on_placed_near()
+        else:
+            worker.assign_calls(dispatch, actor)
         self._update_over_committed(worker)
         worker.sent += stop - start
         state.count_assigned(dispatch, worker, stop - start)

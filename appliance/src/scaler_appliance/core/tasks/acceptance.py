@@ -12,6 +12,7 @@ from bisect import bisect_right
 from itertools import accumulate, islice
 from typing import Dict, List, Optional, Set, Tuple
 
+from scaler_appliance.core.actor_calls.actor_placement import ActorPlacement
 from scaler_appliance.core.effects import Buffer, PeerError
 from scaler_appliance.core.graphs.dependant_reactions import DependantReactions, split_batch
 from scaler_appliance.core.objects.object_records import ObjectRecord, failure_of_missing
@@ -47,12 +48,18 @@ Reason = Tuple[m.FailureKind, str]
 
 class Acceptance:
     def __init__(
-        self, state: SchedulerState, placement: Placement, outcomes: TaskOutcomes, dependants: DependantReactions
+        self,
+        state: SchedulerState,
+        placement: Placement,
+        outcomes: TaskOutcomes,
+        dependants: DependantReactions,
+        actors: ActorPlacement,
     ) -> None:
         self._state = state
         self._placement = placement
         self._outcomes = outcomes
         self._dependants = dependants
+        self._actors = actors
 
     def on_task(self, client: ClientSession, message: m.Task, payload: bytes) -> Optional[Steps]:
         """A client submits a batch: what is left to do of a large one, or of one that needs objects or other tasks."""
@@ -153,7 +160,7 @@ class Acceptance:
         client.flow.submit(count, len(payload))
         batch.is_charged = True
         missing = self._reference_objects(batch, function)
-        reason = self._reason_to_reject(batch, function)
+        reason = self._reason_to_reject(client, batch, function)
         if reason is not None:
             self._reject(client, TaskSpan(batch, 0, count), m.Failure(kind=reason[0], message=reason[1], attempts=1))
             return
@@ -187,7 +194,11 @@ class Acceptance:
                         missing[index] = object_id
         return missing
 
-    def _reason_to_reject(self, batch: TaskBatch, function: Optional[ObjectRecord]) -> Optional[Reason]:
+    def _reason_to_reject(
+        self, client: ClientSession, batch: TaskBatch, function: Optional[ObjectRecord]
+    ) -> Optional[Reason]:
+        if batch.options.actor:
+            return self._actors.admit(client, batch, function)
         if not batch.function and not batch.function_name:
             return m.FailureKind.REJECTED, "a task must name its function or the object that holds it"
         if batch.function and (function is None or not function.held or function.is_broken):
@@ -274,8 +285,17 @@ def _check_large_batch(client: ClientSession, message: m.Task, payload: Buffer, 
         raise sum_differs("Task", "payload_sizes", total, "the payload frame", len(payload))
     check_capabilities(message.options.capabilities)
     if message.predecessors:
+        _check_no_call(message.options)
         yield from _check_predecessors(message, part)
     yield from check_ascending(message.ids, client.last_task_id, "Task", part)
+
+
+# SCL-CLT-015
+def _check_no_call(options: m.TaskOptions) -> None:
+    """Raise PeerError if these tasks, which wait for others, are calls of an actor: calls run in their order."""
+    if options.actor:
+        text = "Task: calls of an actor have no predecessors, because they run in the order in which they are submitted"
+        raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
 
 
 # SCL-SCH-002
@@ -283,6 +303,7 @@ def _check_batch(client: ClientSession, message: m.Task, payload: Buffer) -> Non
     ids, count = message.ids, len(message.ids)
     message.check_columns(len(payload))
     if message.predecessors:
+        _check_no_call(message.options)
         for _ in _check_predecessors(message, count):
             pass
     check_capabilities(message.options.capabilities)

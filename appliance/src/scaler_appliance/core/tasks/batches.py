@@ -38,6 +38,7 @@ class Needs(NamedTuple):
     codec: str = ""  # of its payload; empty: any
     function_name: str = ""  # that it must serve; empty: the function comes as an object
     tenant: str = DEFAULT_TENANT  # whose tasks it must run
+    actor: int = 0  # whose calls they are; 0: they are no calls
 
 
 class Requirement(NamedTuple):
@@ -212,6 +213,7 @@ class Dispatch:
 
     __slots__ = (
         "number", "batch", "start", "stop", "worker", "ids", "open", "open_count", "estimate_microseconds",
+        "is_of_actor",
     )  # fmt: skip
 
     def __init__(
@@ -228,6 +230,7 @@ class Dispatch:
         self.open = bytearray(b"\x01") * (stop - start)
         self.open_count = stop - start
         self.estimate_microseconds = estimate_microseconds  # of one task, as its worker's load was charged
+        self.is_of_actor = batch.options.actor
 
     @property
     def has_costly_ends(self) -> bool:

@@ -157,7 +157,8 @@ class Cancellation:
                 continue
             worker = self._state.workers[dispatch.worker]
             for low, high in runs(dispatch.open, first - dispatch.start, end - dispatch.start, 1):
-                worker.cancel(dispatch.ids[low:high], force=True)
+                # A call that runs must not end its actor, which other clients may use; its own client lets go of it.
+                worker.cancel(dispatch.ids[low:high], force=not dispatch.is_of_actor)
                 self._outcomes.close(worker, dispatch, dispatch.start + low, dispatch.start + high)
                 done += UNITS_OF_A_CANCEL
             self._placement.on_load_changed(worker)

@@ -42,11 +42,19 @@ class Requeue:
                     self._outcomes.close(worker, dispatch, start, stop)
                     self.finish_cancelled(batch, start, stop)
                     # SCL-SCH-017, SCL-SCH-018
-                    if is_counted:
+                    if dispatch.is_of_actor:
+                        self._lose_calls(batch, start, stop, what)
+                    elif is_counted:
                         self._count_losses(batch, start, stop, what)
                     self.requeue(batch, start, stop)
                     done += UNITS_OF_A_RUN + (stop - start if is_counted else 0)
                 yield done
+
+    # SCL-SCH-044
+    def _lose_calls(self, batch: TaskBatch, start: int, stop: int, what: str) -> None:
+        text = f"the actor was lost with its worker, {what}; the call may have begun"
+        for first, end in runs(batch.states, start, stop, TaskState.ASSIGNED):
+            self._outcomes.lose(TaskSpan(batch, first, end), m.FailureKind.ACTOR_LOST, text)
 
     def finish_cancelled(self, batch: TaskBatch, start: int, stop: int) -> None:
         """End those tasks whose cancel is pending, now that their worker no longer has them."""

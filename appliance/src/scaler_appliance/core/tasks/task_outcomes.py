@@ -66,10 +66,19 @@ class TaskOutcomes:
     def close(self, worker: WorkerSession, dispatch: Dispatch, start: int, stop: int) -> None:
         """Fence open instances: later reports about them are ignored."""
         dispatch.close(start, stop)
-        worker.unassign(dispatch, stop - start)
+        if dispatch.is_of_actor:
+            self._unassign_calls(worker, dispatch, stop - start)
+        else:
+            worker.unassign(dispatch, stop - start)
         self._state.count_assigned(dispatch, worker, start - stop)
         if dispatch.open_count == 0:
             del self._state.dispatches[dispatch.number], dispatch.batch.dispatches[dispatch.number]
+
+    def _unassign_calls(self, worker: WorkerSession, dispatch: Dispatch, count: int) -> None:
+        actor = self._state.actors.find(dispatch.batch.function)
+        assert actor is not None, f"the actor {dispatch.batch.function:x} is forgotten, and has calls"
+        worker.unassign_calls(dispatch, actor, count)
+        self._state.ready.wake(actor.requirement)
 
     def lose(self, span: TaskSpan, kind: m.FailureKind, text: str, attempts: int = 1) -> None:
         """Tasks that are not at a worker get the outcome `lost`."""
@@ -262,8 +271,13 @@ class TaskOutcomes:
     def forget_object(self, record: ObjectRecord, holders: List[int]) -> None:
         """Notify an object's workers if it was deleted with its last reference."""
         object_id = record.object_id
+        home = 0  # of the actor that has ended
         if self._state.objects.find(object_id) is None:
             self._state.durations.forget(object_id)
+            actor = self._state.actors.remove(object_id)
+            if actor is not None and actor.worker:
+                home = actor.worker
+                self._state.workers[home].remove_actor(actor)
             client = self._state.clients.get(record.charged_to)
             if client is not None:
                 client.flow.release(0, record.size)
@@ -271,4 +285,7 @@ class TaskOutcomes:
                 self._state.touch_session(client)
         # SCL-OBJ-005
         for number in holders:
-            self._state.workers[number].forget_object(object_id)
+            worker = self._state.workers[number]
+            worker.forget_object(object_id)
+            if number == home:
+                self._state.rid_of_actors[number] = worker

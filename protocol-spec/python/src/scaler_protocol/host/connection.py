@@ -13,7 +13,9 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import sys
 from array import array
 from bisect import bisect_left
 from collections import deque
@@ -30,6 +32,17 @@ from scaler_protocol.wire.zmtp import Buffer, Zmtp, ZmtpError, begins_like_zmtp
 SMALLEST_READ_BYTES = 64 * 1024  # CPython allocates this much without a system call
 LARGEST_READ_BYTES = 1024 * 1024
 KEEPALIVE_IDLE_SECONDS = 30  # NAT boxes forget idle connections
+
+RETRANSMIT_MILLISECONDS = 1000
+"""At most, between two attempts to send what was not acknowledged. TCP doubles the pause up to two minutes, so that a
+link that is healed after half a minute would stay silent for as long again. Linux has this limit since 6.15."""
+
+UNACKNOWLEDGED_MILLISECONDS = 600_000
+"""After which the system ends a connection. Sessions end silent ones before; without it, frequent attempts would be
+used up after a quarter of a minute."""
+
+_TCP_USER_TIMEOUT: int = getattr(socket, "TCP_USER_TIMEOUT", 18)  # of Linux, like the next one
+_TCP_RTO_MAX_MS = 44
 
 GATHER_BYTES = 64 * 1024  # of small messages that wait
 
@@ -77,6 +90,13 @@ def first_words(address: Address, timeout_seconds: float) -> bytes:
         return b""
 
 
+def _retransmit_soon(stream: socket.socket) -> None:
+    """See to it that traffic flows soon after a link is healed, as far as the system can."""
+    with contextlib.suppress(OSError):  # an older kernel, or a sandbox
+        stream.setsockopt(socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, UNACKNOWLEDGED_MILLISECONDS)
+        stream.setsockopt(socket.IPPROTO_TCP, _TCP_RTO_MAX_MS, RETRANSMIT_MILLISECONDS)
+
+
 class _Joined(Deque[memoryview]):
     """Whole messages in one buffer.
 
@@ -122,6 +142,8 @@ class Connection:
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if hasattr(socket, "TCP_KEEPIDLE"):
                 stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_SECONDS)
+            if sys.platform.startswith("linux"):
+                _retransmit_soon(stream)
         self.protocol = protocol
         self.unsent_bytes = 0
         self.read_bytes = 0  # by the last call of `receive`

@@ -67,7 +67,8 @@ class SessionSettings(NamedTuple):
     """
     Parameters:
         heartbeat_interval_seconds: between heartbeats, unless the scheduler's Welcome says otherwise.
-        silence_timeout_seconds: a scheduler that is silent for this long is lost; None: as its Welcome says.
+        silence_timeout_seconds: a scheduler that is silent for so long is lost, or sooner if its Welcome says so; None:
+        as its Welcome says.
         give_up_seconds: how long to look for a scheduler; NEVER: without limit.
         first_timeout_seconds: the same for the first session, for which attempts follow each other closely, because a
         user waits for it. None: as for later sessions.
@@ -345,8 +346,8 @@ class PeerSession:
         own = self._settings
         interval_seconds = welcome.heartbeat_interval_milliseconds / 1000
         self._heartbeat_interval_seconds = interval_seconds or own.heartbeat_interval_seconds
-        timeout_seconds = own.silence_timeout_seconds or welcome.timeout_milliseconds / 1000
-        self._silence_timeout_seconds = timeout_seconds or DEFAULT_SILENCE_TIMEOUT_SECONDS
+        timeouts = (own.silence_timeout_seconds, welcome.timeout_milliseconds / 1000)
+        self._silence_timeout_seconds = min(filter(None, timeouts), default=DEFAULT_SILENCE_TIMEOUT_SECONDS)
         self._effects.append(Opened(welcome))
         self._plan()
 

@@ -80,6 +80,7 @@ class FailureKind(IntEnum):
     REJECTED = 10
     CODEC_UNKNOWN = 11
     PREDECESSOR_GONE = 12
+    ACTOR_LOST = 13
 
 
 _FAILURE_KIND: Dict[int, FailureKind] = {member.value: member for member in FailureKind}
@@ -255,6 +256,7 @@ class TaskOptions(Struct):
         "profiling",
         "at_most_once",
         "stream_output",
+        "actor",
     )
     DATA_WORDS = 3
     POINTER_WORDS = 1
@@ -267,6 +269,7 @@ class TaskOptions(Struct):
     profiling: bool
     at_most_once: bool
     stream_output: bool
+    actor: bool
 
     def __init__(
         self,
@@ -279,6 +282,7 @@ class TaskOptions(Struct):
         profiling: bool = False,
         at_most_once: bool = False,
         stream_output: bool = False,
+        actor: bool = False,
     ) -> None:
         self.priority = priority
         self.capabilities = list(capabilities)
@@ -288,12 +292,16 @@ class TaskOptions(Struct):
         self.profiling = profiling
         self.at_most_once = at_most_once
         self.stream_output = stream_output
+        self.actor = actor
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _TASK_OPTIONS_WORDS.pack(
             self.priority,
             self.retries,
-            (1 if self.profiling else 0) | (2 if self.at_most_once else 0) | (4 if self.stream_output else 0),
+            (1 if self.profiling else 0)
+            | (2 if self.at_most_once else 0)
+            | (4 if self.stream_output else 0)
+            | (8 if self.actor else 0),
             self.time_limit_milliseconds,
             self.memory_limit_bytes,
             writer.structs(self.capabilities, at) if self.capabilities else 0,
@@ -317,6 +325,7 @@ class TaskOptions(Struct):
         self.profiling = flags_6 & 1 != 0
         self.at_most_once = flags_6 & 2 != 0
         self.stream_output = flags_6 & 4 != 0
+        self.actor = flags_6 & 8 != 0
         at = start + data_words * 8
         self.capabilities = reader.structs(capabilities, segment, at, Capability.read) if capabilities else []
         return self
@@ -328,7 +337,10 @@ class TaskOptions(Struct):
         return _TASK_OPTIONS_WORDS.pack(
             self.priority,
             self.retries,
-            (1 if self.profiling else 0) | (2 if self.at_most_once else 0) | (4 if self.stream_output else 0),
+            (1 if self.profiling else 0)
+            | (2 if self.at_most_once else 0)
+            | (4 if self.stream_output else 0)
+            | (8 if self.actor else 0),
             self.time_limit_milliseconds,
             self.memory_limit_bytes,
             0,
@@ -351,6 +363,7 @@ class TaskOptions(Struct):
         self.profiling = flags_6 & 1 != 0
         self.at_most_once = flags_6 & 2 != 0
         self.stream_output = flags_6 & 4 != 0
+        self.actor = flags_6 & 8 != 0
         self.capabilities = []
         return self
 

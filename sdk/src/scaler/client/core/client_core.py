@@ -130,8 +130,11 @@ class ClientCore:
                 or run.payload_bytes > outbox.batch_bytes
                 or len(run.payloads) >= MAXIMUM_BATCH_TASKS
             ):
-                if not self._is_here(function):
+                if not self._is_here(function, options):
                     future._task_id = REFUSED
+                    continue
+                if self._waiting and options is not None and options.actor:
+                    self._waiting.append(c.SubmitTask(future, function, payload, options))  # it keeps its place
                     continue
                 run = outbox.open(function, self.next_task_id, options)
             # SCL-CLT-001
@@ -151,8 +154,11 @@ class ClientCore:
                 self._appliers[type(command)](command)
                 continue
             future, function, payload, options = command
-            if not self._is_here(function):
+            if not self._is_here(function, options):
                 future._task_id = REFUSED
+                continue
+            if self._waiting and options is not None and options.actor:
+                self._waiting.append(c.SubmitTask(future, function, payload, options))
                 continue
             task_id = future._task_id = self._next_id()
             run = future._source = self.outbox.detached(function, task_id, payload, options)
@@ -231,6 +237,8 @@ class ClientCore:
     def _wait_for_credit(self, command: Waiting) -> None:
         self._waiting.append(command)
         self._let_in()
+        if self._waiting:
+            self.outbox.close_run()  # no call of an actor may join it, and overtake
 
     def _let_in(self) -> None:
         """Accept waiting submissions while there is credit."""
@@ -256,7 +264,7 @@ class ClientCore:
 
     def _submit(self, task: c.SubmitTask) -> None:
         future = task.future
-        if not self._is_here(task.function):
+        if not self._is_here(task.function, task.options):
             future._task_id = REFUSED
         elif task.predecessors and (
             PREDECESSORS not in self.features or any(type(each._source) is DeferredTask for each in task.predecessors)
@@ -292,10 +300,12 @@ class ClientCore:
         if arguments_bytes:
             self._let_go(dependencies[:1])
 
-    def _is_here(self, function: FunctionKey) -> bool:
+    def _is_here(self, function: FunctionKey, options: Optional[m.TaskOptions]) -> bool:
         """Whether the scheduler still has the function."""
         if not isinstance(function, int):
             return True  # it is called by name
+        if options is not None and options.actor and not self.objects.is_own(function):
+            return True  # an actor of another client: the scheduler knows
         kept = self.objects.find(function)
         return kept is not None and kept.is_held
 
@@ -350,7 +360,7 @@ class ClientCore:
         if self.pending.take([future]):  # else it has been cancelled
             before = self.pending.needs.pop(number, ())
             function, made = task.function, list(command.made)
-            if isinstance(function, int) and not self._is_here(function):
+            if isinstance(function, int) and not self._is_here(function, task.options):
                 function = self._copy(task.function_object, made)
             for position, each in enumerate(task.dependencies):
                 kept = self.objects.find(each)

@@ -23,6 +23,9 @@ from scaler.client.core.kept_objects import KeptObject
 from scaler.client.core.outbox import FunctionKey, TaskRun
 from scaler_protocol.wire import messages as m
 
+ACTORS = "actors"
+"""The feature of schedulers that know actors."""
+
 PREDECESSORS = "predecessors"
 """The feature of schedulers that let tasks wait for others."""
 

@@ -10,6 +10,7 @@ Rules:
   announced object is deleted, because unsent tasks may need it.
 - One outcome for each future: a task without one is sent again, under its number; outcomes of the old session cannot
   arrive in the new one, which is another connection. A task that may run at most once is not sent a second time.
+- Actors end with the session. Their unfinished calls fail, and are not sent again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from scaler.client.core.handles import TaskHandle
 from scaler.client.core.kept_objects import KeptObject
 from scaler.client.core.outbox import Outbox, Run, TaskRun
 from scaler.client.core.pending_futures import PendingFutures
-from scaler.exceptions import DisconnectedError
+from scaler.exceptions import ActorLostError, DisconnectedError
 from scaler.values.sizes import INLINE_BYTES
 from scaler_protocol.wire import messages as m
 
@@ -63,6 +64,10 @@ class Recovery:
             if isinstance(run, DeferredTask):
                 continue  # they were never sent
             again = list(group)
+            if run is not None and run.options is not None and run.options.actor:
+                # SCL-CLT-016
+                self._pending.fail(again, _actor_lost())
+                continue
             why_not = _why_not_again(run)
             if why_not:
                 self._pending.fail(again, _not_again(why_not))
@@ -176,6 +181,13 @@ def _why_not_again(run: Optional[Run]) -> str:
     if run.was_sent and run.options is not None and run.options.at_most_once:
         return "it may have begun, and may run at most once"
     return ""
+
+
+def _actor_lost() -> ActorLostError:
+    return ActorLostError(
+        "the actor was lost with the connection to the scheduler, before this call had an outcome: make a new one with"
+        " client.actor(...)"
+    )
 
 
 def _not_again(why: str) -> DisconnectedError:

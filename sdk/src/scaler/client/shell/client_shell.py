@@ -23,7 +23,7 @@ from scaler import blocking
 from scaler.client.archives import CodeSource
 from scaler.client.code import ClientCode
 from scaler.client.core import commands as c
-from scaler.client.core.deferring import PREDECESSORS, DeferredTask
+from scaler.client.core.deferring import ACTORS, PREDECESSORS, DeferredTask
 from scaler.client.core.handles import NOT_NUMBERED, REFUSED
 from scaler.client.core.kept_objects import KeptObject
 from scaler.client.core.outbox import FunctionKey
@@ -52,7 +52,9 @@ MAXIMUM_DEFERRED_CANCEL_SECONDS = 1.0
 
 def client_hello() -> m.Hello:
     """Introduces a client of this process."""
-    return described(m.Hello(role=m.Role.CLIENT, codecs=list(CODECS), name=f"{os.getpid()}", features=[PREDECESSORS]))
+    return described(
+        m.Hello(role=m.Role.CLIENT, codecs=list(CODECS), name=f"{os.getpid()}", features=[PREDECESSORS, ACTORS])
+    )
 
 
 def client_settings(

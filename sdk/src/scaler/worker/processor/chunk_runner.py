@@ -49,6 +49,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 _OF_CALLERS = tuple(
     os.path.join(_PACKAGE, *names)
     for names in (
+        ("actors", "actor_function.py"),
         ("client", "mapping.py"),
         ("client", "graph_submission.py"),
         ("executor", "initialized.py"),

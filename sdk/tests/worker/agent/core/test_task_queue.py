@@ -11,10 +11,10 @@ import pytest
 from scaler.worker.agent.core.task_queue import HeldTasks, TaskQueue, TaskTraits
 
 
-def batch(ids: Sequence[int], priority: int = 0, dependencies: bool = False) -> HeldTasks:
+def batch(ids: Sequence[int], priority: int = 0, dependencies: bool = False, client: int = 0) -> HeldTasks:
     """Tasks whose payload and dependencies follow from their ids."""
     payloads = [b"<%d>" % instance for instance in ids]
-    traits = TaskTraits(function=7, codec="c", priority=priority)
+    traits = TaskTraits(function=7, codec="c", client=client, priority=priority)
     sizes = array("I", map(len, payloads))
     if not dependencies:
         return HeldTasks(traits, array("Q", ids), sizes, b"".join(payloads))
@@ -100,6 +100,25 @@ def test_higher_priorities_come_first_and_requeued_tasks_before_others_of_theirs
     assert order == [4, 5, 1, 2, 3]
 
 
+def test_clients_take_turns_whatever_was_sent_ahead_of_one() -> None:
+    queue = TaskQueue()
+    queue.append(batch([1, 2, 3, 4], client=1))
+    queue.append(batch([5], client=1, dependencies=True))
+    assert list(queue.take(1).ids) == [1]
+    queue.append(batch([6, 7], client=2))
+    queue.append(batch([8], client=3))
+    queue.append(batch([9], client=1, priority=1))
+    assert [queue.take(1).ids[0] for _ in range(queue.count)] == [9, 2, 6, 8, 3, 7, 4, 5]
+
+
+def test_what_comes_back_from_a_processor_goes_first_whose_turn_it_may_be() -> None:
+    queue = TaskQueue()
+    queue.append(batch([1, 2], client=1))
+    queue.append(batch([3], client=2))
+    queue.put_back(batch([4], client=2))
+    assert [queue.take(1).ids[0] for _ in range(queue.count)] == [4, 1, 3, 2]
+
+
 def test_small_batches_that_are_alike_are_joined() -> None:
     queue = TaskQueue()
     queue.append(batch(range(10)))
@@ -136,7 +155,7 @@ def test_no_task_gets_lost_or_doubled_in_the_queue(seed: int) -> None:
             ids = range(next_id, next_id + rng.randint(1, 20))
             next_id = ids.stop
             put = queue.append if rng.random() < 0.7 else queue.put_back
-            put(batch(ids, rng.randint(-1, 1), rng.random() < 0.5))
+            put(batch(ids, rng.randint(-1, 1), rng.random() < 0.5, rng.randint(0, 2)))
             there |= set(ids)
         elif action < 0.6 and queue.count:
             taken = set(content(queue.take(rng.randint(1, len(queue.head())))))

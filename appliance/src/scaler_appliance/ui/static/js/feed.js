@@ -4,12 +4,14 @@
  *     server ──events?page=…──▶ Feed ──onEvent(head, body)──▶ the page in view
  *                                 └────onState(state)───────▶ the badge and the banner
  *
- * Rules: one EventSource at a time, only for what is in view, none while the tab is hidden or the reader has paused it.
+ * Rules: one stream at a time, only for what is in view, none while the tab is hidden or the reader has paused it.
  * The server sends a head each second, so silence means something: after `STALE_SECONDS` without, or when the server says
- * that it has not heard of the scheduler for so long, the state is "stale", and it is shown since when. A server that answers
- * and refuses is asked why, and that is what is shown: it is not one that does not answer. An event that cannot be read is
- * dropped and counted, and the page goes on.
+ * that it has not heard of the scheduler for so long, the state is "stale", and it is shown since when. What a server says
+ * that answers and refuses is shown: it is not one that does not answer. An event that cannot be read is dropped and
+ * counted, and the page goes on.
  */
+
+import { ask, readEvents } from "./server.js";
 
 export const STALE_SECONDS = 4;
 const FIRST_RETRY_SECONDS = 0.5;
@@ -30,19 +32,17 @@ export class Feed {
   constructor(onEvent, onCondition) {
     this.onEvent = onEvent;
     this.onCondition = onCondition;
-    /** @type {EventSource | null} */
-    this.source = null;
+    /** @type {AbortController | null} */
+    this.stream = null;
     /** @type {number | undefined} */
     this.retryTimer = undefined;
-    this.retrySeconds = FIRST_RETRY_SECONDS;
+    this.firstRetrySeconds = this.retrySeconds = FIRST_RETRY_SECONDS;
     this.address = "";
     this.isPaused = false;
     this.pausedAt = 0;
     this.unreadable = 0;
     /** @type {Refusal | null} */
     this.refusal = null;
-    /** @type {AbortController | null} */
-    this.asking = null;
     this.silentFrom = Date.now(); // since when an event is due
     this.lastEventAt = 0; // Date.now()
     this.schedulerAge = 0; // seconds, at the last event
@@ -65,7 +65,7 @@ export class Feed {
       if (value !== null && value !== undefined && value !== "") query.set(name, String(value));
     }
     const address = `events?${query}`;
-    if (address === this.address && (this.source || this.refusal)) return;
+    if (address === this.address && (this.stream || this.refusal)) return;
     if (address !== this.address) this.refusal = null;
     this.address = address;
     this.#reopen();
@@ -107,10 +107,9 @@ export class Feed {
 
   #close() {
     clearTimeout(this.retryTimer);
-    this.asking?.abort();
-    this.asking = null;
-    if (this.source) this.source.close();
-    this.source = null;
+    const stream = this.stream;
+    this.stream = null;
+    stream?.abort();
   }
 
   #reopen() {
@@ -119,40 +118,32 @@ export class Feed {
     this.#tell();
   }
 
-  #open() {
-    const source = new EventSource(this.address);
-    this.source = source;
-    source.onmessage = (message) => {
-      if (source === this.source) this.#receive(message.data);
-    };
-    source.onerror = () => {
-      // A connection that broke is tried again by the browser itself; after an answer that is no stream it gives up.
-      if (source !== this.source || source.readyState !== EventSource.CLOSED) return;
-      this.source = null;
-      this.#askWhy();
-    };
-  }
-
-  // An EventSource does not say what the server answered.
-  async #askWhy() {
-    const asking = new AbortController();
-    this.asking = asking;
+  async #open() {
+    const stream = new AbortController();
+    this.stream = stream;
     let refusal = null;
     try {
-      const answer = await fetch(this.address, { signal: asking.signal });
-      if (!answer.ok) refusal = { status: answer.status, text: said(await answer.text()) };
-      asking.abort(); // events begin to come
+      const answer = await ask(this.address, { signal: stream.signal, headers: { Accept: "text/event-stream" }, cache: "no-store" });
+      if (!answer.ok) {
+        refusal = { status: answer.status, text: said(await answer.text()) };
+      } else if (answer.body) {
+        await readEvents(
+          answer.body,
+          (data) => stream === this.stream && this.#receive(data),
+          (milliseconds) => (this.firstRetrySeconds = this.retrySeconds = milliseconds / 1000),
+        );
+      }
     } catch {
-      // It does not answer, or the request was aborted.
+      // The server does not answer, the connection broke, or the stream was closed here.
     }
-    if (this.asking !== asking) return;
-    this.asking = null;
+    if (stream !== this.stream) return;
+    this.stream = null;
     this.refusal = refusal;
     this.#tell();
     // A wrong question stays wrong.
     if (refusal && isFinal(refusal.status)) return;
     this.retryTimer = setTimeout(() => this.#reopen(), this.retrySeconds * 1000);
-    this.retrySeconds = Math.min(this.retrySeconds * 2, LAST_RETRY_SECONDS);
+    this.retrySeconds = Math.min(this.retrySeconds * 2, Math.max(LAST_RETRY_SECONDS, this.firstRetrySeconds));
   }
 
   /** @param {string} text */
@@ -168,7 +159,7 @@ export class Feed {
       this.unreadable += 1;
       return;
     }
-    this.retrySeconds = FIRST_RETRY_SECONDS;
+    this.retrySeconds = this.firstRetrySeconds;
     this.refusal = null;
     this.lastEventAt = Date.now();
     this.schedulerAge = Number(event.head.age_seconds) || 0;

@@ -16,6 +16,7 @@ import { startKeyboard } from "./keyboard.js";
 import { Notices } from "./notices.js";
 import { PAGES } from "./pages.js";
 import * as route from "./route.js";
+import { act } from "./server.js";
 import { startTheme } from "./theme.js";
 
 /**
@@ -110,7 +111,7 @@ function togglePause() {
 
 async function logOut() {
   try {
-    const answer = await fetch("logout", { method: "POST", headers: { "X-Scaler-UI": "1" } });
+    const answer = await act("logout");
     if (answer.ok || answer.status === 401) location.reload(); // the server says what is needed to come back
     else notices.message(`Logging out did not work: ${await answer.text()}`, "action");
   } catch {

@@ -10,6 +10,9 @@ from typing import Optional
 from scaler.worker.agent.core.task_queue import HeldTasks
 
 CHUNK_SECONDS = 0.003
+CALLS_SECONDS = 0.01
+"""The same for calls of an actor, which run nowhere else, and of which no second chunk waits behind a first one."""
+
 LONG_TASK_SECONDS = 0.005
 """Tasks whose mean duration is at least this go to processors one at a time."""
 
@@ -26,13 +29,16 @@ MAXIMUM_CHUNK_TASKS = 1000
 MAXIMUM_CHUNK_BYTES = 1024 * 1024
 
 
-def chunk_size(batch: HeldTasks, mean_seconds: Optional[float], waiting: int, slots: int) -> int:
+def chunk_size(
+    batch: HeldTasks, mean_seconds: Optional[float], waiting: int, slots: int, seconds: float = CHUNK_SECONDS
+) -> int:
     """How many tasks of a batch to give to one processor.
 
     Parameters:
         mean_seconds: how long a task of this function takes; None while unknown.
         waiting: tasks in the worker's queue.
         slots: of the worker, among which they are shared.
+        seconds: how long they should take together.
     """
     traits = batch.traits
     is_alone = traits.at_most_once or traits.attempt > SUSPICIOUS_ATTEMPTS
@@ -43,4 +49,4 @@ def chunk_size(batch: HeldTasks, mean_seconds: Optional[float], waiting: int, sl
     limit = min(MAXIMUM_CHUNK_TASKS, len(batch), max(share, int(WORTHWHILE_SECONDS / mean_seconds)))
     if len(batch.payload) > MAXIMUM_CHUNK_BYTES:
         limit = min(limit, MAXIMUM_CHUNK_BYTES * len(batch) // len(batch.payload))
-    return max(1, min(limit, int(CHUNK_SECONDS / mean_seconds)))
+    return max(1, min(limit, int(seconds / mean_seconds)))

@@ -4,17 +4,18 @@ Rules:
 - The running task is the most likely cause: it is cancelled, lost, or run again as often as it allows. The other tasks
   of its chunk run elsewhere.
 - A task that had run, and whose outcome was lost with the processor, is run again; that counts as an attempt.
+- If the processor was an actor's, all its calls are lost: no other processor has the actor's state.
 - A task that must not run twice is never run again once it may have begun.
 """
 
 from __future__ import annotations
 
-from typing import Callable, List, NamedTuple, Protocol
+from typing import Callable, List, NamedTuple, Optional, Protocol
 
 from scaler.worker.agent.core.cancellations import Cancellations
 from scaler.worker.agent.core.effects import Effect, Send
 from scaler.worker.agent.core.finished_tasks import NOT_RUN, Ran
-from scaler.worker.agent.core.processor_pool import ProcessorChunk, ProcessorState
+from scaler.worker.agent.core.processor_pool import KillReason, ProcessorChunk, ProcessorState
 from scaler.worker.agent.core.task_queue import HeldTasks
 from scaler_protocol import messages as m
 
@@ -33,6 +34,16 @@ class Death(NamedTuple):
     description: str
     stack: str
     busy_microseconds: int
+
+
+def why_lost(state: ProcessorState, death: Death) -> str:
+    """Why the actor of a processor that has ended is lost, for all its calls."""
+    reason = state.kill_reason
+    if reason is None:
+        return f"the actor was lost with its processor: process {state.process_id} {death.description}"
+    if reason.kind is None:
+        return "the actor was lost because a call was cancelled by force while it ran"
+    return f"the actor was lost because its processor was stopped: {reason.message}"
 
 
 class Lose(Protocol):
@@ -69,6 +80,42 @@ class DeadProcessors:
             if chunk.reported < chunk.count:
                 self._settle_chunk(state, chunk, death)
 
+    def settle_running_call(self, state: ProcessorState, death: Death, why: str) -> List[HeldTasks]:
+        """The processor of an actor has ended: settle the call that it ran; returns the others, all of them lost."""
+        others: List[HeldTasks] = []
+        for chunk in state.chunks:
+            index = state.started - chunk.first_position
+            if not (chunk.reported <= index < chunk.count and state.occupied):
+                if chunk.reported < chunk.count:
+                    others.append(chunk.part(chunk.reported, chunk.count))
+                continue
+            if chunk.reported < index:
+                others.append(chunk.part(chunk.reported, index))
+            if index + 1 < chunk.count:
+                others.append(chunk.part(index + 1, chunk.count))
+            self._settle_call(state, chunk.part(index, index + 1), death, why)
+        return others
+
+    def _settle_call(self, state: ProcessorState, call: HeldTasks, death: Death, why: str) -> None:
+        reason = state.kill_reason
+        if reason is not None and reason.position != state.started:
+            reason = None
+        ran = Ran(state.process_id, death.busy_microseconds)
+        if self._is_cancelled(reason, call):
+            self._confirm_cancelled(call, death.stack)
+        elif reason is not None and reason.kind in (m.FailureKind.TIME_LIMIT, m.FailureKind.MEMORY_LIMIT):
+            self._lose(call, reason.kind, reason.message, death.stack or NO_STACK, ran)
+        else:
+            self._lose(call, m.FailureKind.ACTOR_LOST, why, death.stack, ran)
+
+    def _is_cancelled(self, reason: Optional[KillReason], task: HeldTasks) -> bool:
+        return (reason is not None and reason.kind is None) or self._cancellations.by_force(task.ids[0])
+
+    def _confirm_cancelled(self, task: HeldTasks, stack: str) -> None:
+        if stack:
+            self._effects.append(Send(m.TaskLog(id=task.ids[task.start], stream=STACK_STREAM, text=stack)))
+        self._cancellations.confirm(task.ids[task.start :], m.CancelOutcome.CANCELLED)
+
     def _settle_chunk(self, state: ProcessorState, chunk: ProcessorChunk, death: Death) -> None:
         index = state.started - chunk.first_position  # of the task that started last, counted in this chunk
         if not chunk.reported <= index < chunk.count:
@@ -92,10 +139,8 @@ class DeadProcessors:
         ran = Ran(state.process_id, death.busy_microseconds)
         if reason is not None and reason.position != state.started:
             reason = None  # another task was the reason
-        if (reason is not None and reason.kind is None) or self._cancellations.by_force(task.ids[0]):
-            if stack:
-                self._effects.append(Send(m.TaskLog(id=task.ids[task.start], stream=STACK_STREAM, text=stack)))
-            self._cancellations.confirm(task.ids[task.start :], m.CancelOutcome.CANCELLED)
+        if self._is_cancelled(reason, task):
+            self._confirm_cancelled(task, stack)
         elif reason is not None and reason.kind is not None:
             self._lose(task, reason.kind, reason.message, stack or NO_STACK, ran)
         elif state.killed:

@@ -11,6 +11,8 @@ Rules:
 - The processor that became idle last is used first: its caches are warm, and the others may sleep.
 - Processors are dedicated: one that has run tasks with some code of a client (see `code_sets`) runs no others. When
   none with the right code is idle, a new one is forked, and the one that was idle longest may have to exit.
+- A processor may be bound to an actor: it runs nothing else, is never idle for other tasks, and another one takes its
+  place. It has a slot while calls run.
 - A processor that dies before it ran anything is replaced with a growing delay: the cause may persist.
 """
 
@@ -88,6 +90,7 @@ class ProcessorState:
         "code_key",
         "code_folders",
         "idle_rounds",
+        "actor",
     )
 
     def __init__(self, number: int, progress: memoryview) -> None:
@@ -108,6 +111,7 @@ class ProcessorState:
         self.code_key: Optional[str] = None  # of the code that it runs; None: it has run nothing
         self.code_folders: Sequence[str] = ()
         self.idle_rounds = 0  # consecutive checks that found it idle
+        self.actor = 0  # whose calls it runs, and nothing else; 0: it is not bound
 
     @property
     def started(self) -> int:
@@ -158,6 +162,7 @@ class ProcessorPool:
         self.slots = slots
         self.busy = 0  # processors that run a task and are not suspended
         self.suspended = 0
+        self.bound = 0  # to actors
         self.write_prefix = ""  # of large results, as last sent to processors
         self._progress = progress
         self._effects = effects
@@ -183,7 +188,8 @@ class ProcessorPool:
 
     def fill(self) -> None:
         """Fork what is missing for all slots to be usable."""
-        missing = self.slots - sum(not (state.suspended or state.killed) for state in self._states.values())
+        able = [state for state in self._states.values() if not (state.suspended or state.killed or state.actor)]
+        missing = self.slots - len(able)
         for _ in range(missing):
             if self._closed or not (self._free_numbers or self._next_number < MAXIMUM_PROCESSORS):
                 return
@@ -249,7 +255,7 @@ class ProcessorPool:
                 if self._idle[position].code_key == wanted:
                     self._idle.append(self._idle.pop(position))
                     return True
-        if len(self._states) - self.suspended >= self.slots + MAXIMUM_SPARES:
+        if len(self._states) - self.suspended - self.bound >= self.slots + MAXIMUM_SPARES:
             self._stop(self._idle.pop(0))
         if self._closed or not (self._free_numbers or self._next_number < MAXIMUM_PROCESSORS):
             return False  # there will be one when a processor has ended
@@ -278,12 +284,45 @@ class ProcessorPool:
             state.suspended = False
         else:
             self.busy -= 1
-        if state.killed:
+        if state.killed or state.actor:
             return
         if state.code_key in self._retired_keys:
             self._stop(state)
         else:
             self._idle.append(state)
+
+    # Actors ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_free_slot(self) -> bool:
+        return self.busy < self.slots
+
+    def bind(self, actor: int, code_key: str) -> Optional[ProcessorState]:
+        """Bind an idle processor to an actor whose first call is about to run in a free slot."""
+        if not self.has_free_slot or not self._idle:
+            return None
+        if self._idle[-1].code_key != code_key and not self._put_last(code_key):
+            return None
+        state = self._idle.pop()
+        state.actor = actor
+        self.bound += 1
+        self.busy += 1
+        self.fill()
+        return state
+
+    def take_bound(self) -> bool:
+        """Give an actor's idle processor a slot, if one is free."""
+        if not self.has_free_slot:
+            return False
+        self.busy += 1
+        return True
+
+    def end_bound(self, state: ProcessorState) -> None:
+        """An actor has ended: so does its processor."""
+        if state.chunks:
+            self.kill(state)
+        elif not state.killed:
+            self._stop(state)
 
     def pipelinable(self, code_key: str) -> Optional[ProcessorState]:
         """A busy processor that may get one more chunk behind its current one."""
@@ -292,6 +331,7 @@ class ProcessorPool:
                 len(state.chunks) == 1
                 and state.chunks[0].watched
                 and state.code_key == code_key
+                and not state.actor
                 and not (state.has_given_back or state.suspended or state.killed)
             ):
                 return state
@@ -317,7 +357,7 @@ class ProcessorPool:
         if not state.killed:
             state.killed = True
             state.kill_reason = kill_reason
-            if not state.chunks:
+            if not (state.chunks or state.actor):
                 self._idle.remove(state)
             self._effects.append(KillProcessor(state.number, wants_stack=kill_reason is not None))
 
@@ -329,15 +369,17 @@ class ProcessorPool:
             self.suspended -= 1
         elif state.chunks:
             self.busy -= 1
-        elif not state.killed:
+        elif not (state.killed or state.actor):
             self._idle.remove(state)
+        if state.actor:
+            self.bound -= 1
         if not state.killed and state.started == 0:
             self._early_deaths += 1
 
     def retire_spares(self) -> None:
         """Let processors exit that are idle and more than slots and spares need, or that have been idle for long with
         dedicated code and exceed the slots. Called periodically."""
-        beyond_slots = len(self._states) - self.suspended - self.slots
+        beyond_slots = len(self._states) - self.suspended - self.bound - self.slots
         has_keys = any(state.code_key for state in self._states.values())
         stopped: List[ProcessorState] = []
         for state in self._idle:

@@ -11,6 +11,8 @@ Rules:
 - Credit: a processor gets as many tasks at once as take about CHUNK_SECONDS by the measured mean of their function, one
   at a time while that is unknown. A second chunk may wait behind a chunk of several tasks, never behind a chunk of one:
   only the former are watched by the processor (see `processor`).
+- Calls of actors wait apart, see `call_flow`. If they and other tasks wait for the same slots, they take turns,
+  unless the others are more urgent.
 - A task that must not run again has a chunk of its own, so that it is not lost because of another task.
 - An outcome that was accepted from a processor is the task's outcome; a task without one is run again, unless it
   forbids that.
@@ -22,6 +24,7 @@ from typing import Callable, Iterable, List, Mapping, NamedTuple, Optional, Set,
 
 from scaler.values.codecs import CODECS, NEUTRAL_CODECS, PYTHON_CODEC
 from scaler.worker import frames
+from scaler.worker.agent.core.actor_flow.call_flow import CallFlow
 from scaler.worker.agent.core.cancellations import Cancellations
 from scaler.worker.agent.core.chunk_sizes import PIPELINE_TASK_SECONDS, chunk_size
 from scaler.worker.agent.core.dead_processors import DeadProcessors, Death
@@ -78,9 +81,13 @@ class TaskFlow(ObjectListener):
         self._output = PrintedOutput()
         self._cancellations = Cancellations(self.pool)
         self._dead = DeadProcessors(self._cancellations, effects, self._requeue, self._lose)
+        self.calls = CallFlow(
+            self.pool, objects, code, self._durations, self._cancellations, self._dead, self._lose, self._give
+        )
         self._limits = TaskLimits(self.pool, effects)
         self.is_watched = False  # by monitors of the scheduler
         self._is_draining = False
+        self._is_turn_of_calls = True  # if others of the same priority wait for the same slots
         self._reporting: List[ProcessorState] = []  # which sent outcomes in this turn
 
     # From the scheduler -------------------------------------------------------------------------------------
@@ -99,6 +106,9 @@ class TaskFlow(ObjectListener):
             self._lose(batch, m.FailureKind.CODEC_UNKNOWN, text)
             return
         missing = {i for i in batch.needed_objects() if not self._objects.is_available(i)}
+        if batch.traits.is_call:
+            self.calls.on_calls(batch, missing)
+            return
         if not missing:
             # SCL-WRK-001
             self._enqueue(batch)
@@ -122,21 +132,26 @@ class TaskFlow(ObjectListener):
     def on_code_failed(self, archives: Iterable[int], why: str) -> None:
         """Archives of code cannot be unpacked."""
         for object_id in archives:
-            for batch in self.waiting.lost(object_id):
+            for batch in self._take_lost(object_id):
                 self._lose(batch, m.FailureKind.FUNCTION_NOT_LOADED, why)
 
     def on_object_available(self, object_id: int) -> None:
         for batch in self.waiting.arrived(object_id):
             self._enqueue(batch)
+        self.calls.actors.arrived(object_id)
+
+    def _take_lost(self, object_id: int) -> List[HeldTasks]:
+        """Take the tasks that wait for an object, which cannot be fetched."""
+        return self.waiting.lost(object_id) + self.calls.actors.lost(object_id)
 
     def on_object_missing(self, object_id: int) -> None:
-        for batch in self.waiting.lost(object_id):
+        for batch in self._take_lost(object_id):
             # SCL-WRK-014
             text = f"object {object_id:x}, which the task needs, does not exist (any more)"
             self._lose(batch, m.FailureKind.OBJECT_MISSING, text)
 
     def on_no_room_for_object(self, object_id: int, why: str) -> None:
-        for batch in self.waiting.lost(object_id):
+        for batch in self._take_lost(object_id):
             # SCL-OBJ-020
             text = f"object {object_id:x}, which the task needs, {why}"
             self._lose(batch, m.FailureKind.OBJECT_MISSING, text, missing_reason=m.MissingReason.NO_ROOM)
@@ -149,6 +164,7 @@ class TaskFlow(ObjectListener):
                 for object_id in dropped:
                     del state.defined[object_id]
                 self.effects.append(Deliver(state.number, frames.drop_frame(sorted(dropped))))
+        self.calls.on_objects_deleted(object_ids)
         if self._code is not None:
             self.pool.retire(self._code.forget(object_ids))
             self._sweep_code()
@@ -168,7 +184,7 @@ class TaskFlow(ObjectListener):
     # SCL-WRK-019
     def on_cancel(self, message: m.TaskCancel) -> None:
         wanted = set(message.ids)
-        queued = self.queue.remove(wanted) + self.waiting.remove(wanted)
+        queued = self.queue.remove(wanted) + self.waiting.remove(wanted) + self.calls.actors.remove(wanted)
         # SCL-WRK-020, SCL-WRK-021
         self._cancellations.confirm(queued, m.CancelOutcome.CANCELLED)
         wanted.difference_update(queued)
@@ -203,6 +219,7 @@ class TaskFlow(ObjectListener):
         # SCL-WRK-028, SCL-SES-021
         self.queue = TaskQueue()
         self.waiting.clear()
+        self.calls.clear()
         self.watch(False)
         self._outcomes.clear()
         self._outcomes.keep_to(maximum_message_bytes)
@@ -307,13 +324,19 @@ class TaskFlow(ObjectListener):
         death = Death(description, stack, max(0, int((now - busy_since) * 1e6)))
         if state.code_folders:
             self._sweep_code()
-        self._dead.settle(state, death)
+        if state.actor:
+            self.calls.on_processor_died(state, death)
+        else:
+            self._dead.settle(state, death)
         self.pool.fill()
 
     def _requeue(self, batch: HeldTasks) -> None:
         """Put tasks back to the front of the queue, without those that are to be cancelled."""
         self._cancellations.take_out(batch)
-        self.queue.put_back(batch)
+        if batch.traits.is_call:
+            self.calls.put_back(batch)
+        else:
+            self.queue.put_back(batch)
 
     def _lose(
         self,
@@ -337,6 +360,8 @@ class TaskFlow(ObjectListener):
             state.chunks.extend(remaining)
             if not remaining:
                 self.pool.take_back(state)
+            if state.actor:
+                self.calls.on_chunk_ended(state)
 
     # Once a turn --------------------------------------------------------------------------------------------
 
@@ -348,8 +373,11 @@ class TaskFlow(ObjectListener):
         self.pool.begin_turn(now)
         if self._is_draining:
             self._give_all_back()
-        while self.queue.count and self._deal(now):
-            pass
+        if self.calls.actors.has_ready:
+            self._deal_by_turns(now)
+        else:
+            while self.queue.count and self._deal(now):
+                pass
         # SCL-WRK-017
         for log in self._output.drain():
             self.effects.append(Send(log))  # before the outcomes of the tasks that printed it
@@ -385,14 +413,36 @@ class TaskFlow(ObjectListener):
         chunk = ProcessorChunk(
             self.queue.take(chunk_size(head, mean, self.queue.count, self.pool.slots)), state.next_position
         )
+        self._give(state, chunk, code_key, now)
+        return True
+
+    def _deal_by_turns(self, now: float) -> None:
+        """Distribute tasks, of which some are calls of actors."""
+        has_dealt = True
+        while has_dealt:
+            of_calls = self.calls.next_priority()
+            if not self.queue.count or of_calls is None:
+                has_dealt = self.calls.deal(now) or (self.queue.count > 0 and self._deal(now))
+                continue
+            priority = self.queue.head().traits.priority
+            is_first = priority < of_calls or (priority == of_calls and self._is_turn_of_calls)
+            deal_first, deal_then = (self.calls.deal, self._deal) if is_first else (self._deal, self.calls.deal)
+            has_dealt = deal_first(now)
+            if has_dealt:
+                self._is_turn_of_calls = not is_first
+            else:
+                has_dealt = deal_then(now)
+
+    def _give(self, state: ProcessorState, chunk: ProcessorChunk, code_key: str, now: float) -> None:
+        """Give a chunk to a processor, with what it needs."""
         state.next_position += chunk.count
         if not state.chunks:
             state.busy_since = now
         state.chunks.append(chunk)
         self._limits.dealt(chunk)
-        self._dedicate(state, code_key, head.traits.function)
-        self._define_objects(state, chunk.batch, now)
         batch = chunk.batch
+        self._dedicate(state, code_key, batch.traits.function)
+        self._define_objects(state, batch, now)
         buffers = frames.tasks_frame(
             function=batch.traits.function,
             first_position=chunk.first_position,
@@ -407,7 +457,6 @@ class TaskFlow(ObjectListener):
             dependencies=batch.dependencies,
         )
         self.effects.append(Deliver(state.number, buffers))
-        return True
 
     def _dedicate(self, state: ProcessorState, code_key: str, function: int) -> None:
         """Dedicate a processor to tasks with this code."""
@@ -429,10 +478,11 @@ class TaskFlow(ObjectListener):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no task here."""
+        """Whether there is no task here, and no actor."""
         return not (
             self.queue.count
             or self.waiting.count
+            or self.calls.actors.has_living
             or self._outcomes.holds_any
             or any(s.chunks for s in self.pool.states())
         )
@@ -460,6 +510,7 @@ class TaskFlow(ObjectListener):
         self.pool.retire_spares()
         for state in self.pool.states():
             unused = {i for i, last_use in state.defined.items() if now - last_use > retention_seconds}
+            unused.discard(state.actor)
             for chunk in state.chunks if unused else ():
                 unused.difference_update(chunk.batch.needed_objects())
             if unused:
@@ -472,7 +523,7 @@ class TaskFlow(ObjectListener):
 
     def needed_objects(self) -> Set[int]:
         """The objects that tasks here wait for or will need."""
-        needed = self.queue.needed_objects() | self.waiting.needed_objects()
+        needed = self.queue.needed_objects() | self.waiting.needed_objects() | self.calls.actors.needed_objects()
         for state in self.pool.states():
             for chunk in state.chunks:
                 needed |= chunk.batch.needed_objects()

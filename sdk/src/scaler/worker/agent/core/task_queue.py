@@ -3,8 +3,9 @@
 Rules:
 - A batch has one function and one set of options, as received. Its columns are cut from the front; `start` says how
   far.
-- The queue runs higher priorities first, and within one priority first come, first served. Tasks that come back from a
-  processor go to the front.
+- The queue runs higher priorities first. Within one priority clients take turns, a chunk each: so the few tasks of one
+  do not wait for what was sent ahead of another. A client's tasks run first come, first served. Tasks that come back
+  from a processor go to the front.
 - A task is found by looking through the columns (a set operation on each). Only the rare events need this: cancelling
   and giving back.
 """
@@ -38,6 +39,7 @@ class TaskTraits(NamedTuple):
     at_most_once: bool = False
     flags: int = 0  # TasksFlag
     has_started: bool = False  # it has already started once, in a process that died
+    is_call: bool = False  # of the actor that the function's object holds
 
 
 class HeldTasks:
@@ -193,6 +195,7 @@ def batch_from_message(message: m.Task, payload: Buffer, default_time_limit_seco
         memory_limit_bytes=options.memory_limit_bytes,
         at_most_once=options.at_most_once,
         flags=flags,
+        is_call=options.actor,
     )
     if not message.dependencies:
         return HeldTasks(traits, message.ids, message.payload_sizes, payload)
@@ -204,85 +207,101 @@ class TaskQueue:
 
     def __init__(self) -> None:
         self.count = 0  # tasks
-        self._queues: Dict[int, Deque[HeldTasks]] = {}  # by priority; none is empty
+        # By priority, and then by client, the one whose turn it is first; none is empty.
+        self._queues: Dict[int, Dict[int, Deque[HeldTasks]]] = {}
         self._order: List[int] = []  # negated priorities, ascending
 
     def append(self, batch: HeldTasks) -> None:
-        """Queue a batch behind those of its priority."""
+        """Queue a batch behind those of its priority and client."""
         count = len(batch)
         if count:
-            queue = self._queue(batch.traits.priority)
+            queue = self._queue(batch.traits)
             if not (queue and queue[-1].absorb(batch)):
                 queue.append(batch)
             self.count += count
 
     def put_back(self, batch: HeldTasks) -> None:
-        """Queue a batch before those of its priority."""
+        """Queue a batch before all those of its priority."""
         if len(batch):
-            self._queue(batch.traits.priority).appendleft(batch)
+            self._queue(batch.traits).appendleft(batch)
+            clients = self._queues[batch.traits.priority]
+            if len(clients) > 1:
+                first = batch.traits.client
+                self._queues[batch.traits.priority] = {first: clients.pop(first), **clients}
             self.count += len(batch)
 
-    def _queue(self, priority: int) -> Deque[HeldTasks]:
-        queue = self._queues.get(priority)
+    def _queue(self, traits: TaskTraits) -> Deque[HeldTasks]:
+        clients = self._queues.get(traits.priority)
+        if clients is None:
+            clients = self._queues[traits.priority] = {}
+            insort(self._order, -traits.priority)
+        queue = clients.get(traits.client)
         if queue is None:
-            queue = self._queues[priority] = deque()
-            insort(self._order, -priority)
+            queue = clients[traits.client] = deque()
         return queue
 
     def head(self) -> HeldTasks:
         """The batch whose tasks come next; the queue must not be empty."""
         # SCL-WRK-004
-        return self._queues[-self._order[0]][0]
+        for queue in self._queues[-self._order[0]].values():
+            return queue[0]
+        raise AssertionError("a priority without tasks")
 
     def take(self, count: int) -> HeldTasks:
-        """Take the first `count` tasks of the head batch."""
+        """Take the first `count` tasks of the head batch. Then it is the turn of the next client."""
         batch = self.head()
+        order, client = self._order[0], batch.traits.client
         self.count -= count
-        if batch.start == 0 and count == len(batch.ids):
-            self._drop_from(self._order[0], 0)
-            return batch
-        front = batch.take(count)
-        if not len(batch):
-            self._drop_from(self._order[0], 0)
+        is_whole = batch.start == 0 and count == len(batch.ids)
+        front = batch if is_whole else batch.take(count)
+        if is_whole or not len(batch):
+            self._drop_from(order, client, 0)
+        clients = self._queues.get(-order)
+        if clients is not None and len(clients) > 1 and client in clients:
+            clients[client] = clients.pop(client)
         return front
 
-    def _drop_from(self, order: int, index: int) -> None:
-        queue = self._queues[-order]
+    def _drop_from(self, order: int, client: int, index: int) -> None:
+        clients = self._queues[-order]
+        queue = clients[client]
         del queue[index]
         if not queue:
-            del self._queues[-order]
-            self._order.remove(order)
+            del clients[client]
+            if not clients:
+                del self._queues[-order]
+                self._order.remove(order)
 
     def needed_objects(self) -> Set[int]:
         """The objects that tasks in the queue need."""
-        return {i for queue in self._queues.values() for batch in queue for i in batch.needed_objects()}
+        queues = [queue for clients in self._queues.values() for queue in clients.values()]
+        return {i for queue in queues for batch in queue for i in batch.needed_objects()}
 
     def take_newest(self, count: int) -> array[int]:
-        """Take up to `count` tasks that have never started from the end of the queue, and return their ids."""
+        """Take up to `count` tasks that have never started, each client's from the end, and return their ids."""
         ids: array[int] = array("Q")
         for order in reversed(self._order[:]):
-            queue = self._queues[-order]
-            for index in range(len(queue) - 1, -1, -1):
-                batch = queue[index]
-                if batch.traits.has_started:  # SCL-WRK-026
-                    continue
-                number = min(count - len(ids), len(batch))
-                if not number:
-                    return ids
-                ids += batch.take_newest(number)
-                self.count -= number
-                if not len(batch):
-                    self._drop_from(order, index)
+            for client, queue in reversed(list(self._queues[-order].items())):
+                for index in range(len(queue) - 1, -1, -1):
+                    batch = queue[index]
+                    if batch.traits.has_started:  # SCL-WRK-026
+                        continue
+                    number = min(count - len(ids), len(batch))
+                    if not number:
+                        return ids
+                    ids += batch.take_newest(number)
+                    self.count -= number
+                    if not len(batch):
+                        self._drop_from(order, client, index)
         return ids
 
     def remove(self, wanted: Set[int]) -> List[int]:
         """Take tasks out by id; returns those found."""
         found: List[int] = []
         for order in list(self._order):
-            queue = self._queues[-order]
-            for index in range(len(queue) - 1, -1, -1):
-                found += queue[index].remove(wanted)
-                if not len(queue[index]):
-                    self._drop_from(order, index)
+            for client, queue in list(self._queues[-order].items()):
+                for index in range(len(queue) - 1, -1, -1):
+                    found += queue[index].remove(wanted)
+                    if not len(queue[index]):
+                        self._drop_from(order, client, index)
         self.count -= len(found)
         return found

@@ -11,6 +11,7 @@
 import { button, debounced, element, fill, setAttribute, setText } from "../dom.js";
 import { clock, count, duration, name, span } from "../format.js";
 import { address, go, positive, replace } from "../route.js";
+import { ask } from "../server.js";
 import { drawLegend, fillTip } from "../stream/legend.js";
 import { Painter } from "../stream/painter.js";
 import { readRunning, RunStore } from "../stream/runs.js";
@@ -332,7 +333,7 @@ class StreamPage {
     const to = Math.max(from + 0.001, Math.min(this.right + margin, this.#edge()));
     const query = new URLSearchParams({ from: from.toFixed(3), to: to.toFixed(3), lanes_offset: String(lanes_offset), lanes_limit: String(lanes_limit), resolution_us: String(resolution_us) });
     try {
-      const answer = await fetch(`api/stream?${query}`, { signal: asking.signal });
+      const answer = await ask(`api/stream?${query}`, { signal: asking.signal });
       if (!answer.ok || this.isClosed) return;
       const { body } = await answer.json();
       if (!body || this.isClosed || this.isFollowing) return;

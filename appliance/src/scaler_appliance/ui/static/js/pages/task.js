@@ -8,6 +8,7 @@
 import { copyable, element, fill } from "../dom.js";
 import { bytes, count, dateAndClock, duration, name } from "../format.js";
 import { address, AddressError } from "../route.js";
+import { ask } from "../server.js";
 import { drawBadges, drawFunction } from "../table.js";
 import { stateBadge } from "./tasks.js";
 
@@ -27,12 +28,12 @@ export function openTask(_context, where) {
     throw new AddressError(`There is no task “${name(where.path.join("/"))}”: the address of one is #/task/CLIENT/TASK, two numbers.`);
   }
   const shown = element("div", { class: "task-body" }, element("p", { class: "muted", text: "Asking for the task …" }));
-  const again = element("button", { type: "button", class: "quiet", text: "Ask again", on: { click: () => ask() } });
+  const again = element("button", { type: "button", class: "quiet", text: "Ask again", on: { click: () => load() } });
   let isClosed = false;
 
-  async function ask() {
+  async function load() {
     try {
-      const answer = await fetch(`api/tasks/${encodeURIComponent(client)}/${encodeURIComponent(task)}`);
+      const answer = await ask(`api/tasks/${encodeURIComponent(client)}/${encodeURIComponent(task)}`);
       if (isClosed) return;
       const body = await answer.json().catch(() => ({}));
       if (isClosed) return;
@@ -44,7 +45,7 @@ export function openTask(_context, where) {
     }
   }
 
-  ask();
+  load();
   return {
     element: element("div", { class: "task-page" }, element("div", { class: "tools" }, element("a", { href: address("tasks"), text: "‹ Tasks" }), element("h2", { text: `Task ${task}` }), element("span", { class: "spread" }), again), shown),
     names: [],
@@ -52,7 +53,7 @@ export function openTask(_context, where) {
     parameters: () => ({}),
     routed() {},
     receive() {},
-    reset: () => ask(),
+    reset: () => load(),
     close() {
       isClosed = true;
     },

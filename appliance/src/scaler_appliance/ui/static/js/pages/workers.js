@@ -9,6 +9,7 @@ import { element, fill, setAttribute, setText } from "../dom.js";
 import { bytes, count, duration, name, percent, rate } from "../format.js";
 import { openList } from "../list.js";
 import { address } from "../route.js";
+import { act } from "../server.js";
 import { DataTable, drawBadges, drawBar, drawFunction, drawLink } from "../table.js";
 import { noWorkers } from "../teaching.js";
 import { drawFailures } from "./lists.js";
@@ -158,7 +159,7 @@ function confirmAction(context, action, row) {
  */
 async function post(address, verb, row) {
   try {
-    const answer = await fetch(address, { method: "POST", headers: { "X-Scaler-UI": "1" } });
+    const answer = await act(address);
     const told = await answer.json().catch(() => ({}));
     if (answer.ok) return `${verb} ${name(row.name)}: ${name(told.message, "the scheduler has been told.")}`;
     return `${verb} ${name(row.name)} did not work: ${told.error || `the server answered ${answer.status}`}`;

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
+from security.attackers.pickle_bombs import Bombs
 from security.keyed_scheduler import KeyedScheduler
-from security.pickle_bombs import Bombs
 
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN, decode, encode
 from scaler_protocol import messages as m

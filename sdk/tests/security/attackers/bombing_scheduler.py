@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Callable, List, Sequence
 
 from sdk_tasks import wait_for
-from security.pickle_bombs import Bombs
+from security.attackers.pickle_bombs import Bombs
 
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, decode, encode
 from scaler_protocol import messages as m

@@ -1,0 +1,255 @@
+"""The waiting tasks of one requirement class, in the turns of their clients: see `ready_queues`."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Deque, Dict, Iterable, List, Optional, Set
+
+from scaler_appliance.core.tasks.batches import Requirement, TaskBatch, TaskSpan
+from scaler_appliance.core.tasks.task_states import TaskState, first_run
+
+
+class ReadyTotals:
+    """Waiting tasks of all classes of a tenant."""
+
+    __slots__ = ("placeable", "held", "later")
+
+    def __init__(self) -> None:
+        self.placeable = 0  # wait only for a worker
+        self.held = 0  # their client is throttled
+        self.later = 0  # outside of the classes
+
+
+class ReadyClass:
+    """The waiting tasks of one requirement class.
+
+    Parameters:
+        totals: of all classes of its tenant.
+    """
+
+    __slots__ = (
+        "requirement",
+        "count",
+        "held_count",
+        "last_served",
+        "offered",
+        "is_parked",
+        "_spans",
+        "_turns",
+        "_turn_microseconds",
+        "_preferred",
+        "_held",
+        "_counts",
+        "_totals",
+    )
+
+    def __init__(self, requirement: Requirement, totals: ReadyTotals) -> None:
+        self.requirement = requirement
+        self._totals = totals
+        self.count = 0  # tasks in state QUEUED whose client is not throttled
+        self.held_count = 0  # those whose client is throttled
+        self.last_served = 0
+        self.offered = -1  # at which change of the workers one was known to offer to run its tasks
+        self.is_parked = False
+        self._spans: Dict[int, Deque[TaskSpan]] = {}
+        self._turns: Deque[int] = deque()
+        self._turn_microseconds = 0.0  # of work that was handed out in the turn of the first of them
+        self._preferred: Set[int] = set()  # clients that came, and got the next turn, since another one had its turn
+        self._held: Dict[int, Deque[TaskSpan]] = {}
+        self._counts: Dict[int, int] = {}  # of each client's tasks; also those that had some
+
+    def add(self, span: TaskSpan, *, in_front: bool = False) -> None:
+        """Queue the tasks of a span, all of them QUEUED."""
+        client = span.batch.client
+        spans = self._spans.get(client)
+        if spans is None:
+            spans = self._spans[client] = deque()
+            self._join_turns(client)
+        if in_front:
+            spans.appendleft(span)
+        else:
+            spans.append(span)
+        count = span.stop - span.start
+        self.count += count
+        self._totals.placeable += count
+        self._counts[client] = self._counts.get(client, 0) + count
+
+    def add_held(self, span: TaskSpan, *, in_front: bool) -> None:
+        """Queue tasks of a throttled client."""
+        client = span.batch.client
+        spans = self._held.setdefault(client, deque())
+        if in_front:
+            spans.appendleft(span)
+        else:
+            spans.append(span)
+        count = span.stop - span.start
+        self.held_count += count
+        self._totals.held += count
+        self._counts[client] = self._counts.get(client, 0) + count
+
+    def take_over(self, client: int, spans: Deque[TaskSpan], count: int, is_held: bool) -> None:
+        """Queue tasks of a client that has had none here."""
+        self._counts[client] = count
+        if is_held:
+            self._held[client] = spans
+            self.held_count += count
+            self._totals.held += count
+        else:
+            self._spans[client] = spans
+            self._turns.append(client)
+            self.count += count
+            self._totals.placeable += count
+
+    def hold(self, client: int) -> None:
+        """Keep the client's tasks apart."""
+        if client in self._spans:
+            self._held[client] = self._spans.pop(client)
+            self._leave_turns(client)
+            count = self._counts.get(client, 0)
+            self.count -= count
+            self.held_count += count
+            self._totals.placeable -= count
+            self._totals.held += count
+
+    def resume(self, client: int) -> None:
+        """Give the client turns again, after the others."""
+        spans = self._held.pop(client, None)
+        if spans is not None:
+            self._spans[client] = spans
+            self._turns.append(client)
+            count = self._counts.get(client, 0)
+            self.held_count -= count
+            self.count += count
+            self._totals.held -= count
+            self._totals.placeable += count
+
+    def discount(self, client: int, count: int, is_held: bool) -> Optional[Deque[TaskSpan]]:
+        """Waiting tasks were cancelled in their spans; if none is left, returns the spans, which are dropped."""
+        if is_held:
+            self.held_count -= count
+            self._totals.held -= count
+        else:
+            self.count -= count
+            self._totals.placeable -= count
+        left = self._counts[client] - count
+        self._counts[client] = left
+        return None if left else self._remove_spans(client)
+
+    def take(self, limit: int) -> Optional[TaskSpan]:
+        """Remove and return up to `limit` waiting tasks of the client whose turn it is.
+
+        It stays this client's turn: tasks that are not dispatched are put back with `add`, the others are reported with
+        `count_turn`.
+        """
+        while self._turns:
+            client = self._turns[0]
+            span = _take_from(self._spans[client], limit)
+            if span is not None:
+                count = span.stop - span.start
+                self.count -= count
+                self._totals.placeable -= count
+                self._counts[client] -= count
+                return span
+            del self._spans[client]
+            self._leave_turns(client)
+        assert self.count == 0, f"{self.count} tasks are counted but in no span"
+        return None
+
+    def next_batch(self) -> Optional[TaskBatch]:
+        """The batch at the front of the current client's tasks, some of which may have been cancelled."""
+        spans = self._spans[self._turns[0]] if self._turns else None
+        return spans[0].batch if spans else None
+
+    def count_turn(self, microseconds: float, limit_microseconds: float) -> None:
+        """Count tasks of the current client that were dispatched; with enough work its turn is over."""
+        self._turn_microseconds += microseconds
+        if self._turn_microseconds >= limit_microseconds:
+            self._turn_microseconds = 0.0
+            client = self._turns[0]
+            if client not in self._preferred:
+                self._preferred.clear()
+            elif self._counts[client]:  # it has more: from now on it is one of those that wait
+                self._preferred.discard(client)
+            self._turns.rotate(-1)
+
+    def left_of_turn(self, each_microseconds: float, limit_microseconds: float) -> Optional[int]:
+        """How many more tasks of the current client belong to its turn; None: no other waits, or this one just came."""
+        if len(self._turns) < 2 or self._turns[0] in self._preferred:
+            return None
+        left = int((limit_microseconds - self._turn_microseconds) / each_microseconds)
+        return left if left > 0 else 1
+
+    def _join_turns(self, client: int) -> None:
+        if client in self._preferred:
+            self._turns.append(client)
+            return
+        place = 1 if self._turn_microseconds else 0  # not within the turn of another one
+        while place < len(self._turns) and self._turns[place] in self._preferred:
+            place += 1
+        self._preferred.add(client)
+        self._turns.insert(place, client)
+
+    def _leave_turns(self, client: int) -> None:
+        if self._turns[0] == client:
+            self._turn_microseconds = 0.0
+        self._turns.remove(client)
+
+    def remove_client(self, client: int) -> Optional[Deque[TaskSpan]]:
+        """Drop and return the spans of a client whose tasks are all cancelled and no longer counted."""
+        self._counts.pop(client, None)
+        return self._remove_spans(client)
+
+    def _remove_spans(self, client: int) -> Optional[Deque[TaskSpan]]:
+        if client in self._spans:
+            self._leave_turns(client)
+            return self._spans.pop(client)
+        return self._held.pop(client, None)
+
+    def known_clients(self) -> Iterable[int]:
+        """Clients that have, or had, tasks here."""
+        return self._counts
+
+    def clients(self) -> List[int]:
+        """Clients that may have waiting tasks, throttled or not."""
+        return [*self._turns, *self._held]
+
+    def count_of(self, client: int) -> int:
+        """The client's waiting tasks."""
+        return self._counts.get(client, 0)
+
+    def check_invariants(self, held: Set[int]) -> None:
+        """Check that throttled clients have no turn and others do, and that the counts are right."""
+        assert set(self._turns) == set(self._spans) and held.isdisjoint(self._spans) and held.issuperset(self._held)
+        assert self.count == sum(map(count_waiting, self._spans.values())), f"{self.count} are counted"
+        assert self.held_count == sum(map(count_waiting, self._held.values())), (
+            f"{self.held_count} are counted as held up"
+        )
+        for client, spans in (*self._spans.items(), *self._held.items()):
+            assert self._counts[client] == count_waiting(spans), (
+                f"{self._counts[client]} are counted of client {client}"
+            )
+        assert all(client in self._spans or client in self._held for client, count in self._counts.items() if count)
+
+
+def count_waiting(spans: Iterable[TaskSpan]) -> int:
+    """The waiting tasks of spans."""
+    return sum([batch.states.count(TaskState.QUEUED, start, stop) for batch, start, stop in spans])
+
+
+def _take_from(spans: Deque[TaskSpan], limit: int) -> Optional[TaskSpan]:
+    while spans:
+        span = spans[0]
+        batch, start, stop = span
+        run = first_run(batch.states, start, stop, TaskState.QUEUED)
+        if run is None:
+            spans.popleft()
+            continue
+        first, end = run
+        if end - first > limit:
+            end = first + limit
+        if end < stop:
+            spans[0] = TaskSpan(batch, end, stop)
+        else:
+            spans.popleft()
+        return span if first == start and end == stop else TaskSpan(batch, first, end)
+    return None

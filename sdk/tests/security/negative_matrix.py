@@ -1,0 +1,224 @@
+"""Which test shows what: for each way to attack, and each role that an attacker may have.
+
+    attack ──▶ client, worker, monitor: they come to an honest scheduler        scheduler: honest peers come to it
+
+Rules:
+- Each cell names tests, as FILE::FUNCTION from the root of the tree, or says why there is nothing to test.
+- `test_negative_matrix` checks that there is a cell for each pair, and that each test that is named exists.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Mapping, NamedTuple, Tuple, Union
+
+LIARS = ("client", "worker", "monitor", "scheduler")
+ATTACKS = (
+    "no key",
+    "wrong server key",
+    "wrong role",
+    "revoked",
+    "expired",
+    "replayed",
+    "replayed after a restart",
+    "tampered",
+    "truncated",
+    "NULL downgrade",
+    "PLAIN downgrade",
+    "slow handshake",
+    "handshake flood",
+    "key file 0644",
+    "foreign tenant's object",
+    "foreign tenant's task",
+    "foreign tenant's cancel",
+    "foreign tenant's drain",
+    "foreign tenant's status",
+    "another user of the host",
+)
+
+Tests = Tuple[str, ...]
+
+
+class NothingToTest(NamedTuple):
+    why: str
+
+
+Cell = Union[Tests, NothingToTest]
+
+_HERE = "sdk/tests/security"
+_ADMITTED, _ATTACKERS, _LYING = (
+    f"{_HERE}/test_{name}.py::test_" for name in ("who_is_admitted", "attackers", "lying_schedulers")
+)
+_MEDDLED, _MONITORS, _TENANTS = (
+    f"{_HERE}/test_{name}.py::test_" for name in ("meddled_connections", "monitors", "tenants")
+)
+
+_CLIENT_IS_TURNED_AWAY = (f"{_ADMITTED}a_client_is_turned_away",)
+_WORKER_IS_TURNED_AWAY = (f"{_ADMITTED}a_worker_is_turned_away",)
+_MONITOR_IS_TURNED_AWAY = (f"{_MONITORS}a_monitor_is_turned_away",)
+_LIAR = (
+    f"{_LYING}a_client_tells_a_liar_nothing",
+    f"{_LYING}a_worker_tells_a_liar_nothing",
+    f"{_MEDDLED}a_monitor_tells_a_liar_nothing",
+)
+_MEDDLER = (f"{_MEDDLED}who_changes_or_repeats_what_a_scheduler_says_gets_nothing",)
+_CHANGED = (
+    f"{_ATTACKERS}what_is_changed_on_its_way_closes_the_connection",
+    f"{_ATTACKERS}a_message_that_is_sent_twice_closes_the_connection",
+)
+_CUT = (f"{_ATTACKERS}a_connection_that_ends_in_the_handshake_leaves_nothing",)
+_OPENING = (f"{_ATTACKERS}other_openings_close_the_connection",)
+_RECORDED = (f"{_ATTACKERS}a_recorded_connection_is_of_no_use",)
+_RESTART = (f"{_ATTACKERS}a_connection_that_was_recorded_before_a_restart_is_of_no_use_after_it",)
+_SLOW = (
+    f"{_ATTACKERS}a_handshake_that_stops_is_given_up",
+    f"{_ATTACKERS}honest_peers_connect_beside_callers_that_do_nothing",
+)
+_FLOOD = (f"{_ATTACKERS}honest_peers_connect_beside_a_flood_of_handshakes_from_elsewhere",)
+_NO_HELLO = (
+    f"{_ADMITTED}a_client_with_the_key_of_another_role_is_refused",
+    f"{_ADMITTED}a_worker_with_the_key_of_another_role_is_refused",
+)
+_WORKER_ASKS = (f"{_TENANTS}a_worker_asks_for_nothing_that_is_a_client_s",)
+_KEEPS_TENANTS_APART = NothingToTest("a scheduler that has proved its key is what keeps tenants apart")
+
+
+def _each(tests: Tests) -> Dict[str, Cell]:
+    """The same tests for client, worker and monitor, of which each is a parameter."""
+    return {"client": tests, "worker": tests, "monitor": tests}
+
+
+MATRIX: Mapping[str, Mapping[str, Cell]] = {
+    "no key": {
+        "client": _CLIENT_IS_TURNED_AWAY,
+        "worker": _WORKER_IS_TURNED_AWAY,
+        "monitor": (f"{_MONITORS}a_monitor_without_a_key_is_told_how_to_get_one", *_MONITOR_IS_TURNED_AWAY),
+        "scheduler": (*_LIAR, f"{_LYING}who_takes_the_port_of_a_dead_scheduler_gets_no_task"),
+    },
+    "wrong server key": {
+        "client": _CLIENT_IS_TURNED_AWAY,
+        "worker": _WORKER_IS_TURNED_AWAY,
+        "monitor": _MONITOR_IS_TURNED_AWAY,
+        "scheduler": (*_LIAR, f"{_LYING}who_takes_the_port_of_a_dead_scheduler_gets_no_task"),
+    },
+    "wrong role": {
+        "client": (f"{_ADMITTED}a_client_with_the_key_of_another_role_is_refused",),
+        "worker": (f"{_ADMITTED}a_worker_with_the_key_of_another_role_is_refused",),
+        "monitor": (f"{_MONITORS}a_key_of_another_role_shows_nothing",),
+        "scheduler": _LIAR,  # a peer's key is not one of the scheduler's
+    },
+    "revoked": {
+        "client": (*_CLIENT_IS_TURNED_AWAY, f"{_ADMITTED}a_client_whose_key_is_revoked_loses_its_session_at_once"),
+        "worker": (*_WORKER_IS_TURNED_AWAY, f"{_ADMITTED}tasks_of_a_worker_whose_key_is_revoked_run_elsewhere"),
+        "monitor": (
+            *_MONITOR_IS_TURNED_AWAY,
+            f"{_MONITORS}a_monitor_whose_key_is_revoked_loses_its_connection_at_once",
+        ),
+        "scheduler": (
+            *_LIAR,
+            f"{_HERE}/test_scaler_keys.py::test_key_files_stay_valid_until_the_old_server_key_is_forgotten",
+        ),
+    },
+    "expired": {
+        "client": (*_CLIENT_IS_TURNED_AWAY, f"{_ADMITTED}a_key_that_expires_ends_its_session"),
+        "worker": _WORKER_IS_TURNED_AWAY,
+        "monitor": (*_MONITOR_IS_TURNED_AWAY, f"{_MONITORS}a_monitor_s_key_that_expires_ends_its_connection"),
+        "scheduler": NothingToTest("the keys of schedulers do not expire: they are rotated"),
+    },
+    "replayed": {**_each(_RECORDED), "scheduler": _MEDDLER},
+    "replayed after a restart": {**_each(_RESTART), "scheduler": _MEDDLER},
+    "tampered": {**_each(_CHANGED), "scheduler": _MEDDLER},
+    "truncated": {**_each(_CUT), "scheduler": _MEDDLER},
+    "NULL downgrade": {**_each(_OPENING), "scheduler": (*_LIAR, *_MEDDLER)},
+    "PLAIN downgrade": {**_each(_OPENING), "scheduler": (*_LIAR, *_MEDDLER)},
+    "slow handshake": {**_each(_SLOW), "scheduler": _LIAR},
+    "handshake flood": {**_each(_FLOOD), "scheduler": _MEDDLER},
+    "key file 0644": {
+        "client": _CLIENT_IS_TURNED_AWAY,
+        "worker": _WORKER_IS_TURNED_AWAY,
+        "monitor": _MONITOR_IS_TURNED_AWAY,
+        "scheduler": (
+            f"{_HERE}/test_scaler_keys.py::test_a_scheduler_does_not_start_with_keys_that_others_can_change_or_read",
+        ),
+    },
+    "foreign tenant's object": {
+        "client": (
+            f"{_TENANTS}a_foreign_object_is_answered_like_an_unknown_one",
+            f"{_TENANTS}a_task_that_needs_a_foreign_object_fails_like_one_that_needs_an_unknown_one",
+        ),
+        "worker": (f"{_TENANTS}a_foreign_object_is_answered_like_an_unknown_one",),
+        "monitor": (*_NO_HELLO, f"{_TENANTS}a_monitor_s_key_shows_what_is_its_tenant_s"),
+        "scheduler": _KEEPS_TENANTS_APART,
+    },
+    "foreign tenant's task": {
+        "client": (f"{_TENANTS}a_foreign_task_is_neither_cancelled_nor_explained",),
+        "worker": (
+            f"{_TENANTS}a_worker_cannot_report_for_another_tenant_s_tasks",
+            f"{_TENANTS}tasks_run_on_workers_of_their_tenant_and_on_shared_ones",
+        ),
+        "monitor": _NO_HELLO,
+        "scheduler": _KEEPS_TENANTS_APART,
+    },
+    "foreign tenant's cancel": {
+        "client": (f"{_TENANTS}a_foreign_task_is_neither_cancelled_nor_explained",),
+        "worker": _WORKER_ASKS,
+        "monitor": _NO_HELLO,
+        "scheduler": _KEEPS_TENANTS_APART,
+    },
+    "foreign tenant's drain": {
+        "client": (
+            f"{_TENANTS}a_foreign_worker_is_not_asked_to_leave",
+            f"{_TENANTS}an_admin_of_a_tenant_cannot_stop_the_scheduler",
+        ),
+        "worker": _WORKER_ASKS,
+        "monitor": _NO_HELLO,
+        "scheduler": _KEEPS_TENANTS_APART,
+    },
+    "foreign tenant's status": {
+        "client": (
+            f"{_TENANTS}what_a_client_asks_about_the_cluster_is_about_its_tenant",
+            f"{_MONITORS}a_key_of_another_role_shows_nothing",
+        ),
+        "worker": (*_WORKER_ASKS, f"{_MONITORS}a_key_of_another_role_shows_nothing"),
+        "monitor": (f"{_TENANTS}a_monitor_s_key_shows_what_is_its_tenant_s",),
+        "scheduler": _KEEPS_TENANTS_APART,
+    },
+    "another user of the host": {
+        "client": (f"{_ADMITTED}another_user_of_the_host_gets_nothing",),
+        "worker": (f"{_ADMITTED}another_user_of_the_host_gets_nothing",),
+        "monitor": (
+            f"{_MONITORS}another_user_of_the_host_sees_no_status",
+            "appliance/tests/shell/publishing/test_monitors_with_keys.py::test_a_process_of_another_user_needs_a_key_at_an_address_without_a_file",
+        ),
+        "scheduler": (f"{_LYING}a_local_socket_that_another_user_took_before_the_scheduler_gets_nothing",),
+    },
+}
+
+_FIRST = f"{_HERE}/test_first_attacks.py::test_"
+FIRST_ATTACKS: Mapping[str, Tests] = {
+    "another uid submitted tasks that ran as root": (f"{_ADMITTED}another_user_of_the_host_gets_nothing",),
+    "a rogue worker forged results that executed in clients, even in a JSON-only client": (
+        f"{_HERE}/test_pickle_bombs.py::test_what_a_rogue_worker_returns_is_loaded_by_no_client_that_calls_in_json",
+        f"{_HERE}/test_pickle_bombs.py::test_a_client_that_calls_in_json_loads_nothing_of_a_lying_scheduler",
+    ),
+    "the function python:os:system cannot be turned off": (
+        "sdk/tests/worker/agent/shell/test_only_named.py::test_it_unpickles_nothing_and_runs_nothing_else",
+        "sdk/tests/worker/agent/shell/test_only_named.py::test_its_hello_offers_neither_pickles_nor_places",
+    ),
+    "another client's object was read by guessing at most 35 ids": (
+        f"{_TENANTS}another_tenant_s_objects_are_not_found_by_guessing",
+    ),
+    "who takes the port after a scheduler dies gets its workers and clients": (
+        f"{_LYING}who_takes_the_port_of_a_dead_scheduler_gets_no_task",
+    ),
+    "234 idle connections locked everyone out": (f"{_ATTACKERS}honest_peers_connect_beside_callers_that_do_nothing",),
+    "three peers took 450 MiB before saying Hello": (f"{_FIRST}peers_that_have_not_said_hello_take_no_memory",),
+    "one Hello forged a [CRITICAL] log line": (f"{_FIRST}a_hello_forges_no_line_of_the_log",),
+    "the UI's cookie is its token and leaks to other local ports": (
+        "appliance/tests/ui/test_access.py::test_a_cookie_says_nothing_about_the_token",
+        "appliance/tests/browser/test_login.py::test_a_server_at_another_port_gets_the_cookie_and_sees_nothing_with_it",
+    ),
+    "--link-file can be pre-created by another user": (
+        "protocol-spec/python/tests/host/test_output_files.py::test_nothing_is_written_to_a_file_that_another_user_has_prepared",
+    ),
+}
+"""What an attacker found before there were keys, and the tests in which it is tried again."""
