@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, NamedTuple, 
 from simulation.actors import ActorWorld
 from simulation.checker import Checker
 from simulation.monitors import Monitor
-from table_sizes import draw_chunks
 
 from scaler_appliance.core.effects import (
     Effect,
@@ -182,6 +181,8 @@ class World:
         self.has_tenants = self.tenants_random.random() < 0.4
         self.actors = ActorWorld(seed)
         self.tenants: Dict[bytes, str] = {}  # by link, of those that have keys
+        self.kept_random = Random(f"kept results: {seed}")  # histories without them stay what they were
+        self.kept_rate = self.kept_random.choice((0.0, 0.0, 0.5, 1.0))  # of large results that stay with their workers
         self.now = 0.0
         self.is_calm = False  # faults have stopped
         self.stopped = ""
@@ -213,7 +214,6 @@ class World:
             work_per_call=Random(f"work in parts: {seed}").choice((60, 250, 4000)),
         )
         self.outcomes = 0
-        draw_chunks(seed)
         self.start_scheduler()
         self.every(1.0, self._tick)
         self.every(0.7, self._look)
@@ -312,6 +312,10 @@ class World:
     def chance(self, rate: float) -> bool:
         """Whether a fault happens now."""
         return not self.is_calm and self.random.random() < rate
+
+    def keeps(self, rate: float) -> bool:
+        """Whether a worker keeps a result; also in calm."""
+        return self.kept_random.random() < rate
 
     # The core -------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Set
 
 from whole_system.network import Peer
@@ -90,6 +91,10 @@ class WorkerHost(Peer):
         self.files: Dict[str, bytes] = {}
         self.folders: Dict[str, bytes] = {}  # of clients' code: the archive that each was unpacked from
         self.processors: Dict[int, Processor] = {}
+        drawn = Random(
+            f"earlier schedulers: {world.plan.seed} {name}"
+        ).random()  # apart: other draws stay what they were
+        self._meets_earlier_schedulers = drawn < world.rates["earlier_schedulers"]
         self._scheduler = scheduler
         self._pages: Dict[int, memoryview] = {}
         self._next_process = 1
@@ -304,7 +309,9 @@ class WorkerHost(Peer):
     def _check_processors(self) -> None:
         """No task waits for nothing while a processor is idle."""
         states = list(self.processors.values())
-        is_idle = any(not each.held and each.is_started and each.is_alive and not each.is_dismissed for each in states)
+        free = [each for each in states if each.is_started and each.is_alive and not each.is_dismissed]
+        pool = self.core.tasks.pool
+        is_idle = any(not each.held and (pool.get(each.number) or each).actor == 0 for each in free)
         busy = sum(each.held > 0 for each in states)
         if is_idle and busy < self._slots and not any(each.is_blocked for each in states):
             waiting = [each for each, function in self._undealt.items() if function in self._defined]
@@ -442,10 +449,14 @@ class WorkerHost(Peer):
         self._round()
 
     def on_message(self, message: Any, payload: bytes) -> None:
-        if isinstance(message, m.Task) and not message.dependencies and self._knows_what_waits:
+        if isinstance(message, m.Task) and message.options.actor:
+            pass  # calls wait for their actor
+        elif isinstance(message, m.Task) and not message.dependencies and self._knows_what_waits:
             self._undealt.update((instance, message.function) for instance in message.ids)
         elif isinstance(message, (m.TaskCancel, m.BalanceRequest, m.DisconnectRequest, m.Refusal)):
             self._undealt.clear()
+        elif isinstance(message, m.Welcome) and self._meets_earlier_schedulers:
+            message.features = []
         self.core.on_message(message, payload, self.now)
         if isinstance(message, m.Welcome):
             self._turn()  # so that it is known where objects are before the next message

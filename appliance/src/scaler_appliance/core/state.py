@@ -26,6 +26,7 @@ from scaler_appliance.core.placement.tenant_shares import TenantShares, limits_o
 from scaler_appliance.core.steps import PARTS_PER_CALL
 from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
 from scaler_appliance.core.tasks.function_durations import FunctionDurations
+from scaler_appliance.core.tasks.held_results import HeldResults
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState, runs
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import ANY_TENANT, Grant
@@ -88,7 +89,13 @@ class SchedulerState:
         memory = ObjectMemory(self.effects, settings.object_memory_limit_bytes, directory, self.changes.objects)
         self.budget = MemoryBudget(settings.memory_limit_bytes)
         self.objects = ObjectTable(
-            self.effects, settings.chunk_bytes, memory, self.changes.objects, self.budget, settings.smallest_file_bytes
+            self.effects,
+            settings.chunk_bytes,
+            memory,
+            self.changes.objects,
+            self.budget,
+            settings.smallest_file_bytes,
+            self.is_current,
         )
         self.ready = ReadyQueues()
         self.actors = ActorTable()
@@ -101,6 +108,7 @@ class SchedulerState:
         self.dispatches: Table[Dispatch] = {}
         self.last_dispatch = 0
         self.durations = FunctionDurations()
+        self.held_results = HeldResults()
         self.ended_of_tenants: Dict[str, List[int]] = {}  # tasks by state, of clients that are gone
         self.finished = [0] * len(TaskState)  # how many tasks ended in each state
         self.stale_results = 0
@@ -117,6 +125,11 @@ class SchedulerState:
 
     def send(self, peer: bytes, message: m.Member, payload: Sequence[Buffer] = ()) -> None:
         self.effects.append(Send(peer, message, payload))
+
+    def is_current(self, peer: bytes, number: int) -> bool:
+        """Whether the session of a peer has this number."""
+        session = self.sessions.get(peer)
+        return session is not None and session.number == number
 
     def count_useless(self, session: Session, units: int) -> None:
         """A peer has caused work that leads to nothing."""

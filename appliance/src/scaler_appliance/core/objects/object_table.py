@@ -6,15 +6,19 @@ Rules:
   object directory, of which the core knows the size and the received part.
 - Bytes of an object on another host are fetched by request, a few chunks at a time, in order; requests for bytes that
   have not arrived yet wait. If their source is gone, all waiting requests are refused.
+- Of very many requests that have waited for the same bytes, AT_ONCE are answered in one call.
+- A worker may keep the bytes of a result until the object ends. They are fetched when another peer needs them, and not
+  before; if it is gone, and they have not been fetched, the object is lost.
 """
 
 from __future__ import annotations
 
 from array import array
-from typing import Dict, Hashable, Iterable, List, NamedTuple, Optional, Tuple, TypeVar
+from collections import deque
+from typing import Callable, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from scaler_appliance.core.effects import Effect, RemoveObject, Send, SendChunk, StoreChunk
-from scaler_appliance.core.large_tables import LARGE, Table, in_chunks
+from scaler_appliance.core.large_tables import LARGE, Table, drained, in_chunks
 from scaler_appliance.core.memory_budget import MemoryBudget
 from scaler_appliance.core.objects.object_memory import ObjectMemory
 from scaler_appliance.core.objects.object_records import ChunkRequest, ObjectChanges, ObjectPlace, ObjectRecord
@@ -32,7 +36,17 @@ class ObjectUsage(NamedTuple):
 
 _NO_USAGE = ObjectUsage(0, 0)
 
-Key = TypeVar("Key", bound=Hashable)
+AT_ONCE = 64  # answers to requests that have waited
+UNITS_OF_AN_ANSWER = 4
+REQUESTS_PER_UNIT = 16  # that are only looked at
+
+
+class _Requests(NamedTuple):
+    """Requests for parts of one object that have waited, the first one last."""
+
+    record: ObjectRecord
+    requests: List[ChunkRequest]
+    is_refused: bool
 
 
 class ObjectTable:
@@ -43,6 +57,10 @@ class ObjectTable:
         changes: records what monitors are to get.
         budget: says when memory is short.
         smallest_file_bytes: of a content that is then kept on disk.
+        is_current: whether a peer has this session still.
+
+    Attributes:
+        to_answer: requests that have waited; while there are any, `answer_some` has something to do.
     """
 
     def __init__(
@@ -53,7 +71,9 @@ class ObjectTable:
         changes: ObjectChanges,
         budget: MemoryBudget,
         smallest_file_bytes: int,
+        is_current: Callable[[bytes, int], bool],
     ) -> None:
+        self._is_current = is_current
         self._smallest_file_bytes = smallest_file_bytes
         self._effects = effects
         self._budget = budget
@@ -62,7 +82,9 @@ class ObjectTable:
         self._chunk_bytes = chunk_bytes
         self._records: Table[ObjectRecord] = {}
         self._arriving: Dict[int, Table[ObjectRecord]] = {}  # by creator's session, then id
-        self._requesters: Dict[bytes, Table[ObjectRecord]] = {}  # objects that a peer waits for
+        self._kept: Dict[int, Table[ObjectRecord]] = {}  # those that their maker keeps: by its session, then id
+        self._requesters: Dict[int, Table[ObjectRecord]] = {}  # objects of which a session waits for parts
+        self.to_answer: Deque[_Requests] = deque()  # that have waited, and are many
         self.total_bytes = 0
         self._usage: Dict[str, ObjectUsage] = {}  # by tenant
 
@@ -148,6 +170,49 @@ class ObjectTable:
         _enter(self._arriving, session_of(record.object_id), record)
         self._request_more(record)
 
+    def leave_with(self, record: ObjectRecord, maker: bytes) -> None:
+        """The bytes of an object stay with the worker that made it."""
+        record.arrived = record.requested = 0
+        record.maker = maker
+        _enter(self._kept, session_of(record.object_id), record)
+
+    def kept_by(self, session: int) -> Table[ObjectRecord]:
+        """The objects whose bytes a worker keeps, by id."""
+        return self._kept.get(session, {})
+
+    @property
+    def has_kept(self) -> bool:
+        """Whether a worker keeps any object."""
+        return bool(self._kept)
+
+    def fetch(self, record: ObjectRecord) -> None:
+        """Fetch the bytes of an object that its maker keeps, unless they are here or on their way."""
+        if record.is_elsewhere and record.source is None:
+            assert record.maker is not None
+            self.start_transfer(record, record.maker)
+
+    def lose_maker(self, record: ObjectRecord) -> None:
+        """The maker of an object is gone. If its bytes are not all here, what has arrived is dropped, and peers that
+        wait for them wait until the tasks that need it have been taken back."""
+        self.forget_maker(record)
+        if record.arrived >= record.size:
+            return
+        record.is_maker_lost = record.awaits_rerun = True
+        record.is_lost = record.lacks_room = False
+        record.source = None
+        record.arrived = record.requested = 0
+        self._arrives_no_more(record)
+        self._changes.touch_large(record)
+        self._remove_file(record)
+
+    def forget_maker(self, record: ObjectRecord) -> None:
+        """The maker of an object keeps its bytes no longer."""
+        record.maker = None
+        session = session_of(record.object_id)
+        kept = self._kept.get(session)
+        if kept is not None and kept.pop(record.object_id, None) is not None and not kept:
+            del self._kept[session]
+
     def _request_more(self, record: ObjectRecord) -> None:
         assert record.source is not None
         # SCL-OBJ-011
@@ -171,6 +236,8 @@ class ObjectTable:
         is_whole = record.arrived >= record.size
         if record.is_lost:
             self.give_up(record) if is_whole else self._request_more(record)
+            if is_whole and record.maker is not None:  # which still has them
+                record.is_lost = record.lacks_room = False
             return
         on_disk = record.place == ObjectPlace.ON_DISK
         self._effects.append(StoreChunk(record.object_id, offset, chunk, is_whole, record.size, on_disk))
@@ -180,13 +247,14 @@ class ObjectTable:
             record.source = None
             self._arrives_no_more(record)
             self._changes.touch_large(record)
-        for request in self._take_waiting(record):
-            self.serve(record, request)
+        self._answer_waiting(record, is_refused=False)
 
-    def drop_requests(self, peer: bytes) -> None:
-        """A peer's session ended: it may say Hello again on the same connection, where answers would be wrong."""
-        for record in self._requesters.pop(peer, {}).values():
-            record.waiting = [request for request in record.waiting if request.peer != peer]
+    def forget_requests(self, session: int) -> Iterator[int]:
+        """Requests of a session that has ended wait no longer: steps."""
+        for record in drained(self._requesters.pop(session, {})):
+            count = len(record.waiting)
+            record.waiting = [request for request in record.waiting if request.session != session]
+            yield 1 + count // REQUESTS_PER_UNIT
 
     def arriving_from(self, session: int) -> Table[ObjectRecord]:
         """The objects that a session is sending."""
@@ -198,18 +266,42 @@ class ObjectTable:
         if arriving is not None and arriving.pop(record.object_id, None) is not None and not arriving:
             del self._arriving[session]
 
-    def _take_waiting(self, record: ObjectRecord) -> List[ChunkRequest]:
-        waiting, record.waiting = record.waiting, []
-        for request in waiting:
-            awaited = self._requesters.get(request.peer)
-            if awaited is not None and awaited.pop(record.object_id, None) is not None and not awaited:
-                del self._requesters[request.peer]
-        return waiting
+    def _answer_waiting(self, record: ObjectRecord, is_refused: bool) -> None:
+        """Requests for parts of an object need not wait any more."""
+        if record.waiting:
+            requests, record.waiting = record.waiting, []
+            requests.reverse()
+            self.to_answer.append(_Requests(record, requests, is_refused))
+            if len(self.to_answer) == 1:
+                self.answer_some(AT_ONCE * UNITS_OF_AN_ANSWER)
+
+    def answer_some(self, units: int) -> None:
+        """Answer requests that have waited, with so much work."""
+        limit, done = max(1, units // UNITS_OF_AN_ANSWER), 0
+        while self.to_answer and done < limit:
+            record, requests, is_refused = self.to_answer[0]
+            while requests and done < limit:
+                request = requests.pop()
+                done += 1
+                awaited = self._requesters.get(request.session)
+                if awaited is not None and awaited.pop(record.object_id, None) is not None and not awaited:
+                    del self._requesters[request.session]
+                # It may have said Hello again on the same connection, where the answer would be wrong.
+                if not self._is_current(request.peer, request.session):
+                    continue
+                if is_refused:
+                    self.refuse(request.peer, record.object_id, request.offset, record.missing_reason)
+                else:
+                    self.serve(record, request)
+            if not requests:
+                self.to_answer.popleft()
 
     def give_up(self, record: ObjectRecord) -> None:
         """The rest of an object's bytes will not arrive, or what arrived cannot be read."""
         record.source = None
         record.arrived = min(record.arrived, record.size - 1)
+        if record.maker is not None:
+            record.arrived = record.requested = 0
         self._arrives_no_more(record)
         self._changes.touch_large(record)
         self._remove_file(record)
@@ -226,18 +318,18 @@ class ObjectTable:
         self._refuse_waiting(record)
 
     def _refuse_waiting(self, record: ObjectRecord) -> None:
-        for request in self._take_waiting(record):
-            self.refuse(request.peer, record.object_id, request.offset, record.missing_reason)
+        self._answer_waiting(record, is_refused=True)
 
     # SCL-OBJ-010
     def serve(self, record: ObjectRecord, request: ChunkRequest) -> None:
         """Send a part of an object, now or as soon as it has arrived."""
         length = min(request.length, self._chunk_bytes, max(0, record.size - request.offset))
-        if request.offset > record.size or record.is_broken:
+        if request.offset > record.size or (record.is_broken and not record.awaits_rerun):
             self.refuse(request.peer, record.object_id, request.offset, record.missing_reason)
         elif request.offset + length > record.arrived:
             record.waiting.append(request)
-            _enter(self._requesters, request.peer, record)
+            _enter(self._requesters, request.session, record)
+            self.fetch(record)
         elif record.content is not None:
             chunk = memoryview(record.content)[request.offset : request.offset + length]
             response = m.ObjectResponse(id=record.object_id, offset=request.offset, size=record.size)
@@ -273,6 +365,8 @@ class ObjectTable:
             return []
         del self._records[record.object_id]
         self._arrives_no_more(record)
+        if record.maker is not None:
+            self.forget_maker(record)
         self.total_bytes -= record.size
         self._count(record, -1)
         self._remove_file(record)
@@ -286,12 +380,12 @@ class ObjectTable:
             self._effects.append(RemoveObject(record.object_id))
 
 
-def _enter(tables: Dict[Key, Table[ObjectRecord]], key: Key, record: ObjectRecord) -> None:
-    """Add an object to one of several tables."""
-    table = tables.setdefault(key, {})
+def _enter(tables: Dict[int, Table[ObjectRecord]], session: int, record: ObjectRecord) -> None:
+    """Add an object to the table of a session."""
+    table = tables.setdefault(session, {})
     table[record.object_id] = record
     if len(table) == LARGE:
-        tables[key] = in_chunks(table)
+        tables[session] = in_chunks(table)
 
 
 def announcement(records: List[ObjectRecord]) -> Tuple[m.ObjectInstruction, List[bytes]]:
