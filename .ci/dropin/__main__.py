@@ -7,6 +7,8 @@
 Rules:
 - A run counts only if the Scaler backend was used: a test that is skipped because it did not load is a failure, and so
   is a run in which too few of the tests that need it passed.
+- A test that skips itself because something is not installed is a failure too, unless it is about something else.
+- What came of a library is recorded in build/foreign_suites, for the table of `make adapters`.
 - Nothing of these libraries is kept in this tree.
 
 `--sources FOLDER` takes the repositories FOLDER/parfun and FOLDER/pargraph instead of cloning them, for machines that
@@ -16,14 +18,17 @@ reach PyPI alone.
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import venv
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from pathlib import Path
-from typing import List, NamedTuple, Optional, Tuple
+from typing import List, Mapping, NamedTuple, Optional, Tuple
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "dropin"
@@ -42,6 +47,7 @@ class Library(NamedTuple):
         backend_tests: parts of the names of tests that use Scaler.
         minimum_passed: so many of these must pass.
         plugins: pytest plugins of this folder that put Scaler underneath.
+        may_skip: reasons of tests to skip themselves, and what they are about.
     """
 
     name: str
@@ -51,9 +57,12 @@ class Library(NamedTuple):
     backend_tests: Tuple[str, ...]
     minimum_passed: int
     plugins: Tuple[str, ...] = ()
+    may_skip: Mapping[str, str] = {}
 
 
 _PARFUN_TESTS = ("test_scaler", "test_parallel_nested_calls")
+_PARFUN_MAY_SKIP = {"Dask is not installed": "about parfun's backend for Dask"}
+RECORDS = ROOT / "build/foreign_suites/dropin"
 
 LIBRARIES = (
     Library(
@@ -63,6 +72,7 @@ LIBRARIES = (
         "29f550541609ac2e9c90478fac69726ac1f40408",
         _PARFUN_TESTS,
         8,
+        may_skip=_PARFUN_MAY_SKIP,
     ),
     Library(
         "opengris-parfun-7.4",
@@ -71,15 +81,17 @@ LIBRARIES = (
         "29f550541609ac2e9c90478fac69726ac1f40408",
         _PARFUN_TESTS,
         8,
+        may_skip=_PARFUN_MAY_SKIP,
     ),
     Library(
         "pargraph",
-        ("pargraph==0.9.6", "pandas", "numpy"),
+        ("pargraph[graphblas]==0.9.6", "pandas", "numpy"),
         ("pargraph", "https://github.com/finos/opengris-pargraph"),
         "924c8b95b68a3728f20d314b2c87e22a9dd990d7",
         ("TestEngineDefaultBackend",),
         5,
         ("client_as_executor",),
+        {"abstract test class": "base classes of other tests"},
     ),
 )
 
@@ -112,7 +124,10 @@ def _run(library: Library, sources: Optional[Path]) -> List[str]:
         command += ["-p", plugin]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     run = subprocess.run(command, cwd=tests.parent, env=environment, timeout=RUN_TIMEOUT_SECONDS)
-    return [f"{library.name}: {fault}" for fault in _faults(library, report, run.returncode)]
+    faults = _faults(library, report, run.returncode)
+    if not faults:
+        _record(library, report)
+    return [f"{library.name}: {fault}" for fault in faults]
 
 
 def _install(library: Library, folder: Path) -> Path:
@@ -148,14 +163,28 @@ def _faults(library: Library, report: Path, exit_code: int) -> List[str]:
     for case in ElementTree.parse(report).iter("testcase"):
         name = f"{case.get('classname')}::{case.get('name')}"
         skipped = case.find("skipped")
-        if skipped is not None and "scaler" in str(skipped.get("message")).lower():
-            faults.append(f"{name} was skipped: {skipped.get('message')}")
+        message = str(skipped.get("message")) if skipped is not None else ""
+        if any(word in message.lower() for word in ("scaler", "not installed")) and message not in library.may_skip:
+            faults.append(f"{name} was skipped: {message}")
         is_passed = all(case.find(kind) is None for kind in ("skipped", "failure", "error"))
         passed += is_passed and any(part in name for part in library.backend_tests)
     if passed < library.minimum_passed:
         faults.append(f"{passed} tests that use Scaler passed, and {library.minimum_passed} should")
     print(f"dropin: {library.name}: {passed} tests that use Scaler passed", flush=True)
     return faults
+
+
+def _record(library: Library, report: Path) -> None:
+    """Keep what came of a library's tests for the page of adapters."""
+    cases = list(ElementTree.parse(report).iter("testcase"))
+    messages = [str(found.get("message")) for case in cases for found in [case.find("skipped")] if found is not None]
+    reasons = Counter(library.may_skip.get(message, message) for message in messages)
+    ran = len(cases) - len(messages)
+    name, _, version = library.requirements[0].partition("==")
+    title = f"{re.sub('[[].*[]]', '', name)} {version}"
+    record = {"adapter": library.repository[0], "title": title, "ran": ran, "passed": ran, "left_out": reasons}
+    RECORDS.mkdir(parents=True, exist_ok=True)
+    (RECORDS / f"{library.name}.json").write_text(json.dumps(record, indent=1))
 
 
 if __name__ == "__main__":

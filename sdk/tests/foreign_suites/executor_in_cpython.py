@@ -4,6 +4,7 @@ Rules:
 - All executors of a run use one cluster, which saves minutes. The scripts that tests start have clusters of their own.
 - The tests are CPython's own files, unchanged. Only their mixin that names the class of executor is changed, and the
   scripts that they start import that class from where it is.
+- CPython's helper that looks for left threads does so after a garbage collection: clients are in cycles with theirs.
 - Of each kind of test there is one class for threads and several for processes: those for threads are run.
 """
 
@@ -24,7 +25,8 @@ MODULES = ("test.test_concurrent_futures", "test.test_concurrent_futures.util", 
 def pytest_configure(config: Any) -> None:
     from scaler import ScalerExecutor, SchedulerClusterCombo
 
-    cluster = SchedulerClusterCombo(n_workers=SLOTS, logging_level="WARNING")
+    # Workers import the modules of the tests, too.
+    cluster = SchedulerClusterCombo(n_workers=SLOTS, logging_level="WARNING", preload=f"{__name__}:complete_support()")
     config.scaler_cluster = cluster
 
     class OnOneCluster(ScalerExecutor):
@@ -34,7 +36,9 @@ def pytest_configure(config: Any) -> None:
             else:
                 super().__init__(max_workers=max_workers, **options)
 
-    _complete_support()
+    complete_support()
+    for name in ("test.support", "test.support.threading_helper"):
+        _collect_before_looking_for_threads(name)
     OnOneCluster.__name__ = ScalerExecutor.__name__  # in scripts
     for name in MODULES:
         try:
@@ -45,7 +49,7 @@ def pytest_configure(config: Any) -> None:
             mixin.executor_type = OnOneCluster
 
 
-def _complete_support() -> None:
+def complete_support() -> None:
     """Give `test.support` of an earlier Python what the tests of a later one import from it."""
     support: Any = importlib.import_module("test.support")
     if not hasattr(support, "Py_GIL_DISABLED"):
@@ -56,6 +60,16 @@ def _complete_support() -> None:
         support.skip_if_sanitizer = lambda *reason, thread=False, **others: (
             skip(*reason, **others) if others else _as_it_is
         )
+
+
+def _collect_before_looking_for_threads(name: str) -> None:
+    try:
+        module: Any = importlib.import_module(name)
+    except ModuleNotFoundError:
+        return
+    look = getattr(module, "threading_cleanup", None)
+    if look is not None:
+        module.threading_cleanup = lambda *before: (gc.collect(), look(*before))
 
 
 def _as_it_is(test: Any) -> Any:
@@ -85,5 +99,5 @@ def pytest_collection_modifyitems(items: List[Any]) -> None:
 
 @pytest.fixture(autouse=True)
 def _threads_of_earlier_tests_are_gone() -> None:
-    """CPython's helper counts the thread objects before a test and waits long after it if there are fewer then."""
+    """That helper counts them before a test, too."""
     gc.collect()

@@ -34,6 +34,7 @@ NO_THREADS = "the threads of ThreadPoolExecutor are counted, named or joined"
 
 EXCLUDED = {
     "ProcessPool*": "the same for the pools of ProcessPoolExecutor, or about its processes and queues",
+    "FailingInitializerResourcesTest::*": "about what the processes of multiprocessing leave, without an executor",
     "FutureTests::*": "about `Future` of the standard library, without an executor",
     "ThreadPoolWaitTests::test_pending_calls_race": NO_SHARED_MEMORY,
     "ThreadPoolShutdownTest::test_threads_terminate": NO_SHARED_MEMORY,
@@ -117,7 +118,7 @@ def _excluded(files: List[Path]) -> Dict[str, str]:
         pattern: why
         for pattern, why in EXCLUDED.items()
         if f"def {pattern.rpartition('::')[2]}(" in text
-        or (pattern == "FutureTests::*" and "class FutureTests" in text)
+        or (pattern.endswith("::*") and f"class {pattern[:-3]}" in text)
         or (pattern == "ProcessPool*" and "create_executor_tests" in text)
     }
 
@@ -139,7 +140,7 @@ def _suite(python: str, tests: Path, fewest: int, only: str = "") -> Suite:
         distribution="CPython",
         files=list(map(str, files)),
         fewest=fewest,
-        excluded={"ProcessPool*": EXCLUDED["ProcessPool*"]} if only else _excluded(texts),
+        excluded={} if only else _excluded(texts),
         plugin="executor_in_cpython",
         arguments=[*arguments, *(["-k", only] if only else [])],
         python=python,
