@@ -8,7 +8,7 @@
 
 In `flood.py` all programs share a processor, which the operating system divides among them; here it is as if all peers
 had processors of their own. Peers run in this thread whenever the scheduler looks at its sockets, and the clock, which
-is also the scheduler's, stands still meanwhile. So what else the machine does hardly matters.
+is also the scheduler's, stops meanwhile. So what else the machine does hardly matters.
 
 - Latency is that of one task at a time: two passages through the scheduler.
 - For throughput, the client submits as fast as a real one can (CLIENT_SECONDS a task), 2000 tasks at a time.
@@ -134,6 +134,11 @@ class HonestClient(Peer):
         self.finished = self._unfinished = self._next_id = 0
         self._began = self._next_at = 0.0
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether tasks have no outcome yet."""
+        return self._unfinished > 0
+
     def on_message(self, now: float, message: Any) -> None:
         if isinstance(message, m.TaskResult):
             assert not any(message.statuses)
@@ -206,7 +211,7 @@ async def run(kind: str, flooders: int, seconds: float) -> Dict[str, Any]:
                     peer.step(clock.now())
             return receive(now, 0.0)
 
-        own.receive = receive_after_peers  # type: ignore[method-assign]
+        own.receive = receive_after_peers  # type: ignore[method-assign]  # peers have no thread
         servers[0]._on_timer()
 
         async def serve(seconds: float) -> float:
@@ -216,17 +221,19 @@ async def run(kind: str, flooders: int, seconds: float) -> Dict[str, Any]:
                 await asyncio.sleep(0)
             return clock.now() - begin
 
-        async def measure() -> Dict[str, Any]:
-            client.is_lone, client.is_on, client.latencies = True, True, []
-            await serve(seconds / 2)
-            client.is_on = False
-            while client._unfinished:
-                await serve(0.001)
-            client.is_lone, client.is_on, client.finished = False, True, 0
+        async def let_client_run(is_lone: bool) -> float:
+            client.is_lone, client.is_on = is_lone, True
             spent = await serve(seconds / 2)
             client.is_on = False
-            while client._unfinished:
+            while client.is_waiting:
                 await serve(0.001)
+            return spent
+
+        async def measure() -> Dict[str, Any]:
+            client.latencies = []
+            await let_client_run(is_lone=True)
+            client.finished = 0
+            spent = await let_client_run(is_lone=False)
             ordered = sorted(client.latencies)
             return {
                 "tasks": len(ordered),

@@ -35,11 +35,14 @@ class Bench:
 
     def receive(self, timeout_seconds: float = 0.0) -> List[Tuple[bytes, List[bytes]]]:
         """What has arrived, by the names of its senders."""
-        turns, arrived = self.peers.turns, []
+        turns = self.peers.turns
+        arrived: List[Tuple[bytes, List[bytes]]] = []
         self.peers.receive(time.monotonic(), timeout_seconds)
         while turns:
             name, messages = turns.next()
-            arrived.append((name, messages.popleft()))
+            message = messages.popleft()
+            assert isinstance(message, list), "there is no server that answers"
+            arrived.append((name, message))
             turns.end_turn(0.0)
         return arrived
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from random import Random
+from typing import Iterator
 
 from scaler_appliance.core import large_tables
 
@@ -17,6 +19,11 @@ def use_chunks_of(entries: int) -> None:
             setattr(module, "LARGE", entries)  # noqa: B010  # no type checker knows that it is there
 
 
-def draw_chunks(seed: int) -> None:
-    """Let a seed decide how many these are."""
+@contextmanager
+def drawn_chunks(seed: int) -> Iterator[None]:
+    """Let a seed decide how many these are, within a run."""
     use_chunks_of(Random(f"tables: {seed}").choice(SIZES))
+    try:
+        yield
+    finally:
+        use_chunks_of(SIZES[-1])

@@ -99,7 +99,7 @@ def test_others_are_served_between_two_parts(scenario: Played) -> None:
         rounds.append(scenario.system.now)
         return receive(now, timeout_seconds)
 
-    scenario.connections.receive = noted  # type: ignore[method-assign]
+    scenario.connections.receive = noted  # type: ignore[method-assign]  # to look at it
     while len(first.parts) < PARTS or len(second.parts) < PARTS:
         scenario.server._drain()
         for peer in (first, second):
@@ -108,7 +108,7 @@ def test_others_are_served_between_two_parts(scenario: Played) -> None:
     assert first.parts == second.parts == list(range(PARTS))
     assert scenario.system.now - began == pytest.approx(2 * PARTS * PART_SECONDS)
     longest = max(after - before for before, after in zip([began, *rounds], rounds))
-    assert longest <= server.ROUND_SECONDS + 1.5 * PART_SECONDS, "nobody else is read for long"
+    assert longest <= server.ROUND_SECONDS + 1.5 * PART_SECONDS, "others are read in between"
 
 
 def test_a_task_goes_ahead_of_parts_that_were_requested_before_it(scenario: Played) -> None:
@@ -146,9 +146,12 @@ def test_files_are_not_read_for_who_has_gone(scenario: Played, monkeypatch: pyte
     peer = asking(scenario)
     name = name_of(scenario, peer)
     read: List[Any] = []
-    monkeypatch.setattr(
-        scenario.server._files, "read_chunk", lambda *arguments: read.append(arguments) or b"x", raising=False
-    )
+
+    def read_chunk(*arguments: Any) -> bytes:
+        read.append(arguments)
+        return b"x"
+
+    monkeypatch.setattr(scenario.server._files, "read_chunk", read_chunk)
     scenario.connections.lose(name, OSError("it has gone"))
     scenario.server._send_later(SendChunk(name, 1, 0, 1, 1))
     scenario.server._drain()
@@ -178,7 +181,9 @@ def test_memory_is_measured_after_every_part_of_the_limit_that_arrives(
 
     def take(now: float, peer: bytes, frames: List[bytes]) -> Any:
         heap_bytes[0] += server.MESSAGE_BYTES
-        scenario.system.now += server.TURN_SECONDS / 10  # of the processor; the time of a round stands still
+        scenario.system.now += (
+            server.TURN_SECONDS / 10
+        )  # of the processor; the time of the round is that of its beginning
         return take_in(now, peer, frames)
 
     monkeypatch.setattr(scenario.server._inputs, "frames", take)

@@ -8,6 +8,7 @@ from simulation.actor_users import close_actor
 from simulation.clients import Client
 from simulation.workers import Worker
 from simulation.world import LIVENESS_SECONDS, SAFETY_SECONDS, World
+from table_sizes import drawn_chunks
 
 MOST_WORKERS = 6
 
@@ -122,4 +123,5 @@ def simulate(seed: int, events_per_check: int = 1) -> Summary:
 
     Checking invariants takes more than half of the time of a history that is checked after each event.
     """
-    return Run(seed, events_per_check).go()
+    with drawn_chunks(seed):
+        return Run(seed, events_per_check).go()

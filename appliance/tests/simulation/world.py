@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, NamedTuple, 
 from simulation.actors import ActorWorld
 from simulation.checker import Checker
 from simulation.monitors import Monitor
-from table_sizes import draw_chunks
 
 from scaler_appliance.core.effects import (
     Effect,
@@ -215,7 +214,6 @@ class World:
             work_per_call=Random(f"work in parts: {seed}").choice((60, 250, 4000)),
         )
         self.outcomes = 0
-        draw_chunks(seed)
         self.start_scheduler()
         self.every(1.0, self._tick)
         self.every(0.7, self._look)

@@ -19,7 +19,6 @@ from random import Random
 from typing import Any, Deque, Dict, List, Set, Union
 
 from simulation.monitors import Monitor
-from table_sizes import draw_chunks
 from whole_system.judges.placement_judge import PlacementJudge
 from whole_system.judges.tenant_judge import TenantJudge
 from whole_system.judges.worker_dialogues import WorkerDialogues
@@ -106,7 +105,6 @@ class SchedulerHost(Process):
         self._may_reject = self._has_waiting_limit or self._settings.memory_limit_bytes > 0
         self._has_monitor = world.uses("monitors")
         self._pauses = Random(f"answers: {world.plan.seed}")
-        draw_chunks(world.plan.seed)
         self._start()
         world.every(1.0, self._on_second)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
+from table_sizes import drawn_chunks
 from whole_system.nested_users import NestedUser
 from whole_system.network import Network, Peer
 from whole_system.plain_peer import PlainPeer
@@ -221,4 +222,5 @@ class System:
 
 def simulate(plan: Plan) -> Summary:
     """Run one system. Raises AssertionError, or whatever a core raises, if something is wrong."""
-    return System(plan).run()
+    with drawn_chunks(plan.seed):
+        return System(plan).run()

@@ -185,7 +185,8 @@ class SchedulerCore:
         state, is_deciding = self.state, self._placement.is_unfinished or self._explanations.is_unfinished
         is_telling = self._silent_peers.is_unfinished or self._shutdown.is_unfinished
         is_telling |= state.has_actors and self._actors.is_unfinished
-        return bool(self._work or state.advancing or state.ready.has_dropped or is_deciding or is_telling)
+        is_telling |= state.ready.has_dropped or bool(state.objects.to_answer)
+        return bool(self._work or state.advancing or is_deciding or is_telling)
 
     def is_working_for(self, peer: bytes) -> bool:
         """Whether a message of a peer is being worked on, for which its next ones have to wait."""
@@ -324,8 +325,7 @@ class SchedulerCore:
 
     def _do_work(self) -> int:
         """Do a part of what is left to do; returns how many units of work this call may do besides."""
-        state = self.state
-        self.late_work = NO_LATE_WORK
+        state, self.late_work = self.state, NO_LATE_WORK
         left = state.settings.work_per_call
         if self._work or state.advancing:
             self.late_work = self._work.run(state.advancing)
@@ -335,6 +335,8 @@ class SchedulerCore:
                     self._dependants.hold_objects(session)
         if state.ready.has_dropped:
             state.ready.free_some(state.settings.work_per_call)
+        if state.objects.to_answer:
+            state.objects.answer_some(state.part)
         return left
 
     def take_effects(self) -> List[Effect]:
@@ -448,7 +450,6 @@ class SchedulerCore:
         del state.sessions[session.peer]
         session.is_gone = True
         state.departing[session.number] = session
-        state.objects.drop_requests(session.peer)
         if isinstance(session, ClientSession):
             state.ready.hold(session.number)
             session.unasked_cancels.clear()

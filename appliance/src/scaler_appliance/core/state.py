@@ -89,7 +89,13 @@ class SchedulerState:
         memory = ObjectMemory(self.effects, settings.object_memory_limit_bytes, directory, self.changes.objects)
         self.budget = MemoryBudget(settings.memory_limit_bytes)
         self.objects = ObjectTable(
-            self.effects, settings.chunk_bytes, memory, self.changes.objects, self.budget, settings.smallest_file_bytes
+            self.effects,
+            settings.chunk_bytes,
+            memory,
+            self.changes.objects,
+            self.budget,
+            settings.smallest_file_bytes,
+            self.is_current,
         )
         self.ready = ReadyQueues()
         self.actors = ActorTable()
@@ -119,6 +125,11 @@ class SchedulerState:
 
     def send(self, peer: bytes, message: m.Member, payload: Sequence[Buffer] = ()) -> None:
         self.effects.append(Send(peer, message, payload))
+
+    def is_current(self, peer: bytes, number: int) -> bool:
+        """Whether the session of a peer has this number."""
+        session = self.sessions.get(peer)
+        return session is not None and session.number == number
 
     def count_useless(self, session: Session, units: int) -> None:
         """A peer has caused work that leads to nothing."""

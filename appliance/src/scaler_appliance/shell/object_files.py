@@ -8,14 +8,19 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import logging
 import os
 import re
 from contextlib import suppress
 from typing import Callable, Dict, Generator, Iterator, Optional, Set
 
-from scaler_appliance.core.effects import StoreChunk
+from scaler_appliance.core.effects import Send, SendChunk, SpillObject, StoreChunk
+from scaler_appliance.core.objects.object_table import ObjectTable
+from scaler_appliance.shell.core_inputs import CoreInputs, InputKind
 from scaler_appliance.shell.spilling import Copied, Spiller
+from scaler_protocol import messages as m
 from scaler_protocol.host.segments import (
     SPILL_NAME,
     ObjectDirectory,
@@ -194,3 +199,71 @@ class ObjectFiles:
         if self._spiller is not None:
             self._spiller.close()
         self.directory.remove()
+
+
+class ObjectEffects:
+    """Performs what the core decides about files of objects, and tells it the outcome.
+
+    Parameters:
+        loop: whose time it is.
+    """
+
+    def __init__(
+        self, objects: ObjectTable, files: ObjectFiles, inputs: CoreInputs, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._objects = objects
+        self._files = files
+        self._inputs = inputs
+        self._loop = loop
+
+    def _tell(self, kind: InputKind, *arguments: object) -> None:
+        self._inputs.call(kind, self._loop.time(), *arguments)
+
+    def store_chunk(self, effect: StoreChunk) -> None:
+        """Store a part of an object that has arrived."""
+        try:
+            on_disk = self._files.store_chunk(effect)
+            if on_disk and not effect.on_disk:
+                self._tell(InputKind.OBJECT_SPILLED, effect.object_id)
+            elif effect.on_disk and not on_disk and not effect.offset:
+                self._tell(InputKind.OBJECT_SPILL_FAILED, effect.object_id, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            why = error.strerror or str(error)
+            self._tell(InputKind.OBJECT_UNREADABLE, effect.object_id, why, is_about_room(error))
+
+    def spill(self, effect: SpillObject) -> None:
+        """Begin to move a file to disk; `on_copied` follows, unless it is there."""
+        if self._files.is_on_disk(effect.object_id):  # its creator had no room for it in memory
+            self._tell(InputKind.OBJECT_SPILLED, effect.object_id)
+        else:
+            self._files.copy_to_disk(effect.object_id)
+
+    def on_copied(self, copied: Copied) -> None:
+        """An object file has been copied to disk, or could not be."""
+        object_id = copied.object_id
+        if self._objects.find(object_id) is None:
+            if copied.name:
+                self._files.drop_copy(copied.name)
+            return
+        try:
+            if copied.error is not None:
+                raise copied.error
+            if copied.name:
+                self._files.use_copy(object_id, copied.name)
+                self._tell(InputKind.OBJECT_SPILLED, object_id)
+        except OSError as error:
+            if self._files.exists(object_id):
+                self._tell(InputKind.OBJECT_SPILL_FAILED, object_id, error.strerror or str(error))
+            else:
+                logger.error("Scheduler: object %016x is lost: a peer has removed its file", object_id)
+                self._tell(InputKind.OBJECT_UNREADABLE, object_id)
+
+    def read_part(self, effect: SendChunk) -> Send:
+        """The answer to a request for a part of an object."""
+        chunk = self._files.read_chunk(effect.object_id, effect.offset, effect.length)
+        response = m.ObjectResponse(id=effect.object_id, offset=effect.offset, size=effect.size)
+        if chunk is None:  # it may be that it could not be stored, just now
+            response.status = m.ObjectResponseStatus.MISSING
+            record = self._objects.find(effect.object_id)
+            response.missing_reason = m.MissingReason.UNKNOWN if record is None else record.missing_reason
+        return Send(effect.peer, response, (chunk or b"",))

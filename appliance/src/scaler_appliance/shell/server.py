@@ -22,7 +22,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
 import signal
@@ -59,13 +58,12 @@ from scaler_appliance.shell.core_inputs import (
 )
 from scaler_appliance.shell.fair_turns import Answer, at_work
 from scaler_appliance.shell.memory_use import STEP_INTERVAL_SECONDS, MemoryUse
-from scaler_appliance.shell.object_files import ObjectFiles
+from scaler_appliance.shell.object_files import ObjectEffects, ObjectFiles
 from scaler_appliance.shell.publishing.status_publisher import StatusPublisher
 from scaler_appliance.shell.publishing.status_reporter import StatusReporter
 from scaler_appliance.shell.spilling import Copied
 from scaler_protocol import encode
 from scaler_protocol import messages as m
-from scaler_protocol.host.spill import is_about_room
 from scaler_protocol.keys.allow_list import Grant
 from scaler_protocol.programs.repeated_lines import report_repetitions
 from scaler_protocol.programs.service_manager import ServiceManager
@@ -124,11 +122,12 @@ class Server:
         self._reporter = StatusReporter(
             core, self._inputs, monitor, peers.address, self.sent, self.received, now, self._admission.is_insecure
         )
+        self._object_effects = ObjectEffects(core.state.objects, files, self._inputs, self._loop)
         self._performers: Dict[Type[object], Callable[..., None]] = {
             Send: self._send_or_wait,
             SendChunk: self._send_later,
-            StoreChunk: self._store_chunk,
-            SpillObject: self._spill,
+            StoreChunk: self._object_effects.store_chunk,
+            SpillObject: self._object_effects.spill,
             RemoveObject: lambda effect: files.remove(effect.object_id),
             Forget: self._forget,
             Log: lambda effect: logger.log(getattr(logging, effect.level), effect.text),
@@ -136,7 +135,7 @@ class Server:
         }
         self._answer_performers: Dict[Type[object], Callable[..., None]] = {
             Send: self._send,
-            SendChunk: self._send_chunk,
+            SendChunk: lambda effect: self._send(self._object_effects.read_part(effect)),
         }
 
     def take_signals(self, expects_restart: bool = False) -> None:
@@ -508,64 +507,18 @@ class Server:
         else:
             self._loop.call_soon(self._sweep_files)
 
-    def _store_chunk(self, effect: StoreChunk) -> None:
-        try:
-            on_disk = self._files.store_chunk(effect)
-            if on_disk and not effect.on_disk:
-                self._inputs.call(InputKind.OBJECT_SPILLED, self._loop.time(), effect.object_id)
-            elif effect.on_disk and not on_disk and not effect.offset:
-                why = os.strerror(errno.ENOSPC)
-                self._inputs.call(InputKind.OBJECT_SPILL_FAILED, self._loop.time(), effect.object_id, why)
-        except OSError as error:
-            why = error.strerror or str(error)
-            self._inputs.call(
-                InputKind.OBJECT_UNREADABLE, self._loop.time(), effect.object_id, why, is_about_room(error)
-            )
-
-    def _spill(self, effect: SpillObject) -> None:
-        if self._files.is_on_disk(effect.object_id):  # its creator had no room for it in memory
-            self._inputs.call(InputKind.OBJECT_SPILLED, self._loop.time(), effect.object_id)
-        else:
-            self._files.copy_to_disk(effect.object_id)
-
     def copied(self, copied: Copied) -> None:
         """An object file has been copied to disk, or could not be. Any thread."""
         with suppress(RuntimeError):  # the loop may have been closed
             self._loop.call_soon_threadsafe(self._finish_spill, copied)
 
     def _finish_spill(self, copied: Copied) -> None:
-        object_id, now = copied.object_id, self._loop.time()
         if self._stopped.done():
             return
-        if self._objects.find(object_id) is None:
-            if copied.name:
-                self._files.drop_copy(copied.name)
-            return
-        try:
-            if copied.error is not None:
-                raise copied.error
-            if copied.name:
-                self._files.use_copy(object_id, copied.name)
-                self._inputs.call(InputKind.OBJECT_SPILLED, now, object_id)
-        except OSError as error:
-            if self._files.exists(object_id):
-                why = error.strerror or str(error)
-                self._inputs.call(InputKind.OBJECT_SPILL_FAILED, now, object_id, why)
-            else:
-                logger.error("Scheduler: object %016x is lost: a peer has removed its file", object_id)
-                self._inputs.call(InputKind.OBJECT_UNREADABLE, now, object_id)
-        self._settle(now)
+        self._object_effects.on_copied(copied)
+        self._settle(self._loop.time())
         if self._inputs.has_work:
             self._loop.call_soon(self._drain)
-
-    def _send_chunk(self, effect: SendChunk) -> None:
-        chunk = self._files.read_chunk(effect.object_id, effect.offset, effect.length)
-        response = m.ObjectResponse(id=effect.object_id, offset=effect.offset, size=effect.size)
-        if chunk is None:  # it may be that it could not be stored, just now
-            response.status = m.ObjectResponseStatus.MISSING
-            record = self._objects.find(effect.object_id)
-            response.missing_reason = m.MissingReason.UNKNOWN if record is None else record.missing_reason
-        self._send(Send(effect.peer, response, (chunk or b"",)))
 
     # The end --------------------------------------------------------------------------------------------------------
 

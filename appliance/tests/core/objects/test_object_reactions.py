@@ -6,9 +6,10 @@ from array import array
 from typing import Any, Dict, Tuple
 
 import pytest
-from scheduler_harness import Client, Harness, Peer, Status, Worker, hello
+from scheduler_harness import SMALL_WORK, Client, Harness, Peer, Status, Worker, hello
 
 from scaler_appliance.core.effects import RemoveObject, SendChunk, StoreChunk
+from scaler_appliance.core.objects import object_table
 from scaler_appliance.core.objects.object_memory import COMPLAINT_INTERVAL_SECONDS
 from scaler_protocol import messages as m
 from scaler_protocol.session.fetching import FETCH_WINDOW_CHUNKS
@@ -149,6 +150,32 @@ def test_who_waits_is_told_when_the_source_is_gone(harness: Harness) -> None:
     worker.take(m.ObjectInstruction)
     assert isinstance(harness.take_effect(), RemoveObject)
     harness.nothing_else_was_sent()
+
+
+@pytest.mark.parametrize("has_content", [True, False], ids=["bytes", "refusals"])
+def test_very_many_requests_that_have_waited_are_answered_in_parts(has_content: bool) -> None:
+    harness = Harness(work_per_call=SMALL_WORK)
+    client, worker, gone = harness.client(), harness.worker(), harness.worker()
+    object_id = client.announce(1, 10, REMOTE)
+    asked = client.take(m.ObjectRequest)
+    for _ in range(300):
+        worker.post(m.ObjectRequest(id=object_id, offset=0, length=10))
+        gone.post(m.ObjectRequest(id=object_id, offset=0, length=10))
+    harness.tick()
+    harness.core.on_peer_gone(harness.now, gone.name)
+    if has_content:
+        client.post(m.ObjectResponse(id=asked.id, offset=asked.offset), b"x" * asked.length)
+    else:
+        client.post(m.ObjectResponse(id=asked.id, status=m.ObjectResponseStatus.MISSING))
+    answer = SendChunk(worker.name, object_id, 0, 10, 10)
+    made = harness.steps(lambda: len(worker.inbox) + harness.effects.count(answer))
+    assert max(made) <= object_table.AT_ONCE + SMALL_WORK and sum(made) == 300
+    if has_content:
+        assert [each for each in harness.effects if isinstance(each, SendChunk)] == [answer] * 300
+    else:
+        for _ in range(300):
+            take_missing(worker, object_id)
+    assert not harness.state.objects._requesters
 
 
 def test_a_new_session_is_not_sent_what_the_former_one_waited_for(harness: Harness) -> None:

@@ -10,7 +10,7 @@ from array import array
 from typing import Any, Callable
 
 import pytest
-from scheduler_harness import Client, options
+from scheduler_harness import Client, Harness, options
 from virtual_cluster import VirtualCluster
 
 from scaler_protocol import messages as m
@@ -155,3 +155,18 @@ def test_each_of_several_clients_has_its_turn() -> None:
             busy.cluster.submit(range(number, number + 1), newcomer, function_name="g")
 
     assert busy.when_few_come(submit_one_each) < 3 * TURN_SECONDS
+
+
+def test_a_client_that_submits_waits_behind_those_who_wait_already(harness: Harness) -> None:
+    worker = harness.worker(slots=1, queue_size=1)
+    clients = [harness.client() for _ in range(4)]
+    clients[0].submit([1, 2])
+    for client in clients[1:]:
+        client.submit([1])
+    served = []
+    for _ in range(5):
+        instances = worker.take_tasks()
+        served.append(worker.task.client)
+        worker.finish(instances)
+    first, *others = [client.session for client in clients]
+    assert served == [first, first, *others]

@@ -210,6 +210,7 @@ class ObjectReactions:
             if self._state.objects.find(record.object_id) is record and record.source == session.peer:
                 self._state.objects.give_up(record)
                 yield UNITS_OF_AN_OBJECT
+        yield from self._state.objects.forget_requests(session.number)
         yield from self.drop_all(session)
         while isinstance(session, WorkerSession) and session.known_objects:
             for _ in range(min(len(session.known_objects), self._state.part)):
@@ -262,7 +263,7 @@ class ObjectReactions:
             self._state.count_useless(session, UNITS_OF_A_REFUSAL)
             self._state.objects.refuse(session.peer, message.id, message.offset)
         else:
-            request = ChunkRequest(session.peer, message.offset, message.length)
+            request = ChunkRequest(session.peer, session.number, message.offset, message.length)
             self._state.objects.serve(record, request)
 
     def on_response(self, session: Session, message: m.ObjectResponse, payload: bytes) -> None:

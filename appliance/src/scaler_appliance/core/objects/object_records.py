@@ -26,6 +26,7 @@ class ObjectPlace(IntEnum):
 
 class ChunkRequest(NamedTuple):
     peer: bytes
+    session: int  # of the peer; when it has ended there is no answer
     offset: int
     length: int
 

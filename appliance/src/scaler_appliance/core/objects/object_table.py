@@ -6,6 +6,7 @@ Rules:
   object directory, of which the core knows the size and the received part.
 - Bytes of an object on another host are fetched by request, a few chunks at a time, in order; requests for bytes that
   have not arrived yet wait. If their source is gone, all waiting requests are refused.
+- Of very many requests that have waited for the same bytes, AT_ONCE are answered in one call.
 - A worker may keep the bytes of a result until the object ends. They are fetched when another peer needs them, and not
   before; if it is gone, and they have not been fetched, the object is lost.
 """
@@ -13,10 +14,11 @@ Rules:
 from __future__ import annotations
 
 from array import array
-from typing import Dict, Hashable, Iterable, List, NamedTuple, Optional, Tuple, TypeVar
+from collections import deque
+from typing import Callable, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from scaler_appliance.core.effects import Effect, RemoveObject, Send, SendChunk, StoreChunk
-from scaler_appliance.core.large_tables import LARGE, Table, in_chunks
+from scaler_appliance.core.large_tables import LARGE, Table, drained, in_chunks
 from scaler_appliance.core.memory_budget import MemoryBudget
 from scaler_appliance.core.objects.object_memory import ObjectMemory
 from scaler_appliance.core.objects.object_records import ChunkRequest, ObjectChanges, ObjectPlace, ObjectRecord
@@ -34,7 +36,17 @@ class ObjectUsage(NamedTuple):
 
 _NO_USAGE = ObjectUsage(0, 0)
 
-Key = TypeVar("Key", bound=Hashable)
+AT_ONCE = 64  # answers to requests that have waited
+UNITS_OF_AN_ANSWER = 4
+REQUESTS_PER_UNIT = 16  # that are only looked at
+
+
+class _Requests(NamedTuple):
+    """Requests for parts of one object that have waited, the first one last."""
+
+    record: ObjectRecord
+    requests: List[ChunkRequest]
+    is_refused: bool
 
 
 class ObjectTable:
@@ -45,6 +57,10 @@ class ObjectTable:
         changes: records what monitors are to get.
         budget: says when memory is short.
         smallest_file_bytes: of a content that is then kept on disk.
+        is_current: whether a peer has this session still.
+
+    Attributes:
+        to_answer: requests that have waited; while there are any, `answer_some` has something to do.
     """
 
     def __init__(
@@ -55,7 +71,9 @@ class ObjectTable:
         changes: ObjectChanges,
         budget: MemoryBudget,
         smallest_file_bytes: int,
+        is_current: Callable[[bytes, int], bool],
     ) -> None:
+        self._is_current = is_current
         self._smallest_file_bytes = smallest_file_bytes
         self._effects = effects
         self._budget = budget
@@ -65,7 +83,8 @@ class ObjectTable:
         self._records: Table[ObjectRecord] = {}
         self._arriving: Dict[int, Table[ObjectRecord]] = {}  # by creator's session, then id
         self._kept: Dict[int, Table[ObjectRecord]] = {}  # those that their maker keeps: by its session, then id
-        self._requesters: Dict[bytes, Table[ObjectRecord]] = {}  # objects that a peer waits for
+        self._requesters: Dict[int, Table[ObjectRecord]] = {}  # objects of which a session waits for parts
+        self.to_answer: Deque[_Requests] = deque()  # that have waited, and are many
         self.total_bytes = 0
         self._usage: Dict[str, ObjectUsage] = {}  # by tenant
 
@@ -228,13 +247,14 @@ class ObjectTable:
             record.source = None
             self._arrives_no_more(record)
             self._changes.touch_large(record)
-        for request in self._take_waiting(record):
-            self.serve(record, request)
+        self._answer_waiting(record, is_refused=False)
 
-    def drop_requests(self, peer: bytes) -> None:
-        """A peer's session ended: it may say Hello again on the same connection, where answers would be wrong."""
-        for record in self._requesters.pop(peer, {}).values():
-            record.waiting = [request for request in record.waiting if request.peer != peer]
+    def forget_requests(self, session: int) -> Iterator[int]:
+        """Requests of a session that has ended wait no longer: steps."""
+        for record in drained(self._requesters.pop(session, {})):
+            count = len(record.waiting)
+            record.waiting = [request for request in record.waiting if request.session != session]
+            yield 1 + count // REQUESTS_PER_UNIT
 
     def arriving_from(self, session: int) -> Table[ObjectRecord]:
         """The objects that a session is sending."""
@@ -246,13 +266,35 @@ class ObjectTable:
         if arriving is not None and arriving.pop(record.object_id, None) is not None and not arriving:
             del self._arriving[session]
 
-    def _take_waiting(self, record: ObjectRecord) -> List[ChunkRequest]:
-        waiting, record.waiting = record.waiting, []
-        for request in waiting:
-            awaited = self._requesters.get(request.peer)
-            if awaited is not None and awaited.pop(record.object_id, None) is not None and not awaited:
-                del self._requesters[request.peer]
-        return waiting
+    def _answer_waiting(self, record: ObjectRecord, is_refused: bool) -> None:
+        """Requests for parts of an object need not wait any more."""
+        if record.waiting:
+            requests, record.waiting = record.waiting, []
+            requests.reverse()
+            self.to_answer.append(_Requests(record, requests, is_refused))
+            if len(self.to_answer) == 1:
+                self.answer_some(AT_ONCE * UNITS_OF_AN_ANSWER)
+
+    def answer_some(self, units: int) -> None:
+        """Answer requests that have waited, with so much work."""
+        limit, done = max(1, units // UNITS_OF_AN_ANSWER), 0
+        while self.to_answer and done < limit:
+            record, requests, is_refused = self.to_answer[0]
+            while requests and done < limit:
+                request = requests.pop()
+                done += 1
+                awaited = self._requesters.get(request.session)
+                if awaited is not None and awaited.pop(record.object_id, None) is not None and not awaited:
+                    del self._requesters[request.session]
+                # It may have said Hello again on the same connection, where the answer would be wrong.
+                if not self._is_current(request.peer, request.session):
+                    continue
+                if is_refused:
+                    self.refuse(request.peer, record.object_id, request.offset, record.missing_reason)
+                else:
+                    self.serve(record, request)
+            if not requests:
+                self.to_answer.popleft()
 
     def give_up(self, record: ObjectRecord) -> None:
         """The rest of an object's bytes will not arrive, or what arrived cannot be read."""
@@ -276,8 +318,7 @@ class ObjectTable:
         self._refuse_waiting(record)
 
     def _refuse_waiting(self, record: ObjectRecord) -> None:
-        for request in self._take_waiting(record):
-            self.refuse(request.peer, record.object_id, request.offset, record.missing_reason)
+        self._answer_waiting(record, is_refused=True)
 
     # SCL-OBJ-010
     def serve(self, record: ObjectRecord, request: ChunkRequest) -> None:
@@ -287,7 +328,7 @@ class ObjectTable:
             self.refuse(request.peer, record.object_id, request.offset, record.missing_reason)
         elif request.offset + length > record.arrived:
             record.waiting.append(request)
-            _enter(self._requesters, request.peer, record)
+            _enter(self._requesters, request.session, record)
             self.fetch(record)
         elif record.content is not None:
             chunk = memoryview(record.content)[request.offset : request.offset + length]
@@ -339,12 +380,12 @@ class ObjectTable:
             self._effects.append(RemoveObject(record.object_id))
 
 
-def _enter(tables: Dict[Key, Table[ObjectRecord]], key: Key, record: ObjectRecord) -> None:
-    """Add an object to one of several tables."""
-    table = tables.setdefault(key, {})
+def _enter(tables: Dict[int, Table[ObjectRecord]], session: int, record: ObjectRecord) -> None:
+    """Add an object to the table of a session."""
+    table = tables.setdefault(session, {})
     table[record.object_id] = record
     if len(table) == LARGE:
-        tables[key] = in_chunks(table)
+        tables[session] = in_chunks(table)
 
 
 def announcement(records: List[ObjectRecord]) -> Tuple[m.ObjectInstruction, List[bytes]]:

@@ -164,8 +164,9 @@ class ClientSession(Session):
         self._graph_starts = FirstIds()
 
     def add_batch(self, batch: TaskBatch) -> None:
-        self._keep_batch(batch.ids[0], batch)
-        self._batch_starts.add(batch.ids[0])
+        first = batch.ids[0]
+        self._keep_batch(first, batch)
+        self._batch_starts.add(first)
 
     def add_graph_batch(self, batch: GraphBatch) -> None:
         """Add a batch of a graph's nodes, whose ids are found by way of the graph. A node that runs again is in a batch
