@@ -56,8 +56,7 @@ _ANSWERS = (m.HeartbeatEcho, m.DisconnectResponse, m.BalanceResponse, m.TaskCanc
 _AT_ONCE = frozenset((m.Heartbeat, m.HeartbeatEcho))
 """Messages that do not wait for earlier ones of their session."""
 
-_ORDERS = (m.ClientShutdown, m.WorkerShutdown)
-"""Messages of a client that still hold when it is gone."""
+_ORDERS = (m.ClientShutdown, m.WorkerShutdown)  # messages of a client that still hold when it is gone
 
 
 class SchedulerCore:
