@@ -131,6 +131,10 @@ bench: .venv/.tools .venv-pypy/.packages  ## measure the performance of this tre
 bench-peers: .venv/.tools .venv-pypy/.packages  ## measure this tree and comparable systems
 	@$(IN_VENV) benchmarks/run_peers.py $(ARGS)
 
+.PHONY: bench-hosts
+bench-hosts: .venv/.packages  ## measure the bytes over each link between hosts, which are network namespaces (root)
+	@$(IN_VENV) benchmarks/hosts_bench.py $(ARGS)
+
 .PHONY: situations
 situations: .venv-situations/.packages  ## run everyday situations on comparable engines, and write docs/situations.md
 	@.venv-situations/bin/python sdk/tests/situations/run_situations.py --page docs/situations.md $(ARGS)

@@ -60,14 +60,23 @@ class Harness:
             self.core.on_authenticated(self.now, peer.name, role, tenant, f"key of {tenant}")
 
     def worker(
-        self, slots: int = 1, queue_size: int = 1000, *, tenant: str = "", name: str = "", **capabilities: float
+        self,
+        slots: int = 1,
+        queue_size: int = 1000,
+        *,
+        tenant: str = "",
+        name: str = "",
+        features: Sequence[str] = (),
+        **capabilities: float,
     ) -> Worker:
         """A worker; with a tenant, it has a key of it."""
         worker = Worker(self, f"peer {len(self.peers)}".encode())
         self.peers[worker.name] = worker
         self._authenticate(worker, tenant, "worker")
         offered = [m.Capability(name=name, amount=amount) for name, amount in capabilities.items()]
-        worker.greet(hello(m.Role.WORKER, slots=slots, queue_size=queue_size, capabilities=offered, name=name))
+        greeting = hello(m.Role.WORKER, slots=slots, queue_size=queue_size, capabilities=offered, name=name)
+        greeting.features = list(features)
+        worker.greet(greeting)
         return worker
 
     def deliver(self, peer: bytes, message: m.Member, payload: bytes = b"") -> None:

@@ -63,6 +63,7 @@ enum MissingReason {
   # Why an object cannot be had.
   unknown @0;  # it does not exist (any more), or another reason
   noRoom @1;  # who should have stored its bytes had no room for them
+  makerLost @2;  # the worker that had made it, and had the only copy, is gone or has lost it
 }
 
 struct Failure {

@@ -15,6 +15,7 @@ enum ObjectStorage {
   inline @0;  # content in the payload frame
   shared @1;  # content in the file named after the id (16 hexadecimal digits) in the object directory
   remote @2;  # content stays with the sender, which answers ObjectRequest for it
+  kept @3;  # the same, from a worker, which keeps the content until it is notified of the deletion
 }
 
 enum ObjectAction {

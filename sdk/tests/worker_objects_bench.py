@@ -84,8 +84,8 @@ class Bench:
     def on_object_available(self, object_id: int) -> None:
         self._events.append(("available", object_id))
 
-    def on_object_missing(self, object_id: int) -> None:
-        self._events.append(("missing", object_id))
+    def on_object_missing(self, object_id: int, is_maker_lost: bool = False) -> None:
+        self._events.append(("maker lost" if is_maker_lost else "missing", object_id))
 
     def on_no_room_for_object(self, object_id: int, why: str) -> None:
         self._events.append(("no room", object_id))

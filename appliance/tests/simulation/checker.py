@@ -1,47 +1,39 @@
 """A judge beside the wire: sees each message that reaches or leaves the scheduler, and knows nothing of its insides.
 
 What it holds the scheduler to:
-- Each task that was accepted gets exactly one outcome while its client's session lasts, in the very round in which the
-  outcome is decided; it is the outcome that a worker reported, or is lost for a reason that the wire bears out.
+- Each task that was accepted gets exactly one outcome while its client's session lasts, in the very round in which it
+  is decided, or in which the last byte of a result came that its worker keeps. It is what a worker reported, or `lost`.
 - A task is at one worker at a time, and never again once it has an outcome. An instance id is given once. What is heard
-  of an instance that was reported, given back, cancelled, or whose worker or client is gone does not count.
+  of an instance that has ended, or whose worker or client is gone, does not count.
 - A task that may run once is never given again once it may have started; attempts are counted as they happened.
 - Each cancel is answered, and truthfully; a forced one reaches the worker, as does one for tasks of a client that left.
 - No slot idles while a task waits that it could run; nothing is given to a worker that it has no room for. A worker
   that does not read is given nothing, nor are tasks of a client that does not.
 - A node of a graph runs after its predecessors, with their results; a target whose predecessor has no result ends as
   that one did, and the client hears of no other nodes. When consequences are drawn is left to the scheduler.
-- The same holds for tasks that need others. One is given back to its client if what it needs is not known, or was told
-  before, and only then.
+- The same holds for tasks that need others. One is given back if what it needs is not known, or was told before.
 - Calls of an actor go to one worker, in the order of each client, and to no other if that is lost.
-- A task goes only to workers of its client's tenant, and to those of all tenants. No peer gets, reads
-  or uses an object of another tenant: it is as if it did not exist.
+- A task goes only to workers of its tenant, and to those of all. No peer gets, reads or uses another tenant's object.
 - Objects are announced to a worker before it needs them, and their end once; a well-behaved peer is never refused.
 """
 
 from __future__ import annotations
 
-from typing import Callable, ClassVar, Dict, List, Set, Tuple
+from typing import Callable, ClassVar, Dict, List, Optional, Set, Tuple
 
 from simulation import seen
 from simulation.actors import ActorsSeen
 from simulation.graphs import check_results, split_payload
-from simulation.seen import CANCELLED, SUCCESS, Due, Node, Party, Task
+from simulation.seen import CANCELLED, SUCCESS, Due, Node, Party, Task, is_told
 
 from scaler_appliance.core.effects import PeerError
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
 
-Outcome = m.CancelOutcome
-LOST = int(m.TaskStatus.LOST)
-WORKER_LOST, OBJECT_MISSING, REJECTED, PREDECESSOR_GONE, ACTOR_LOST = (
-    m.FailureKind.WORKER_LOST,
-    m.FailureKind.OBJECT_MISSING,
-    m.FailureKind.REJECTED,
-    m.FailureKind.PREDECESSOR_GONE,
-    m.FailureKind.ACTOR_LOST,
-)
-
+Outcome, LOST = m.CancelOutcome, int(m.TaskStatus.LOST)
+WORKER_LOST, OBJECT_MISSING = m.FailureKind.WORKER_LOST, m.FailureKind.OBJECT_MISSING
+REJECTED, PREDECESSOR_GONE = m.FailureKind.REJECTED, m.FailureKind.PREDECESSOR_GONE
+ACTOR_LOST = m.FailureKind.ACTOR_LOST
 Reactions = Dict[type, Callable[..., None]]
 
 
@@ -153,7 +145,7 @@ class Checker:
                 self._decide(task, Due(LOST, kind=OBJECT_MISSING))
             elif not isinstance(task, Node):
                 self._waiting[task] = None
-            elif len(task.predecessors) < predecessors or any(_is_told(each) for each in task.predecessors):
+            elif len(task.predecessors) < predecessors or any(is_told(each) for each in task.predecessors):
                 self._decide(task, Due(LOST, kind=PREDECESSOR_GONE))
 
     def _on_graph_task(self, client: Party, message: m.GraphTask, payload: bytes) -> None:
@@ -205,6 +197,7 @@ class Checker:
             party.owned.update(message.ids)
             self._held.update(message.ids)
             self._object_tenants.update(dict.fromkeys(message.ids, party.tenant))
+            party.keep(message)
         else:
             dropped = set(message.ids) if message.action == m.ObjectAction.DELETE else set(party.owned)
             self._held -= dropped & party.owned
@@ -217,17 +210,27 @@ class Checker:
             data, offset = payload[offset : offset + size], offset + size
             object_id = message.objects[position] if message.objects else 0
             task = worker.tasks.get(instance)
-            if task is not None:
-                self._close(task)
-                self._decide(task, Due(message.statuses[position] if message.statuses else SUCCESS, data, object_id))
-            if object_id in worker.owned:  # else it is announced again
-                worker.owned.discard(object_id)
-                if task is not None:
-                    self._object_tenants[object_id] = task.client.tenant
-                if task is None or not task.is_wanted:
-                    self._held.discard(object_id)
-                else:
-                    task.client.owned.add(object_id)
+            due = Due(message.statuses[position] if message.statuses else SUCCESS, data, object_id)
+            if task is not None and task.is_wanted and object_id in worker.kept and object_id in worker.owned:
+                worker.fetched_first.setdefault(object_id, (task, due))  # which may be told twice
+            else:
+                self._take_outcome(worker, task, due)
+
+    def _take_outcome(self, worker: Party, task: Optional[Task], due: Due) -> None:
+        object_id = due.object_id
+        if task is not None:
+            self._close(task)
+            self._decide(task, due)
+            if object_id in worker.owned:
+                self._object_tenants[object_id] = task.client.tenant
+        if object_id in worker.owned:  # else it is announced again
+            worker.owned.discard(object_id)
+            (self._held.discard if task is None or not task.is_wanted else task.client.owned.add)(object_id)
+
+    def _on_object_response(self, worker: Party, message: m.ObjectResponse, payload: bytes) -> None:
+        task, due = worker.take_fetched(message, len(payload))
+        if due is not None:
+            self._take_outcome(worker, task, due)
 
     def _on_confirm(self, worker: Party, message: m.TaskCancelConfirm, payload: bytes) -> None:
         for instance, outcome in zip(message.ids, message.outcomes):
@@ -260,9 +263,13 @@ class Checker:
         m.TaskCancel: _on_task_cancel,
         m.ObjectInstruction: _on_objects,
         m.TaskResult: _on_task_result,
+        m.ObjectResponse: _on_object_response,
         m.TaskCancelConfirm: _on_confirm,
         m.BalanceResponse: _on_balance_response,
     }
+
+    def is_wanted(self, link: bytes, instance: int) -> bool:
+        return link in self._parties and self._parties[link].has_wanted(instance)
 
     # What follows from it -------------------------------------------------------------------------------------------
 
@@ -483,10 +490,11 @@ class Checker:
             assert not worker.is_worker, "only who made an object hears that it is on disk"
             return
         if message.action == m.ObjectAction.CREATE:
-            assert ids.isdisjoint(worker.known), "a worker is told twice of an object"
-            for each in ids & self._object_tenants.keys():
-                assert worker.serves(self._object_tenants[each]), "a foreign object is announced to a worker"
-            worker.known |= ids
+            foreign = [
+                each for each, tenant in self._object_tenants.items() if each in ids and not worker.serves(tenant)
+            ]
+            assert not foreign, "a foreign object is announced to a worker"
+            worker.learn(ids)
             return
         assert ids <= worker.known, "the end of an object that the worker does not know was announced to it"
         assert ids.isdisjoint(self._held), "an object ends that its owner holds"
@@ -497,9 +505,9 @@ class Checker:
 
     def _check_reader(self, link: bytes, message: m.ObjectResponse) -> None:
         """A peer is sent a part of an object, maybe just after the end of its session."""
-        if message.status == m.ObjectResponseStatus.OK and message.id in self._object_tenants:
-            tenants = self._tenants.get(link, ""), self._object_tenants[message.id]
-            assert tenants[0] in (tenants[1], "*"), f"a peer of {tenants[0]!r} reads an object of {tenants[1]!r}"
+        owner = self._object_tenants.get(message.id) if message.status == m.ObjectResponseStatus.OK else None
+        reader = self._tenants.get(link, "")
+        assert owner is None or reader in (owner, "*"), f"a peer of {reader!r} reads an object of {owner!r}"
 
     def _on_cancel_sent(self, worker: Party, message: m.TaskCancel, payload: bytes) -> None:
         for instance in message.ids:
@@ -538,8 +546,3 @@ class Checker:
         assert not self._clients and not self._waiting and not self._held
         for worker in self._workers.values():
             assert not worker.tasks and not worker.known
-
-
-def _is_told(task: Task) -> bool:
-    """Whether no further outcome of a task may follow."""
-    return not task.is_wanted or task.outcome is not None or task.due is not None

@@ -121,7 +121,7 @@ class Client(Peer):
 
     def make_object(self) -> None:
         object_id = self.new_object_id()
-        storage = self.random.choice(tuple(m.ObjectStorage))
+        storage = self.random.choice(tuple(m.ObjectStorage)[: m.ObjectStorage.KEPT])
         if storage == m.ObjectStorage.SHARED and content_of(object_id):
             self.world.files[object_id] = bytearray(content_of(object_id))
         self.create(object_id, content_of(object_id), storage)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Set
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
@@ -115,6 +115,8 @@ class Party:
         self.tasks: Dict[int, Task] = {}  # a client's by id, a worker's by instance
         self.known: Set[int] = set()  # objects that were announced to a worker
         self.owned: Set[int] = set()
+        self.kept: Dict[int, int] = {}  # sizes of objects that a worker keeps
+        self.fetched_first: Dict[int, Tuple[Task, Due]] = {}  # outcomes, by the object that is fetched before
         self.features = hello.features
         self.actor_needs: Dict[int, float] = {}  # what the actors of a worker use, by function
 
@@ -145,6 +147,37 @@ class Party:
         """How many slots its tasks need: the calls of an actor need one."""
         actors = {task.call_of for task in self.tasks.values() if task.call_of}
         return sum(not task.call_of for task in self.tasks.values()) + len(actors)
+
+    def learn(self, object_ids: Set[int]) -> None:
+        """Objects are announced to a worker."""
+        assert object_ids.isdisjoint(self.known), "a worker is told twice of an object"
+        self.known |= object_ids
+
+    # Results that a worker keeps ------------------------------------------------------------------------------------
+
+    def keep(self, message: m.ObjectInstruction) -> None:
+        """A worker makes objects, and keeps some of them, which it knows from then on."""
+        columns = zip(message.ids, message.sizes, message.storages)
+        kept = {object_id: size for object_id, size, storage in columns if storage == m.ObjectStorage.KEPT}
+        self.kept.update(kept)
+        self.known.update(kept)
+
+    def take_fetched(self, message: m.ObjectResponse, length: int) -> Tuple[Optional[Task], Optional[Due]]:
+        """A worker sends a part of a result: with the last one, the outcome that may be reported, and its task if the
+        worker still has it."""
+        if message.offset + length < self.kept.get(message.id, 0) or message.id not in self.fetched_first:
+            return None, None
+        task, due = self.fetched_first.pop(message.id)
+        return task if self.tasks.get(task.instance) is task else None, due
+
+    def has_wanted(self, instance: int) -> bool:
+        """Whether a client waits for the outcome of an instance of a worker."""
+        return instance in self.tasks and self.tasks[instance].is_wanted
+
+
+def is_told(task: Task) -> bool:
+    """Whether no further outcome of a task may follow."""
+    return not task.is_wanted or task.outcome is not None or task.due is not None
 
 
 def running_of(workers: Iterable[Party], tenant: str) -> int:

@@ -13,6 +13,7 @@ from simulation.world import World, column
 
 from scaler_protocol import encode_struct
 from scaler_protocol import messages as m
+from scaler_protocol.session.features import KEPT_RESULTS
 
 Outcome = m.CancelOutcome
 SUCCESS, FAILED, LOST = m.TaskStatus.SUCCESS, m.TaskStatus.FAILED, m.TaskStatus.LOST
@@ -53,11 +54,13 @@ class Worker(Peer):
         self.busy_actors: Set[int] = set()
         self.lost_actors: Set[int] = set()
         self.whole: Set[int] = set()
+        self.kept: Dict[int, bytes] = {}  # results that stay here
         self.broken: Set[int] = set()
 
     def hello(self) -> m.Hello:
         hello = super().hello()
         hello.slots = self.slots
+        hello.features = [KEPT_RESULTS]
         hello.queue_size = 5
         if self.slots == 1 and not self.gpu:
             hello.codecs, hello.functions = ["json"], ["fast", "m*"]  # others serve all: they list nothing
@@ -218,11 +221,30 @@ class Worker(Peer):
             content = b"large result of " + job.content
             object_id = self.new_object_id()
             self.world.results[object_id] = content
-            self.world.files[object_id] = bytearray(content)
-            self.create(object_id, content, m.ObjectStorage.SHARED)
+            if self.keeps(job):
+                self.kept[object_id] = content
+                self.whole.add(object_id)
+                self.create(object_id, content, m.ObjectStorage.KEPT)
+            else:
+                self.world.files[object_id] = bytearray(content)
+                self.create(object_id, content, m.ObjectStorage.SHARED)
             self.end(job, SUCCESS, b"", object_id)
         else:
             self.end(job, SUCCESS, b"result of " + job.content)
+
+    def keeps(self, job: Job) -> bool:
+        """Whether a large result stays here. That of a node which no client waits for does not: if lost, it is made
+        again, which the simulation of whole systems judges."""
+        rate = self.world.kept_rate
+        return rate > 0.0 and self.world.checker.is_wanted(self.link.name, job.instance) and self.world.keeps(rate)
+
+    def on_object_request(self, message: m.ObjectRequest, payload: bytes) -> None:
+        content = self.kept.get(message.id)
+        if content is None:
+            self.send(m.ObjectResponse(id=message.id, offset=message.offset, status=m.ObjectResponseStatus.MISSING))
+        else:
+            chunk = content[message.offset : message.offset + message.length]
+            self.send(m.ObjectResponse(id=message.id, offset=message.offset, size=len(content)), chunk)
 
     def end(self, job: Job, status: int, data: bytes, large: int = 0) -> None:
         del self.running[job.instance]
@@ -316,6 +338,7 @@ class Worker(Peer):
                 )
                 self.whole.discard(object_id)
                 self.broken.discard(object_id)
+                self.kept.pop(object_id, None)
                 self.fetches.pop(object_id, None)
             self.queue = [job for job in self.queue if not set(job.needed) & set(message.ids)]
             for function in self.calls.keys() & set(message.ids):

@@ -181,6 +181,8 @@ class World:
         self.has_tenants = self.tenants_random.random() < 0.4
         self.actors = ActorWorld(seed)
         self.tenants: Dict[bytes, str] = {}  # by link, of those that have keys
+        self.kept_random = Random(f"kept results: {seed}")  # histories without them stay what they were
+        self.kept_rate = self.kept_random.choice((0.0, 0.0, 0.5, 1.0))  # of large results that stay with their workers
         self.now = 0.0
         self.is_calm = False  # faults have stopped
         self.stopped = ""
@@ -310,6 +312,10 @@ class World:
     def chance(self, rate: float) -> bool:
         """Whether a fault happens now."""
         return not self.is_calm and self.random.random() < rate
+
+    def keeps(self, rate: float) -> bool:
+        """Whether a worker keeps a result; also in calm."""
+        return self.kept_random.random() < rate
 
     # The core -------------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from mutants.scheduler.scheduler_frames import UNKNOWN, check_table, decode
 from mutants.scheduler.scheduler_graphs import GraphKeeper
 from mutants.scheduler.scheduler_keys import KeyChecks
 from mutants.scheduler.scheduler_monitors import MonitorKeeper
-from mutants.scheduler.scheduler_objects import ObjectKeeper
+from mutants.scheduler.scheduler_objects import KEPT_RESULTS, ObjectKeeper
 from mutants.scheduler.scheduler_state import Client, Peer, Refused, Worker
 from mutants.scheduler.scheduler_tasks import TaskKeeper
 from mutants.scheduler.zmtp_server import Connection, ZmtpServer
@@ -290,7 +290,7 @@ class ReferenceScheduler(KeyChecks, ActorKeeper, TaskKeeper, GraphKeeper, Depend
             "implementation": {"name": "reference scheduler", "version": "1", "language": "Python"},
             "schedulerId": b"0123456789abcdef",
             "session": peer.number,
-            "features": ["predecessors", "actors"],
+            "features": ["predecessors", "actors", KEPT_RESULTS],
             "limits": {
                 "maximumMessageBytes": self.message_limit,
                 "maximumObjectBytes": self.object_limit,

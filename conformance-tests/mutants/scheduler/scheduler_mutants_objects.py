@@ -197,6 +197,18 @@ class LeavesResultsToWorkers(ReferenceScheduler):
         client.large_results[kept.id] = kept.size
 
 
+@mutant(breaks="SCL-OBJ-022", caught_by="scheduler/objects/kept-result-is-reported-when-it-is-here")
+class ReportsWhatItDoesNotHave(ReferenceScheduler):
+    def is_fetched_first(self, task: Task, object_id: int) -> bool:
+        return False
+
+
+@mutant(breaks="SCL-OBJ-024", caught_by="scheduler/objects/kept-result-stays-where-it-is-used")
+class FetchesWhatNoPeerNeeds(ReferenceScheduler):
+    def on_kept(self, kept: Object) -> None:
+        self.fetch(kept)
+
+
 @mutant(breaks="SCL-OBJ-015", caught_by="scheduler/objects/results-with-foreign-objects-are-refused")
 class TakesObjectsNamedTwice(ReferenceScheduler):
     def check_named_once(self, named: List[int]) -> None:

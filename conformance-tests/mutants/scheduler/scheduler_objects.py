@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 from mutants.scheduler.scheduler_state import Client, Object, Peer, Refused, Task, Worker
 from mutants.scheduler.scheduler_tasks import agree
 from scaler_conformance.codec.schema_codec import Message
 
-INLINE, SHARED, REMOTE = 0, 1, 2
+INLINE, SHARED, REMOTE, KEPT = 0, 1, 2, 3
+KEPT_RESULTS = "keptResults"
 MOST_REQUESTS = 4
 OK, MISSING = "ok", "missing"
 ROOM_BYTES = 1 << 30
@@ -25,6 +26,8 @@ class ObjectKeeper:
     queue: List[Task]
     on_object_missing: Any
     check_payload: Any
+    instances: Dict[int, Task]
+    on_outcome: Any
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,6 +36,7 @@ class ObjectKeeper:
         self.chunk_bytes = 32 * 1024
         self.token = os.urandom(16)
         self._directory = ""
+        self.held: Dict[int, Tuple[Task, Message, int, bytes]] = {}  # outcomes, by the object that is fetched first
 
     def directory(self) -> str:
         """Where peers on this host leave files."""
@@ -60,7 +64,7 @@ class ObjectKeeper:
             raise Refused("malformed", f"action {message.action}")
 
     def create(self, peer: Peer, message: Message) -> None:
-        self.check_object_columns(message)
+        self.check_object_columns(peer, message)
         for id_, size in zip(message.ids, message.sizes):
             self.check_id(peer, id_)
             self.check_object_size(size)
@@ -74,14 +78,46 @@ class ObjectKeeper:
             elif storage == SHARED:
                 with open(f"{self.directory()}/{id_:016x}", "rb") as file:
                     made.content += file.read()
+            elif storage == KEPT and isinstance(peer, Worker):
+                made.is_kept = True
+                peer.announced.add(id_)
+                self.on_kept(made)
             else:
                 self.fetch(made)
 
-    def check_object_columns(self, message: Message) -> None:
+    def on_kept(self, kept: Object) -> None:
+        """A worker keeps an object: nothing is asked for yet."""
+
+    # Results that are fetched first ---------------------------------------------------------------------------------
+
+    def is_fetched_first(self, task: Task, object_id: int) -> bool:
+        kept = self.objects.get(object_id)
+        return kept is not None and kept.is_kept and not kept.is_complete and task.is_target
+
+    def is_held_back(self, task: Task, message: Message, index: int, payload: bytes, object_id: int) -> bool:
+        """Whether an outcome waits for the bytes of its result."""
+        if not self.is_fetched_first(task, object_id):
+            return False
+        if object_id not in self.held:
+            self.held[object_id] = task, message, index, payload
+            self.fetch(self.objects[object_id])
+        return True
+
+    def report_if_complete(self, kept: Object) -> None:
+        """More of its bytes are here; with the last ones, the outcome that waits for them is reported."""
+        if kept.is_complete and kept.id in self.held:
+            task, message, index, payload = self.held.pop(kept.id)
+            if self.instances.get(task.instance) is task:
+                self.on_outcome(task, message, index, payload, kept.id)
+
+    def check_object_columns(self, peer: Peer, message: Message) -> None:
         count = len(message.ids)
         agree(len(message.sizes) == count and len(message.storages) == count, "sizes or storages")
         agree(len(message.kinds) in (0, count) and len(message.names) in (0, count), "kinds or names")
-        agree(all(each in (INLINE, SHARED, REMOTE) for each in message.storages), "a storage")
+        keeps = isinstance(peer, Worker) and KEPT_RESULTS in peer.hello.features
+        agree(
+            all(each in (INLINE, SHARED, REMOTE) or (each == KEPT and keeps) for each in message.storages), "a storage"
+        )
         inline = sum(size for size, storage in zip(message.sizes, message.storages) if storage == INLINE)
         self.check_payload(message, inline)
 
@@ -174,6 +210,8 @@ class ObjectKeeper:
             self.answer_with(peer, kept, message.offset, message.length)
         else:
             kept.readers.append((peer, message.offset, message.length))
+            if kept.is_kept and not kept.asked:
+                self.fetch(kept)
 
     def answer_missing(self, peer: Peer, message: Message) -> None:
         self.answer(peer, message.id, message.offset, MISSING)
@@ -224,9 +262,11 @@ class ObjectKeeper:
                 self.answer_with(reader, kept, offset, length)
             else:
                 kept.readers.append((reader, offset, length))
+        self.report_if_complete(kept)
 
     def on_content_missing(self, kept: Object) -> None:
         """Its bytes will never be here."""
+        self.held.pop(kept.id, None)
         kept.owner = None
         self.end_object(kept)
         for task in [task for task in self.queue if kept.id in task.needs]:

@@ -70,6 +70,7 @@ class Object:
         self.needs = 0  # unfinished tasks that need it
         self.readers: List[Tuple[Peer, int, int]] = []
         self.lacks_room = False
+        self.is_kept = False  # by the worker that made it, until it ends
 
     @property
     def is_complete(self) -> bool:

@@ -34,6 +34,7 @@ class TaskKeeper:
     note_sent: Any
     note_runs: Any
     note_end: Any
+    is_held_back: Any
 
     def __init__(self) -> None:
         super().__init__()
@@ -288,6 +289,8 @@ class TaskKeeper:
             self.let_go(self.objects[object_id])
 
     def on_outcome(self, task: Task, message: Message, index: int, payload: bytes, object_id: int) -> None:
+        if self.is_held_back(task, message, index, payload, object_id):
+            return
         status = message.statuses[index] if message.statuses else SUCCESS
         self.note_end(task, status)
         self.leave_worker(task)

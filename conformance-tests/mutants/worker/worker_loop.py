@@ -19,7 +19,7 @@ import zmq
 from mutants.handlers import handler_name
 from mutants.peer_keys import secure
 from mutants.worker.conformance_functions import FUNCTIONS, PREFIX
-from mutants.worker.worker_objects import WorkerObjects
+from mutants.worker.worker_objects import KEPT_RESULTS, WorkerObjects
 from mutants.worker.worker_tasks import Outcome, Task
 from scaler_conformance.codec.schema_codec import SCHEMA, Message, UnreadableMessageError
 from scaler_conformance.playing.curve_keys import PEER_KEY
@@ -177,6 +177,7 @@ class WorkerLoop:
             "minorMax": 0,
             "role": "worker",
             "implementation": {"name": "reference worker", "version": "1", "language": "Python"},
+            "features": [KEPT_RESULTS],
             "codecs": ["json", "raw"],
             "functions": [PREFIX + each for each in FUNCTIONS],
             "host": socket.gethostname(),
@@ -318,7 +319,7 @@ class WorkerLoop:
         self.exit_code = 0
 
     def see_whether_drained(self) -> None:
-        if self.is_draining and not (self.held or self.running or self.kept or self.outbox):
+        if self.is_draining and not (self.held or self.running or self.kept or self.outbox or self.objects.owes_any):
             self.send("DisconnectResponse")
             self.exit_code = 0
 

@@ -146,6 +146,27 @@ class ReportsBeforeItWasFetched(ReferenceWorker):
         self.report([outcome])
 
 
+@object_mutant(breaks="SCL-OBJ-021", caught_by="worker/large-results/kept-result-is-there-after-it-was-fetched")
+class DropsWhatWasFetched(WorkerObjects):
+    def on_fetched(self, object_id: int) -> None:
+        super().on_fetched(object_id)
+        if self.keeps and self.mine[object_id].startswith(b'"'):
+            del self.mine[object_id]
+
+
+@object_mutant(breaks="SCL-OBJ-021", caught_by="worker/large-results/task-uses-what-its-worker-keeps")
+class AsksForWhatItKeeps(WorkerObjects):
+    def keep(self, object_id: int, content: bytes) -> None:
+        self.owed.add(object_id)
+
+
+@object_mutant(breaks="SCL-OBJ-023", caught_by="worker/large-results/draining-worker-hands-over-what-it-keeps")
+class LeavesWithWhatItKeeps(WorkerObjects):
+    @property
+    def owes_any(self) -> bool:
+        return False
+
+
 @object_mutant(breaks="SCL-OBJ-008", caught_by="worker/large-results/shared-object-is-a-file")
 class NamesFilesTooEarly(WorkerObjects):
     def write_shared(self, object_id: int, content: bytes) -> None:

@@ -14,7 +14,8 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 from scaler_conformance.codec.schema_codec import Message
 
 WINDOW = 4
-INLINE, SHARED, REMOTE = 0, 1, 2
+INLINE, SHARED, REMOTE, KEPT = 0, 1, 2, 3
+KEPT_RESULTS = "keptResults"
 
 
 class _Fetch:
@@ -36,6 +37,8 @@ class WorkerObjects:
         self.reasons: Dict[int, str] = {}  # that the scheduler gave for them
         self.fetches: Dict[int, _Fetch] = {}
         self.mine: Dict[int, bytes] = {}
+        self.keeps = False  # what it makes, until the scheduler deletes it
+        self.owed: Set[int] = set()  # kept objects that the scheduler has neither fetched nor deleted
         self.number = 0
         self.chunk_bytes = 1 << 20
 
@@ -43,6 +46,7 @@ class WorkerObjects:
         """A session begins."""
         self.chunk_bytes = welcome.limits.chunkBytes or 1 << 20
         self.number = 0
+        self.keeps = KEPT_RESULTS in welcome.features
         self.directory = welcome.objectDirectory if self.sees_token(welcome) else ""
 
     def sees_token(self, welcome: Message) -> bool:
@@ -57,6 +61,7 @@ class WorkerObjects:
             table.clear()
         self.announced.clear()
         self.missing.clear()
+        self.owed.clear()
 
     def close(self) -> None:
         self.clear()
@@ -99,8 +104,13 @@ class WorkerObjects:
         for object_id in object_ids:
             self.contents.pop(object_id, None)
             self.fetches.pop(object_id, None)
+            self.forget_kept(object_id)
             self.announced.discard(object_id)
             self.missing.add(object_id)
+
+    def forget_kept(self, object_id: int) -> None:
+        self.mine.pop(object_id, None)
+        self.owed.discard(object_id)
 
     def fetch_missing(self, object_ids: List[int]) -> None:
         """Ask for what is not there."""
@@ -145,14 +155,25 @@ class WorkerObjects:
     # Large results --------------------------------------------------------------------------------------------------
 
     def create(self, content: bytes) -> Tuple[int, bool]:
-        """Make an object of a result: its id, and whether the scheduler has it by now."""
+        """Make an object of a result: its id, and whether its outcome may be sent by now."""
         object_id = self.new_id()
         if self.directory:
             self.write_shared(object_id, content)
         else:
             self.mine[object_id] = content
-        self.announce(object_id, len(content), SHARED if self.directory else REMOTE)
-        return object_id, bool(self.directory)
+        self.announce(object_id, len(content), SHARED if self.directory else KEPT if self.keeps else REMOTE)
+        if self.keeps and not self.directory:
+            self.keep(object_id, content)
+        return object_id, bool(self.directory) or self.keeps
+
+    def keep(self, object_id: int, content: bytes) -> None:
+        """Use it here, too."""
+        self.contents[object_id] = content
+        self.owed.add(object_id)
+
+    @property
+    def owes_any(self) -> bool:
+        return bool(self.owed)
 
     def new_id(self) -> int:
         self.number += 1
@@ -183,7 +204,11 @@ class WorkerObjects:
         chunk = self.chunk(content, message.offset, message.length)
         self.owner.send("ObjectResponse", chunk, id=message.id, offset=message.offset, status="ok", size=len(content))
         if message.offset + len(chunk) >= len(content):
-            self.owner.on_served(message.id)
+            self.on_fetched(message.id)
+
+    def on_fetched(self, object_id: int) -> None:
+        self.owed.discard(object_id)
+        self.owner.on_served(object_id)
 
     def chunk(self, content: bytes, offset: int, length: int) -> bytes:
         return content[offset : offset + length]

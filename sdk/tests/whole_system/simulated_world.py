@@ -83,6 +83,8 @@ FEATURES: Dict[str, float] = {
     "small_limits": 0.5,
     "exact_times": 1.0,  # workers measure tasks correctly
     "tenants": 1.0,  # how often a client's may be any
+    "earlier_schedulers": 0.8,  # seen by some workers: they list no features
+    "large_nodes": 0.8,  # graphs are frequent, and the results of their nodes large
 }
 """What users do, and the highest rate of each."""
 

@@ -7,6 +7,7 @@ calm it waits for what it has, and does nothing new.
 from __future__ import annotations
 
 from array import array
+from random import Random
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from whole_system.client_host import ClientHost
@@ -56,6 +57,7 @@ class User:
         self._submissions: List[Tuple[Future, Set[int]]] = []  # that hold functions and objects until `submit` returns
         self._most_unfinished = self.world.random.choice(MOST_UNFINISHED)
         self._is_submitting = 0  # tasks that wait for room
+        self._nodes_random = Random(f"large nodes: {self.world.plan.seed} {name}")
 
     @property
     def is_done(self) -> bool:
@@ -114,10 +116,17 @@ class User:
         if not self.is_done:
             self.host.after(CANCELLING_SECONDS, self.end_the_endless)
 
+    def _draws_large_nodes(self) -> bool:
+        """Drawn apart, so that histories without them stay what they were."""
+        rate = self.world.rates["large_nodes"]
+        return rate > 0.0 and self._nodes_random.random() < rate
+
     def _submit(self) -> None:
         world = self.world
         for _ in range(world.random.choice((1, 1, 2, 5, 12))):
-            if world.uses("predecessors") and self._in_hand():
+            if self._draws_large_nodes():
+                self._submit_graph()
+            elif world.uses("predecessors") and self._in_hand():
                 self._submit_dependant()
             elif world.uses("many_batches"):
                 self._submit_many_batches()
@@ -480,6 +489,8 @@ class User:
             contents = [self._contents[each.object_id] for each in objects]
             task = self._task(function, contents, [tasks[place] for place in places])
             task.at_most_once, task.retries = first.at_most_once, first.retries
+            if self._draws_large_nodes():
+                task.is_large, task.result_bytes = True, 70_001
             tasks.append(task)
             columns.payload_sizes.append(len(task.payload))
             columns.functions.append(function.object_id)

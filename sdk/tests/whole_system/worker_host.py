@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Set
 
 from whole_system.network import Peer
@@ -90,6 +91,10 @@ class WorkerHost(Peer):
         self.files: Dict[str, bytes] = {}
         self.folders: Dict[str, bytes] = {}  # of clients' code: the archive that each was unpacked from
         self.processors: Dict[int, Processor] = {}
+        drawn = Random(
+            f"earlier schedulers: {world.plan.seed} {name}"
+        ).random()  # apart: other draws stay what they were
+        self._meets_earlier_schedulers = drawn < world.rates["earlier_schedulers"]
         self._scheduler = scheduler
         self._pages: Dict[int, memoryview] = {}
         self._next_process = 1
@@ -446,6 +451,8 @@ class WorkerHost(Peer):
             self._undealt.update((instance, message.function) for instance in message.ids)
         elif isinstance(message, (m.TaskCancel, m.BalanceRequest, m.DisconnectRequest, m.Refusal)):
             self._undealt.clear()
+        elif isinstance(message, m.Welcome) and self._meets_earlier_schedulers:
+            message.features = []
         self.core.on_message(message, payload, self.now)
         if isinstance(message, m.Welcome):
             self._turn()  # so that it is known where objects are before the next message

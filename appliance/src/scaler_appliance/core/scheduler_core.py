@@ -81,8 +81,8 @@ class SchedulerCore:
         self._requeue = Requeue(self.state, outcomes)
         self._rebalance = Rebalance(self.state, self._placement, outcomes, self._requeue)
         self._explanations = Explanations(self.state, self._placement)
-        self._objects = ObjectReactions(self.state, outcomes, self._flow)
-        self._worker_shutdowns = WorkerShutdownReactions(self.state, self._placement)
+        self._objects = ObjectReactions(self.state, outcomes, self._flow, self._graphs, reports)
+        self._worker_shutdowns = WorkerShutdownReactions(self.state, self._placement, self._objects)
         self._options = OptionChanges(self.state, self._placement, self._flow)
         self.status = StatusColumns(self.state)
         self._next_watch = self._next_balance = self._now = 0.0
@@ -488,8 +488,10 @@ class SchedulerCore:
         state.changes.clients.remove(client.number, client)
 
     def _release_worker(self, worker: WorkerSession, why: str, is_fault: bool) -> Steps:
+        yield from self._objects.on_maker_gone(worker)
         yield from self._requeue.requeue_all(worker, why, is_fault)
         self._actors.forget_worker(worker)
+        yield from self._objects.settle_lost(worker)
         yield from self._objects.on_session_gone(worker)
         state = self.state
         self._placement.remove_worker(worker)  # what workers can do has changed again

@@ -26,6 +26,7 @@ from scaler_appliance.core.placement.tenant_shares import TenantShares, limits_o
 from scaler_appliance.core.steps import PARTS_PER_CALL
 from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
 from scaler_appliance.core.tasks.function_durations import FunctionDurations
+from scaler_appliance.core.tasks.held_results import HeldResults
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState, runs
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import ANY_TENANT, Grant
@@ -107,6 +108,7 @@ class SchedulerState:
         self.dispatches: Table[Dispatch] = {}
         self.last_dispatch = 0
         self.durations = FunctionDurations()
+        self.held_results = HeldResults()
         self.ended_of_tenants: Dict[str, List[int]] = {}  # tasks by state, of clients that are gone
         self.finished = [0] * len(TaskState)  # how many tasks ended in each state
         self.stale_results = 0

@@ -86,6 +86,29 @@ def test_free_slots_are_divided_at_once() -> None:
     assert given["a"] / given["b"] == pytest.approx(3.0, rel=0.35)
 
 
+def test_what_is_prefetched_is_divided_in_turns() -> None:
+    """A worker that joins gets work of all who wait, and not as much of the first as it takes."""
+    harness = Harness(prefetch_seconds=0.6)
+    clients = {name: harness.client(name) for name in ("a", "b")}
+    measuring = harness.worker(slots=1, queue_size=1, tenant="*")
+    for client in clients.values():
+        client.submit([0])
+        measuring.finish(measuring.take_tasks(), busy_microseconds=TASK_MICROSECONDS)
+    measuring.vanish()
+    for client in clients.values():
+        client.submit(range(1, 1000), [b"x"] * 999)
+    worker = harness.worker(slots=4, queue_size=1000, tenant="*")
+    names = {client.session: name for name, client in clients.items()}
+    given = dict.fromkeys(clients, 0)
+    while worker.inbox:
+        message, _ = worker.inbox.popleft()
+        if isinstance(message, m.Task):
+            given[names[message.client]] += len(message.ids)
+    a_turn = 0.3e6 / TASK_MICROSECONDS
+    assert sum(given.values()) == pytest.approx(4 * 0.6e6 / TASK_MICROSECONDS, abs=a_turn)
+    assert abs(given["a"] - given["b"]) <= a_turn, given
+
+
 def test_slots_that_one_tenant_leaves_free_are_another_s_at_once() -> None:
     harness = Harness(prefetch_seconds=0.001)
     clients = {name: harness.client(name) for name in ("a", "b", "c")}

@@ -472,6 +472,12 @@ class PlayedWorker(PlayedPeer):
         self.succeed(task, payload=b"", objects=[made])
         return made
 
+    def keep_large(self, task: Given, content: bytes) -> int:
+        """Report success with a result that stays here, and return the object's id."""
+        made = self.create(b"", sizes=[len(content)], storages=[3])
+        self.succeed(task, payload=b"", objects=[made])
+        return made
+
     def confirm(self, instance: int, outcome: int) -> None:
         """Answer a cancel: 0 cancelled, 1 running, 2 notFound."""
         self.send("TaskCancelConfirm", ids=[instance], outcomes=[outcome])

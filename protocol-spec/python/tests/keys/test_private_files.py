@@ -95,6 +95,27 @@ def test_a_file_of_another_user_is_refused(open_folder: Path) -> None:
 
 
 @needs_root
+def test_nothing_is_written_where_another_user_could_replace_it(open_folder: Path) -> None:
+    """That file would be refused later; and before that, it might be copied to another host."""
+    theirs = open_folder / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, OTHER_USER_ID, OTHER_USER_ID)
+    (open_folder / "link").symlink_to(theirs)
+
+    for path in (theirs / "a.key", open_folder / "link" / "a.key"):
+        with pytest.raises(KeyFileError, match=f"cannot write {path}: the folder {theirs} belongs to the user with"):
+            write_private(str(path), "secret")
+    assert list(theirs.iterdir()) == []
+    open_to_all = open_folder / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    with pytest.raises(KeyFileError, match=f"cannot write .* run: chmod o-w {open_to_all}"):
+        write_private(str(open_to_all / "a.key"), "secret")
+    open_to_all.chmod(0o1777)
+    write_private(str(open_to_all / "a.key"), "secret")
+
+
+@needs_root
 def test_a_file_that_may_not_be_opened_is_an_error_that_says_so(open_folder: Path) -> None:
     path = open_folder / "a.key"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Dict
 
+from whole_system.bugs.kept_result_bugs import KEPT_RESULT_BUGS
 from whole_system.bugs.new_bugs import NEW_BUGS
 from whole_system.bugs.planting import AGENT as _AGENT
 from whole_system.bugs.planting import CLIENT as _CLIENT
@@ -136,11 +137,14 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
     "tasks that wait for an object do not learn that it is missing": PlantedBug(
         "agent",
         f"{_AGENT}.worker_objects:WorkerObjects._give_up",
-        "self.listener.on_object_missing(object_id)",
+        "self.listener.on_object_missing(object_id, is_maker_lost=reason == m.MissingReason.MAKER_LOST)",
         "pass",
     ),
     "a large result is removed after its first chunk": PlantedBug(
-        "agent", f"{_AGENT}.worker_objects:WorkerObjects.on_chunk_read", "served.sent >= served.size", "served.sent"
+        "agent",
+        f"{_AGENT}.worker_objects:WorkerObjects.on_chunk_read",
+        "served.sent >= served.size and not self._keeps",
+        "served.sent",
     ),
     "the file of a result that was kept after its session stays": PlantedBug(
         "agent", f"{_AGENT}.worker_objects:WorkerObjects.on_kept", "self._remove([target])", "pass"
@@ -335,7 +339,7 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
     ),
 }
 
-PLANTED_BUGS: Dict[str, PlantedBug] = {**_FIRST_BUGS, **TRIAL_BUGS, **NEW_BUGS, **TENANT_BUGS}
+PLANTED_BUGS: Dict[str, PlantedBug] = {**KEPT_RESULT_BUGS, **_FIRST_BUGS, **TRIAL_BUGS, **NEW_BUGS, **TENANT_BUGS}
 
 BUGS_OF_THE_TRIAL = (*OF_THE_FIRST_LIST, *TRIAL_BUGS)
 """The names of the fifteen of the trial."""

@@ -184,6 +184,8 @@ class PlacementJudge:
         self._heard_at: Dict[bytes, float] = {}
         self._worked_for_at: Dict[bytes, float] = {}
         self._sizes: Dict[int, int] = {}  # of workers' objects
+        self._kept: Set[int] = set()  # those of these that their workers keep
+        self._fetched_first: Dict[int, int] = {}  # by object, which is on its way: the instance that returned it
         self._shortest: Dict[object, float] = {}  # mean microseconds, by function
         self._rivals: Dict[TaskClass, Set[TaskClass]] = {}  # served since this class was, which waited
         self._served: Dict[TaskClass, None] = {}  # in this tick
@@ -206,7 +208,7 @@ class PlacementJudge:
         elif name in self._clients_by_name:
             self._on_client(self._clients_by_name[name], message, payload)
         elif name in self._workers:
-            self._on_worker(self._workers[name], message)
+            self._on_worker(self._workers[name], message, payload)
 
     def _on_client(self, client: JudgedClient, message: Any, payload: bytes) -> None:
         if isinstance(message, m.Task):
@@ -235,7 +237,7 @@ class PlacementJudge:
             if not count:
                 client.add(task_class, key)
 
-    def _on_worker(self, worker: JudgedWorker, message: Any) -> None:
+    def _on_worker(self, worker: JudgedWorker, message: Any, payload: bytes) -> None:
         if isinstance(message, m.TaskResult):
             self._on_results(worker, message)
         elif isinstance(message, m.BalanceResponse):
@@ -246,24 +248,40 @@ class PlacementJudge:
             for instance, outcome in zip(message.ids, message.outcomes):
                 if outcome == m.CancelOutcome.CANCELLED:
                     worker.tasks.pop(instance, None)
+        elif isinstance(message, m.ObjectResponse):
+            if message.status != m.ObjectResponseStatus.OK or message.offset + len(payload) >= message.size:
+                self._on_fetched(worker, message.id)
         elif isinstance(message, m.Heartbeat):
             worker.on_heartbeat(message)
         elif isinstance(message, m.ObjectInstruction) and message.action == m.ObjectAction.CREATE:
             self._sizes.update(zip(message.ids, message.sizes))
+            places = zip(message.ids, message.storages)
+            self._kept.update(object_id for object_id, storage in places if storage == m.ObjectStorage.KEPT)
 
     def _on_results(self, worker: JudgedWorker, message: m.TaskResult) -> None:
         mean = max(SHORTEST_MICROSECONDS, message.busy_microseconds / (len(message.ids) or 1))
         objects = message.objects or bytes(len(message.ids))
         for instance, object_id in zip(message.ids, objects):
-            task = worker.tasks.pop(instance, None)
+            task = worker.tasks.get(instance)
             if task is None:
                 continue
             if self._shares is not None:
                 self._shares.on_measured(task.task_class.tenant, mean)
             self._shortest[task.function] = min(mean, self._shortest.get(task.function, self._turn_microseconds))
-            client = self._clients.get(task.client)
-            if object_id and client is not None and task.key in client.keys.values():
-                client.large_bytes[object_id] = self._sizes.pop(object_id, 0)
+            owner = self._clients.get(task.client)
+            if object_id in self._kept and owner is not None and task.key in owner.keys.values():
+                self._fetched_first[object_id] = instance  # until then it takes its slot
+                continue
+            del worker.tasks[instance]
+            if object_id and owner is not None and task.key in owner.keys.values():
+                owner.large_bytes[object_id] = self._sizes.pop(object_id, 0)
+
+    def _on_fetched(self, worker: JudgedWorker, object_id: int) -> None:
+        """The scheduler has all of an object; if it waited for that, it takes the outcome now."""
+        task = worker.tasks.pop(self._fetched_first.pop(object_id, 0), None)
+        client = None if task is None else self._clients.get(task.client)
+        if task is not None and client is not None and task.key in client.keys.values():
+            client.large_bytes[object_id] = self._sizes.pop(object_id, 0)
 
     def _give_back(self, tasks: Iterable[AtWorker]) -> None:
         self._given_back.update((task.key, task) for task in tasks)

@@ -20,7 +20,7 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from itertools import repeat
-from typing import Deque, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Deque, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 from scaler_appliance.core.effects import Buffer
 from scaler_appliance.core.graphs.node_columns import NodeQueue, NodeValues
@@ -68,7 +68,7 @@ class Graph:
         "dependency_offsets", "predecessors", "predecessor_offsets", "successors", "successor_offsets", "states",
         "missing", "dependants", "is_target", "batches", "results", "failures", "checked", "ready", "ended", "passed",
         "unneeded", "unlinking", "unfinished", "is_forced", "held_functions", "counters", "largest_result_bytes",
-        "is_dropped",
+        "is_dropped", "lost", "reruns", "told",
     )  # fmt: skip
 
     def __init__(self, client: int, message: m.GraphTask, payload: bytes, tenant: str = DEFAULT_TENANT) -> None:
@@ -107,6 +107,9 @@ class Graph:
         self.is_forced = False  # a forced cancel was requested: nodes that are no longer needed are stopped
         self.held_functions: List[int] = []  # objects that it has a reference to until its end
         self.is_dropped = False  # its client is gone: there are no consequences any more
+        self.lost: Deque[Tuple[int, int]] = deque()  # nodes whose result, an object, was lost with its maker
+        self.told: Set[int] = set()  # nodes that were targets, were reported, and have begun again
+        self.reruns: Dict[int, int] = {}  # how often nodes that have begun again did so because of their own result
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -114,7 +117,7 @@ class Graph:
     @property
     def has_consequences(self) -> bool:
         """Whether something has ended, or become ready, that others need to learn."""
-        return bool(self.ended or self.unneeded or self.ready or self.unlinking)
+        return bool(self.ended or self.unneeded or self.ready or self.unlinking or self.lost)
 
     def predecessors_of(self, node: int) -> array[int]:
         return self.predecessors[self.predecessor_offsets[node] : self.predecessor_offsets[node + 1]]
@@ -390,12 +393,13 @@ class GraphBatch(TaskBatch):
         graph, nodes: which ones, ascending.
     """
 
-    __slots__ = ("graph", "nodes")
+    __slots__ = ("graph", "nodes", "key")
 
     def __init__(self, client: int, message: m.Task, payload: bytes, graph: Graph, nodes: array[int]) -> None:
         super().__init__(client, message, payload, graph.tenant)
         self.graph = graph
         self.nodes = nodes
+        self.key = 0  # at its client
 
     @property
     def has_costly_ends(self) -> bool:

@@ -35,8 +35,10 @@ from scaler_appliance.core.graphs.graph_nodes import (
 from scaler_appliance.core.graphs.graph_rejection import needed_bytes, reject_graph, text_of_too_large
 from scaler_appliance.core.graphs.missing_objects import MissingObjectFailures
 from scaler_appliance.core.graphs.node_release import UNITS_OF_A_RUN, NodeRelease
+from scaler_appliance.core.graphs.node_reruns import NodeReruns
 from scaler_appliance.core.graphs.shared_results import SHARED_RESULT_BYTES, keep_result
 from scaler_appliance.core.large_tables import LARGE, Table, drained, in_chunks
+from scaler_appliance.core.objects.object_records import NodeResult, ObjectRecord
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.placement.waiting_quotas import WaitingQuota
@@ -55,6 +57,7 @@ class GraphReactions:
         self._placement = placement
         self._outcomes = outcomes
         self._release = NodeRelease(state, self._lose_for_too_much)
+        self._reruns = NodeReruns(state, placement, outcomes, self._count_ended, self._lose_run)
 
     # Acceptance -----------------------------------------------------------------------------------------------------
 
@@ -217,6 +220,8 @@ class GraphReactions:
         record.references += graph.dependants[node]
         if graph.dependants[node]:
             graph.results[node] = object_id
+        if record.maker is not None:
+            record.made_by = NodeResult(client.number, graph.ids[0], node)
         if graph.is_target[node]:
             record.owner = client.number
             client.hold_object(record)
@@ -236,6 +241,17 @@ class GraphReactions:
             graph.largest_result_bytes = size
         return content
 
+    def on_result_lost(self, record: ObjectRecord) -> bool:
+        """A result was lost with the worker that kept it: returns whether its node may run again."""
+        made_by = record.made_by
+        client = None if made_by is None else self._state.clients.get(made_by.client)
+        graph = None if client is None or made_by is None else client.graphs.get(made_by.graph)
+        if made_by is None or client is None or client.is_gone or graph is None:
+            return False
+        graph.lost.append((made_by.node, record.object_id))
+        self._state.advance(client, graph)
+        return True
+
     # Consequences ---------------------------------------------------------------------------------------------------
 
     def advance(self, client: ClientSession) -> Steps:
@@ -252,6 +268,8 @@ class GraphReactions:
                     yield self._cancel_some_unneeded(client, graph)
                 elif graph.ended:
                     yield self._pass_some_on(client, graph)
+                elif graph.lost and not graph.ready:
+                    yield self._reruns.rerun_next(client, graph)
                 else:
                     yield from self._release.release_some(client, graph)
             if graph.unfinished:
@@ -330,6 +348,9 @@ class GraphReactions:
         if graph.states[node] != TaskState.SUCCEEDED:
             return self._pass_failure_on(client, graph, node, successors)
         missing = graph.missing
+        if graph.reruns:  # those that do not wait have learned of an earlier end
+            waiting, states = TaskState.WAITING, graph.states
+            successors = array("I", [each for each in successors if states[each] == waiting])
         for successor in successors:
             left = missing[successor] - 1
             missing[successor] = left

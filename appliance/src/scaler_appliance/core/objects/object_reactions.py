@@ -3,6 +3,8 @@
 Rules:
 - An object's id contains its creator's session, so that no peer can use another's ids.
 - Deleting is idempotent: a second delete, or one that crosses ours, has no effect.
+- A worker that drains hands over the results that it keeps and tasks need, a few at a time. What is lost with a
+  worker is made again if its tasks may run again (see `node_reruns`).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from itertools import compress
 from typing import Sequence
 
 from scaler_appliance.core.effects import Buffer, PeerError, RemoveObject
+from scaler_appliance.core.graphs.graph_reactions import GraphReactions
 from scaler_appliance.core.large_tables import drained, keys_in_parts
 from scaler_appliance.core.objects.object_records import ChunkRequest, ObjectRecord
 from scaler_appliance.core.peers.flow_control import FlowControl
@@ -18,17 +21,29 @@ from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerS
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps, parts
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
+from scaler_appliance.core.tasks.worker_reports import WorkerReports
 from scaler_protocol import messages as m
+from scaler_protocol.session.features import KEPT_RESULTS
 from scaler_protocol.session.ids import FIRST_SCHEDULER_NUMBER, object_id_of, session_of
 
 UNITS_OF_AN_OBJECT = 4
 UNITS_OF_A_FILE = 7  # in addition
 UNITS_OF_A_REFUSAL = 60
+HANDED_OVER_AT_ONCE = 8  # objects of a worker that leaves
 
 
 class ObjectReactions:
-    def __init__(self, state: SchedulerState, outcomes: TaskOutcomes, flow: FlowControl) -> None:
+    def __init__(
+        self,
+        state: SchedulerState,
+        outcomes: TaskOutcomes,
+        flow: FlowControl,
+        graphs: GraphReactions,
+        reports: WorkerReports,
+    ) -> None:
         self._state = state
+        self._graphs = graphs
+        self._reports = reports
         self._flow = flow
         self._outcomes = outcomes
 
@@ -43,7 +58,9 @@ class ObjectReactions:
         raise PeerError(m.RefusalReason.MALFORMED, f"ObjectInstruction: unknown action {message.action}")
 
     def _create(self, session: Session, message: m.ObjectInstruction, payload: bytes) -> Steps:
-        yield from _check_columns(message, payload, self._state.part)
+        keeps = isinstance(session, WorkerSession) and KEPT_RESULTS in session.hello.features
+        most = m.ObjectStorage.KEPT if keeps else m.ObjectStorage.REMOTE
+        yield from _check_columns(message, payload, self._state.part, most)
         objects, has_quotas = self._state.objects, self._state.shares.has_quotas
         offset = 0
         for start, stop in parts(len(message.ids), max(1, self._state.part // UNITS_OF_AN_OBJECT)):
@@ -70,10 +87,33 @@ class ObjectReactions:
                     files += 1
                     if storage == m.ObjectStorage.SHARED:
                         objects.memory.enter(record)
+                    elif storage == m.ObjectStorage.KEPT and isinstance(session, WorkerSession):
+                        self._leave_with(session, record)
                     else:
                         objects.start_transfer(record, session.peer)
             self._state.touch_session(session)
             yield (stop - start) * UNITS_OF_AN_OBJECT + files * UNITS_OF_A_FILE
+
+    # SCL-OBJ-021
+    def _leave_with(self, worker: WorkerSession, record: ObjectRecord) -> None:
+        """A worker keeps a result: it knows the object, and learns of its end."""
+        self._state.objects.leave_with(record, worker.peer)
+        worker.know_object(record.object_id)
+        record.holders.add(worker.number)
+        if worker.leaving:
+            self.hand_over(worker)
+
+    # SCL-OBJ-023
+    def hand_over(self, worker: WorkerSession) -> None:
+        """Fetch the next results that a worker keeps which is about to leave."""
+        objects = self._state.objects
+        room = HANDED_OVER_AT_ONCE - len(objects.arriving_from(worker.number))
+        for record in objects.kept_by(worker.number).values() if room > 0 else ():
+            if record.source is None and record.is_elsewhere:
+                objects.fetch(record)
+                room -= 1
+                if not room:
+                    break
 
     def _exceeds_quota(self, session: Session, size: int) -> bool:
         """Whether a client's tenant may not have another object of this size; results of tasks are always taken."""
@@ -138,6 +178,29 @@ class ObjectReactions:
             yield len(held) // COLUMN_ENTRIES_PER_UNIT
             for start, stop in parts(len(held), max(1, self._state.part // UNITS_OF_AN_OBJECT)):
                 yield self._let_go_all(session, held[start:stop])
+
+    def on_maker_gone(self, worker: WorkerSession) -> Steps:
+        """A worker is gone, and with it what only it had. Peers that asked for it wait until its tasks are settled."""
+        state = self._state
+        for record in drained(state.objects.kept_by(worker.number)):
+            state.held_results.take(record.object_id)
+            if state.objects.find(record.object_id) is record:
+                state.objects.lose_maker(record)
+                if record.awaits_rerun:
+                    worker.lost_results.append(record)
+            yield UNITS_OF_AN_OBJECT
+
+    def settle_lost(self, worker: WorkerSession) -> Steps:
+        """The tasks of a worker that is gone wait for others: those run again whose results were lost with it."""
+        state, lost = self._state, worker.lost_results
+        while lost:
+            record = lost.popleft()
+            if state.objects.find(record.object_id) is record and not (
+                record.references and self._graphs.on_result_lost(record)
+            ):
+                record.awaits_rerun = False
+                state.objects.give_up(record)
+            yield UNITS_OF_AN_OBJECT
 
     def on_session_gone(self, session: Session) -> Steps:
         """Forget what the session holds, is sending, or knows."""
@@ -207,7 +270,11 @@ class ObjectReactions:
         if record is None or record.source != session.peer:
             return  # deleted in the meantime
         if message.status != m.ObjectResponseStatus.OK:
+            if record.maker is not None:
+                self._state.objects.forget_maker(record)
+                record.is_maker_lost = True
             self._state.objects.give_up(record)  # no new task can need it from now on
+            self._reports.on_result_missing(record)
             # Arguments are charged when their client lets go of them itself: to release them before would grant more
             # than the client has counted as submitted.
             if record.kind != m.ObjectKind.ARGUMENTS:
@@ -218,15 +285,25 @@ class ObjectReactions:
             raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
         else:
             self._state.objects.on_chunk(record, payload)
+            if not record.is_arriving and isinstance(session, WorkerSession):
+                self._on_fetched(session, record)
+
+    def _on_fetched(self, worker: WorkerSession, record: ObjectRecord) -> None:
+        """All bytes of an object of a worker have arrived."""
+        self._reports.on_result_fetched(record)
+        if worker.leaving and record.maker is not None:
+            if not record.is_elsewhere:
+                self._state.objects.forget_maker(record)
+            self.hand_over(worker)
 
 
 # SCL-SCH-002
-def _check_columns(message: m.ObjectInstruction, payload: Buffer, part: int) -> Steps:
+def _check_columns(message: m.ObjectInstruction, payload: Buffer, part: int, most: int) -> Steps:
     message.check_columns()
     inline_bytes = 0
     for start, stop in parts(len(message.ids), part * COLUMN_ENTRIES_PER_UNIT):
         storages = message.storages[start:stop]
-        if max(storages) > m.ObjectStorage.REMOTE:
+        if max(storages) > most:
             raise PeerError(m.RefusalReason.MALFORMED, "ObjectInstruction: unknown storage")
         inline_bytes += sum(compress(message.sizes[start:stop], storages.translate(_IS_INLINE)))
         yield (stop - start) // COLUMN_ENTRIES_PER_UNIT

@@ -31,11 +31,19 @@ class ChunkRequest(NamedTuple):
     length: int
 
 
+class NodeResult(NamedTuple):
+    """Which node of a graph an object is the result of."""
+
+    client: int  # session
+    graph: int  # its first task id
+    node: int
+
+
 class ObjectRecord:
     __slots__ = (
         "object_id", "owner", "size", "kind", "name", "codec", "content", "place", "arrived", "requested",
         "source", "waiting", "references", "held", "holders", "charged_to", "is_dirty", "is_lost", "lacks_room",
-        "tenant", "is_over_quota", "last_use",
+        "tenant", "is_over_quota", "last_use", "maker", "made_by", "is_maker_lost", "awaits_rerun",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +71,10 @@ class ObjectRecord:
         self.is_lost = False  # received bytes could not be stored, and the rest is dropped
         self.is_over_quota = False  # its tenant may have no more, and its bytes are not kept
         self.lacks_room = False  # its bytes could not be stored because memory and disk are full
+        self.maker: Optional[bytes] = None  # worker that keeps its bytes, and sends them when they are requested
+        self.made_by: Optional[NodeResult] = None  # the node that may run again if its bytes are lost with their maker
+        self.is_maker_lost = False  # its bytes were lost with their maker
+        self.awaits_rerun = False  # and the tasks that need it have not been taken back yet
 
     @property
     def number(self) -> int:
@@ -72,12 +84,24 @@ class ObjectRecord:
     @property
     def missing_reason(self) -> m.MissingReason:
         """Why its bytes are missing, if they are."""
+        if self.is_maker_lost:
+            return m.MissingReason.MAKER_LOST
         return m.MissingReason.NO_ROOM if self.lacks_room or self.is_over_quota else m.MissingReason.UNKNOWN
 
     @property
     def is_broken(self) -> bool:
         """Whether bytes are missing that can no longer arrive."""
-        return self.is_lost or (self.arrived < self.size and self.source is None)
+        return self.is_lost or (self.arrived < self.size and self.source is None and self.maker is None)
+
+    @property
+    def is_arriving(self) -> bool:
+        """Whether its bytes are on their way here."""
+        return self.source is not None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether only its maker has all of its bytes."""
+        return self.arrived < self.size and self.maker is not None
 
 
 class ObjectChanges(Changes[ObjectRecord]):
@@ -119,6 +143,11 @@ def failure_of_missing(object_id: int, record: Optional[ObjectRecord]) -> m.Fail
         text = (
             f"object {object_id:016x} of {record.size} bytes exceeds what the objects of the tenant {record.tenant} may"
             " take: delete objects (del, client.clear()), or ask for a larger quota (--tenant)"
+        )
+    elif record is not None and record.is_maker_lost:
+        text = (
+            f"object {object_id:016x} of {record.size} bytes was lost with the worker that had made it and had the only"
+            " copy: submit the tasks again"
         )
     elif record is not None and record.lacks_room:
         text = (

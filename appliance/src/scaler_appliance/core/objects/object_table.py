@@ -7,6 +7,8 @@ Rules:
 - Bytes of an object on another host are fetched by request, a few chunks at a time, in order; requests for bytes that
   have not arrived yet wait. If their source is gone, all waiting requests are refused.
 - Of very many requests that have waited for the same bytes, AT_ONCE are answered in one call.
+- A worker may keep the bytes of a result until the object ends. They are fetched when another peer needs them, and not
+  before; if it is gone, and they have not been fetched, the object is lost.
 """
 
 from __future__ import annotations
@@ -80,6 +82,7 @@ class ObjectTable:
         self._chunk_bytes = chunk_bytes
         self._records: Table[ObjectRecord] = {}
         self._arriving: Dict[int, Table[ObjectRecord]] = {}  # by creator's session, then id
+        self._kept: Dict[int, Table[ObjectRecord]] = {}  # those that their maker keeps: by its session, then id
         self._requesters: Dict[int, Table[ObjectRecord]] = {}  # objects of which a session waits for parts
         self.to_answer: Deque[_Requests] = deque()  # that have waited, and are many
         self.total_bytes = 0
@@ -167,6 +170,49 @@ class ObjectTable:
         _enter(self._arriving, session_of(record.object_id), record)
         self._request_more(record)
 
+    def leave_with(self, record: ObjectRecord, maker: bytes) -> None:
+        """The bytes of an object stay with the worker that made it."""
+        record.arrived = record.requested = 0
+        record.maker = maker
+        _enter(self._kept, session_of(record.object_id), record)
+
+    def kept_by(self, session: int) -> Table[ObjectRecord]:
+        """The objects whose bytes a worker keeps, by id."""
+        return self._kept.get(session, {})
+
+    @property
+    def has_kept(self) -> bool:
+        """Whether a worker keeps any object."""
+        return bool(self._kept)
+
+    def fetch(self, record: ObjectRecord) -> None:
+        """Fetch the bytes of an object that its maker keeps, unless they are here or on their way."""
+        if record.is_elsewhere and record.source is None:
+            assert record.maker is not None
+            self.start_transfer(record, record.maker)
+
+    def lose_maker(self, record: ObjectRecord) -> None:
+        """The maker of an object is gone. If its bytes are not all here, what has arrived is dropped, and peers that
+        wait for them wait until the tasks that need it have been taken back."""
+        self.forget_maker(record)
+        if record.arrived >= record.size:
+            return
+        record.is_maker_lost = record.awaits_rerun = True
+        record.is_lost = record.lacks_room = False
+        record.source = None
+        record.arrived = record.requested = 0
+        self._arrives_no_more(record)
+        self._changes.touch_large(record)
+        self._remove_file(record)
+
+    def forget_maker(self, record: ObjectRecord) -> None:
+        """The maker of an object keeps its bytes no longer."""
+        record.maker = None
+        session = session_of(record.object_id)
+        kept = self._kept.get(session)
+        if kept is not None and kept.pop(record.object_id, None) is not None and not kept:
+            del self._kept[session]
+
     def _request_more(self, record: ObjectRecord) -> None:
         assert record.source is not None
         # SCL-OBJ-011
@@ -190,6 +236,8 @@ class ObjectTable:
         is_whole = record.arrived >= record.size
         if record.is_lost:
             self.give_up(record) if is_whole else self._request_more(record)
+            if is_whole and record.maker is not None:  # which still has them
+                record.is_lost = record.lacks_room = False
             return
         on_disk = record.place == ObjectPlace.ON_DISK
         self._effects.append(StoreChunk(record.object_id, offset, chunk, is_whole, record.size, on_disk))
@@ -252,6 +300,8 @@ class ObjectTable:
         """The rest of an object's bytes will not arrive, or what arrived cannot be read."""
         record.source = None
         record.arrived = min(record.arrived, record.size - 1)
+        if record.maker is not None:
+            record.arrived = record.requested = 0
         self._arrives_no_more(record)
         self._changes.touch_large(record)
         self._remove_file(record)
@@ -274,11 +324,12 @@ class ObjectTable:
     def serve(self, record: ObjectRecord, request: ChunkRequest) -> None:
         """Send a part of an object, now or as soon as it has arrived."""
         length = min(request.length, self._chunk_bytes, max(0, record.size - request.offset))
-        if request.offset > record.size or record.is_broken:
+        if request.offset > record.size or (record.is_broken and not record.awaits_rerun):
             self.refuse(request.peer, record.object_id, request.offset, record.missing_reason)
         elif request.offset + length > record.arrived:
             record.waiting.append(request)
             _enter(self._requesters, request.session, record)
+            self.fetch(record)
         elif record.content is not None:
             chunk = memoryview(record.content)[request.offset : request.offset + length]
             response = m.ObjectResponse(id=record.object_id, offset=request.offset, size=record.size)
@@ -314,6 +365,8 @@ class ObjectTable:
             return []
         del self._records[record.object_id]
         self._arrives_no_more(record)
+        if record.maker is not None:
+            self.forget_maker(record)
         self.total_bytes -= record.size
         self._count(record, -1)
         self._remove_file(record)

@@ -158,26 +158,30 @@ class ClientSession(Session):
         self.spilled_objects: array[int] = array("Q")  # of its own: sent at the end of this burst
         self.unneeded_objects: Deque[array[int]] = deque()  # that its tasks have referred to, to be released in parts
         self.compactable: Table[TaskBatch] = {}  # by first task id: those with finished tasks
-        self._batches: Table[TaskBatch] = {}  # by first task id
+        self._batches: Table[TaskBatch] = {}  # by first task id; those of graphs by numbers beyond all of these
+        self._last_graph_batch = 1 << 64
         self._batch_starts = FirstIds()  # of batches that are found by ids of their own
         self._graph_starts = FirstIds()
 
     def add_batch(self, batch: TaskBatch) -> None:
         first = batch.ids[0]
-        self._batches[first] = batch
-        if len(self._batches) == LARGE:
-            self._batches = in_chunks(self._batches)
+        self._keep_batch(first, batch)
         self._batch_starts.add(first)
 
-    def add_graph_batch(self, batch: TaskBatch) -> None:
-        """Add a batch of a graph's nodes, whose ids are found by way of the graph."""
-        self._batches[batch.ids[0]] = batch
+    def add_graph_batch(self, batch: GraphBatch) -> None:
+        """Add a batch of a graph's nodes, whose ids are found by way of the graph. A node that runs again is in a batch
+        of its own, while others of its first batch may be unfinished."""
+        batch.key = self._last_graph_batch = self._last_graph_batch + 1
+        self._keep_batch(batch.key, batch)
+
+    def _keep_batch(self, key: int, batch: TaskBatch) -> None:
+        self._batches[key] = batch
         if len(self._batches) == LARGE:
             self._batches = in_chunks(self._batches)
 
     def add_released_batch(self, batch: TaskBatch) -> None:
         """Add a batch of tasks that have waited for others, whose ids lie between those of other batches."""
-        self.add_graph_batch(batch)
+        self._keep_batch(batch.ids[0], batch)
         for index, task_id in enumerate(batch.ids):
             self.dependants.add_released(task_id, batch, index)
 
@@ -201,7 +205,7 @@ class ClientSession(Session):
 
     def remove_batch(self, batch: TaskBatch) -> None:
         first = batch.ids[0]
-        del self._batches[first]
+        del self._batches[batch.key if isinstance(batch, GraphBatch) else first]
         self.compactable.pop(first, None)
         if batch.has_results:
             for task_id in batch.ids:
@@ -318,6 +322,7 @@ class WorkerSession(Session):
         self.sent = self.finished = self.failed = 0  # totals of tasks; failed and lost ones are also finished
         self.load_microseconds = 0.0
         self.known_objects: Table[None] = {}
+        self.lost_results: Deque[ObjectRecord] = deque()  # that were lost with it, until it is settled what follows
         self.forgotten_objects: array[int] = array("Q")
         self.cancelled_instances: array[int] = array("Q")
         self.forced_instances: array[int] = array("Q")

@@ -7,12 +7,14 @@ Rules:
 - A client can ask only workers of its tenant to leave, unless it sees all. Of those of other tenants it learns nothing.
 - A worker that was asked to leave gets no more tasks. It remains until it says that it has left, or its connection
   ends. Tasks that it still holds then run elsewhere, which does not count as an attempt.
+- A worker that drains hands over the results that it keeps and that tasks need.
 """
 
 from __future__ import annotations
 
 from typing import List
 
+from scaler_appliance.core.objects.object_reactions import ObjectReactions
 from scaler_appliance.core.peers.authority import may_drain, sees_all, why_not_stopped
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
@@ -22,8 +24,9 @@ from scaler_protocol.keys.allow_list import ANY_TENANT
 
 
 class WorkerShutdownReactions:
-    def __init__(self, state: SchedulerState, placement: Placement) -> None:
+    def __init__(self, state: SchedulerState, placement: Placement, objects: ObjectReactions) -> None:
         self._state = state
+        self._objects = objects
         self._placement = placement
 
     # SCL-SCH-036
@@ -69,3 +72,5 @@ class WorkerShutdownReactions:
         self._placement.remove_worker(worker)
         self._state.touch_session(worker)
         self._state.send(worker.peer, m.DisconnectRequest(reason=reason, message=why))
+        if is_draining:
+            self._objects.hand_over(worker)

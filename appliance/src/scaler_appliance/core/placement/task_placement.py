@@ -14,6 +14,8 @@ Rules:
 - A task may need very many objects. They are announced to its worker in several calls, and then it is dispatched.
 - A tick dispatches a bounded number of bytes, so that what workers do not read is noticed before there is much of it.
 - Only workers that may have room are considered; the cost follows the changes, not the number of workers.
+- Results that their workers keep stay there if possible: among workers with a free slot, a task goes to the one that
+  keeps most of the bytes that it needs. This is decided for the first few tasks of a class.
 - A worker with blocked tasks, which wait for nested ones, gets tasks more urgent than those it holds, as many as it has
   slots, even when it holds enough: the slots of blocked tasks are for these, and it runs them first. Nested tasks are
   more urgent than the tasks that wait for them, so recursion goes depth first, and few tasks wait at a time.
@@ -46,6 +48,7 @@ from scaler_appliance.core.tasks.batches import MAXIMUM_TASKS_PER_DISPATCH, Disp
 from scaler_appliance.core.tasks.task_states import TaskEvent, apply
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import ANY_TENANT
+from scaler_protocol.session.ids import session_of
 
 MAXIMUM_PAYLOAD_BYTES = 8 * 1024 * 1024  # of one dispatch
 BURST_BYTES = 8 * 1024 * 1024  # of all dispatches of a tick: before the next one, the shell says who reads too slowly
@@ -59,6 +62,7 @@ TASKS_PER_UNIT = 64  # of a dispatch
 UNITS_OF_A_WORKER = 1  # that is compared with what a class needs
 CAPABILITIES_PER_UNIT = 8  # of these needs
 ADMITTED_AT_ONCE = 100  # requirements
+PLACED_BY_BYTES = 64  # tasks of a class, in one call
 TURNS_OF_FREE_SLOTS = 16  # of tenants, at least, until all free slots have a task
 
 
@@ -230,6 +234,8 @@ class Placement:
 
     def _place_class(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
         """Dispatch tasks of a class."""
+        if self._state.objects.has_kept and self._idle:
+            self._place_by_bytes(ready_class)
         for is_distant in (False, True) if self._distance.is_known else (None,):
             for candidates in (self._idle, self._below_prefetch_target):
                 while ready_class.count and self._left > 0 and candidates:
@@ -239,6 +245,43 @@ class Placement:
                         return
         if blocked and ready_class.count and self._left > 0 and self._most > 0:
             self._place_urgent(ready_class, blocked)
+
+    def _place_by_bytes(self, ready_class: ReadyClass) -> None:
+        """Send tasks to free workers that keep results which they need."""
+        elsewhere: List[TaskSpan] = []  # tasks that no free worker has anything for
+        for _ in range(min(ready_class.count, PLACED_BY_BYTES)):
+            batch = ready_class.next_batch()
+            is_over = batch is None or not batch.dependency_counts or self._left <= 0 or self._most <= 0
+            span = None if is_over else ready_class.take(1)
+            if span is None:
+                break
+            worker = self._keeper_of_most(span, ready_class.requirement.needs)
+            duration_microseconds = self._state.durations.get(span.batch.function_key)
+            is_placed = worker is not None and self._credit(worker, span, duration_microseconds, 0, ready_class.count)
+            if worker is None or not (is_placed and self._announce_objects(worker, *span)):
+                elsewhere.append(span)
+                continue
+            self._hand_out(worker, ready_class, span, duration_microseconds)
+            if worker.assigned >= worker.slots:
+                del self._idle[worker.number]
+                self._below_prefetch_target[worker.number] = worker
+        for span in reversed(elsewhere):
+            ready_class.add(span, in_front=True)
+
+    def _keeper_of_most(self, span: TaskSpan, needs: Needs) -> Optional[WorkerSession]:
+        """The worker with a free slot that keeps most of the bytes that a task needs and that are nowhere else."""
+        kept_bytes: Dict[int, int] = {}
+        for object_id in span.batch.dependencies_of(span.start, span.stop):
+            record = self._state.objects.find(object_id)
+            number = session_of(object_id)
+            if record is not None and record.is_elsewhere and number in self._idle:
+                kept_bytes[number] = kept_bytes.get(number, 0) + record.size
+        for number in sorted(kept_bytes, key=lambda each: -kept_bytes[each]):
+            worker = self._idle[number]
+            self._looks_left -= UNITS_OF_A_WORKER
+            if worker.offers(needs) and worker.room_for(needs.capabilities):
+                return worker
+        return None
 
     def _is_offered(self, ready_class: ReadyClass) -> bool:
         """Whether any worker could run tasks of the class if it had room."""
@@ -350,16 +393,23 @@ class Placement:
                 ready_class.add(TaskSpan(span.batch, span.start + count, span.stop), in_front=True)
                 span = TaskSpan(span.batch, span.start, span.start + count)
             if count:
-                estimate = self._unmeasured_microseconds if duration_microseconds is None else duration_microseconds
-                self._dispatch(worker, span, estimate)
-                ready_class.count_turn(count * estimate, self._unmeasured_microseconds)
+                self._hand_out(worker, ready_class, span, duration_microseconds)
                 placed += count
-                self._most -= count
-                if worker.is_shared and self._state.ready.has_tenants:
-                    self._state.shares.charge(span.batch.tenant, count * estimate)
             if count == credit or not count:
                 break
         return placed
+
+    def _hand_out(
+        self, worker: WorkerSession, ready_class: ReadyClass, span: TaskSpan, duration_microseconds: Optional[float]
+    ) -> None:
+        """Dispatch tasks of a class that were taken from it, and count them."""
+        count = span.stop - span.start
+        estimate = self._unmeasured_microseconds if duration_microseconds is None else duration_microseconds
+        self._dispatch(worker, span, estimate)
+        ready_class.count_turn(count * estimate, self._unmeasured_microseconds)
+        self._most -= count
+        if worker.is_shared and self._state.ready.has_tenants:
+            self._state.shares.charge(span.batch.tenant, count * estimate)
 
     def _credit(
         self, worker: WorkerSession, span: TaskSpan, duration_microseconds: Optional[float], urgent: int, others: int

@@ -82,9 +82,14 @@ class Cancellation:
     def _cancel_nodes(
         self, client: ClientSession, ids: array[int], position: int, graph: Graph, node: int, force: bool
     ) -> Tuple[int, int]:
+        if node in graph.told:
+            # SCL-SCH-020
+            client.confirm_cancel(ids[position], m.CancelOutcome.NOT_FOUND)
+            self._state.count_useless(client, UNITS_OF_AN_UNKNOWN_ID)
+            return position + 1, UNITS_OF_AN_UNKNOWN_ID
         graph.is_forced |= force
         end = min(len(ids), position + min(len(graph) - node, self._state.part))
-        if ids[position:end] != graph.ids[node : node + end - position]:
+        if graph.told or ids[position:end] != graph.ids[node : node + end - position]:
             end = position + 1
         stop = node + end - position
         self._refuse_finished(client, graph.ids, graph.states, node, stop)
@@ -122,7 +127,8 @@ class Cancellation:
         batch = dispatch.batch
         client = self._state.clients[batch.client]
         task_id = batch.ids[index]
-        if outcome == m.CancelOutcome.RUNNING:
+        is_held = outcome == m.CancelOutcome.NOT_FOUND and self._state.held_results.holds(dispatch.instance_of(index))
+        if outcome == m.CancelOutcome.RUNNING or is_held:  # a held outcome follows, as that of a running task does
             if batch.states[index] == TaskState.CANCELLING:
                 client.confirm_cancel(task_id, m.CancelOutcome.RUNNING)
             apply(batch.states, index, index + 1, TaskEvent.REFUSE_CANCEL)

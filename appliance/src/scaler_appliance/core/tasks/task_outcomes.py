@@ -225,6 +225,20 @@ class TaskOutcomes:
             if batch.function:
                 self.release(batch.function)
 
+    def give_up(self, client: ClientSession, batch: TaskBatch) -> None:
+        """One task of a batch continues elsewhere, with all that it refers to."""
+        batch.unfinished -= 1
+        counters = batch.counters
+        counters.unfinished -= 1
+        if not (counters.unfinished or counters.is_listed):
+            self._state.changes.list_idle(counters)
+        if not counters.is_dirty:
+            self._state.changes.functions.touch(counters.number, counters)
+        if batch.unfinished == 0:
+            client.remove_batch(batch)
+            if batch.function:
+                self.release(batch.function)
+
     def release_all(self, client: ClientSession, object_ids: array[int], tasks: int, is_lost: bool) -> int:
         """A client's tasks no longer need objects: if these are many, they are released later.
 

@@ -6,7 +6,7 @@ Rules:
 - A task's state is one byte in its batch's `states` column. AFTER[event] is the table in the form of `bytes.translate`,
   so a whole span of tasks makes its transition in one call.
 - No other module assigns to a column of states: it calls `apply`, or `follow` where a column repeats another one's
-  outcomes, or `after` for a task without a column.
+  outcomes, or `after` for a task without a column, or `begin_again` for a node whose result was lost.
 - Nothing here depends on connected peers or the time.
 
     WAITING ──release──▶ QUEUED: its predecessors have all succeeded
@@ -173,6 +173,13 @@ def follow(states: bytearray, start: int, followed: Union[bytes, bytearray]) -> 
     for before, after_it in set(zip(states[start:stop], followed)):
         assert after_it in REACHABLE[before], f"{TaskState(after_it).name} does not come after {before}"
     states[start:stop] = followed
+
+
+def begin_again(states: bytearray, task: int) -> None:
+    """A node whose result is gone, or whose input is, waits for its predecessors again: a life of its own, of which no
+    event of the table is part, because no client was told how the first one ended."""
+    assert states[task] in (TaskState.SUCCEEDED, TaskState.QUEUED), f"{TaskState(states[task]).name} begins again"
+    states[task] = TaskState.WAITING
 
 
 def first_run(states: Union[bytes, bytearray], start: int, stop: int, state: int) -> Optional[Tuple[int, int]]:

@@ -4,18 +4,22 @@ Rules:
 - Columns are handled by runs: a run of tasks that share a dispatch costs a few slices, however long it is.
 - A report of an instance that is not open is stale: counted, and otherwise ignored.
 - A run is checked completely before anything changes.
+- A large result that its worker keeps is fetched before its client learns of it (see `held_results`): from then on it
+  survives the worker. A result that only nodes of a graph need stays where it is.
 """
 
 from __future__ import annotations
 
 from array import array
+from itertools import accumulate
 from operator import attrgetter
-from typing import Dict, List, Optional, Set
+from typing import Dict, List, Optional, Set, Tuple
 
 from scaler_appliance.core.effects import Buffer, PeerError
 from scaler_appliance.core.graphs.graph_nodes import GraphBatch
 from scaler_appliance.core.graphs.graph_reactions import GraphReactions
 from scaler_appliance.core.monitoring.run_reports import NUMBERS_OF_A_RUN, RunReports, check_runs
+from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.peers.flow_control import FlowControl
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
@@ -23,8 +27,10 @@ from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps
 from scaler_appliance.core.tasks.batches import Dispatch
 from scaler_appliance.core.tasks.client_results import OPTIONAL_COLUMNS, ResultSpan
+from scaler_appliance.core.tasks.held_results import HeldResult
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.task_states import TaskEvent, TaskState, apply, runs
+from scaler_protocol import encode_struct
 from scaler_protocol import messages as m
 
 _EVENT_OF_STATUS = {
@@ -37,6 +43,7 @@ _optional_columns = attrgetter(*OPTIONAL_COLUMNS)
 _DURATION_WEIGHT = 0.3  # of the newest measurement
 _SHORTEST_MICROSECONDS = 0.5
 UNITS_OF_A_RUN = 8  # of results
+_NOT_ITS_RESULT = "TaskResult: objects must be the worker's own, and each the result of one task"
 
 
 class _Report:
@@ -74,10 +81,72 @@ class WorkerReports:
     def on_task_result(self, worker: WorkerSession, message: m.TaskResult, payload: bytes) -> Optional[Steps]:
         """A worker reports outcomes: what is left to do, of very many."""
         optional = _checked_columns(message, payload)
+        if message.objects and self._state.objects.has_kept:
+            message, payload = self._hold_back(worker, message, payload)
+            optional = _present(message)
         report = _Report(message, optional, memoryview(payload))
         if not self._take(worker, report, self._state.part):
             return self._take_rest(worker, report)
         return None
+
+    # Held outcomes --------------------------------------------------------------------------------------------------
+
+    # SCL-OBJ-022
+    def _hold_back(self, worker: WorkerSession, message: m.TaskResult, payload: bytes) -> Tuple[m.TaskResult, bytes]:
+        """Hold the outcomes whose large results have to be fetched first; returns the others."""
+        held = {place for place, each in enumerate(message.objects) if each and self._is_held(worker, message, place)}
+        if not held:
+            return message, payload
+        others = [place for place in range(len(message.ids)) if place not in held]
+        ends = list(accumulate(message.payload_sizes, initial=0))
+        return _entries_of(message, others), b"".join([payload[ends[each] : ends[each + 1]] for each in others])
+
+    def _is_held(self, worker: WorkerSession, message: m.TaskResult, place: int) -> bool:
+        """Whether an outcome is held, from now on or already."""
+        object_id, instance, state = message.objects[place], message.ids[place], self._state
+        before = state.held_results.find(object_id)
+        if before is not None:
+            if before.instance != instance:
+                raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, _NOT_ITS_RESULT)
+            state.count_useless(worker, UNITS_OF_A_RUN)
+            return True  # it is reported twice
+        record = state.objects.find(object_id)
+        if record is None or not record.is_elsewhere or object_id not in worker.objects:
+            return False
+        dispatch, index, _ = self._outcomes.find_run(worker, message.ids, place)
+        if dispatch is None or not dispatch.is_open(index):
+            return False
+        batch = dispatch.batch
+        is_kept = isinstance(batch, GraphBatch) and not batch.graph.is_target[batch.nodes[index]]
+        if is_kept or state.clients[batch.client].is_gone:
+            return False
+        state.held_results.hold(object_id, HeldResult(worker.number, instance, _entries_of(message, [place])))
+        state.objects.fetch(record)
+        return True
+
+    def on_result_fetched(self, record: ObjectRecord) -> None:
+        """The bytes of a result are here, or will not be stored: its outcome may be reported."""
+        held = self._state.held_results.take(record.object_id)
+        if held is not None:
+            self._report_held(held, held.message, b"")
+
+    def on_result_missing(self, record: ObjectRecord) -> None:
+        """The worker that kept a result does not have it any more: its task is lost."""
+        held = self._state.held_results.take(record.object_id)
+        if held is not None:
+            text = f"the result (object {record.object_id:x}) disappeared at its worker before it was fetched"
+            failure = encode_struct(m.Failure(kind=m.FailureKind.OBJECT_MISSING, message=text, attempts=1))
+            message = m.TaskResult(ids=held.message.ids, payload_sizes=array("I", [len(failure)]))
+            message.statuses = bytes([m.TaskStatus.LOST])
+            message.busy_microseconds = held.message.busy_microseconds
+            self._report_held(held, message, failure)
+
+    def _report_held(self, held: HeldResult, message: m.TaskResult, payload: bytes) -> None:
+        worker = self._state.workers.get(held.worker)
+        if worker is not None and not worker.is_gone:
+            self._take(worker, _Report(message, _present(message), memoryview(payload)), self._state.part)
+
+    # --------------------------------------------------------------------------------------------------------------
 
     def _take_rest(self, worker: WorkerSession, report: _Report) -> Steps:
         yield self._state.part
@@ -157,8 +226,7 @@ class WorkerReports:
         named: List[int] = list(filter(None, object_ids))
         # SCL-OBJ-015
         if len(set(named)) != len(named) or not worker.objects.keys() >= set(named):
-            text = "TaskResult: objects must be the worker's own, and each the result of one task"
-            raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
+            raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, _NOT_ITS_RESULT)
 
     def _transfer_objects(self, worker: WorkerSession, client: ClientSession, object_ids: array[int]) -> None:
         """Large results become objects of the client that waits for them."""
@@ -215,8 +283,28 @@ def _checked_columns(message: m.TaskResult, payload: Buffer) -> Dict[str, array[
         len(reported) != NUMBERS_OF_A_RUN or reported[0] != len(message.ids)
     ):  # under load there is one run
         check_runs(message)
+    return _present(message)
+
+
+def _present(message: m.TaskResult) -> Dict[str, array[int]]:
+    """The optional columns that are present, by name."""
     optional = _optional_columns(message)
     return {name: column for name, column in zip(OPTIONAL_COLUMNS, optional) if column} if any(optional) else {}
+
+
+def _entries_of(message: m.TaskResult, places: List[int]) -> m.TaskResult:
+    """Some outcomes of a message, without what it says of runs."""
+    part = m.TaskResult(
+        ids=array("Q", [message.ids[each] for each in places]),
+        payload_sizes=array("I", [message.payload_sizes[each] for each in places]),
+        codec=message.codec,
+        busy_microseconds=message.busy_microseconds * len(places) // len(message.ids),
+    )
+    if message.statuses:
+        part.statuses = bytes([message.statuses[each] for each in places])
+    for name, column in _present(message).items():
+        setattr(part, name, array("Q", [column[each] for each in places]))
+    return part
 
 
 def _slice(

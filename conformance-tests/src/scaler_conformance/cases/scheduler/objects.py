@@ -8,6 +8,7 @@ from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
 from scaler_conformance.judging.verdicts import NotApplicable
 from scaler_conformance.playing.conversation import check
+from scaler_conformance.playing.scheduler_peers import PlayedWorker
 
 MOST_OPEN_REQUESTS = 4
 LARGER_THAN_DISKS_BYTES = 1 << 40
@@ -252,6 +253,49 @@ def large_result_belongs_to_the_client(bench: RoleBench) -> None:
     client.delete(outcome.object)
     client.send("ObjectRequest", id=outcome.object, length=5)
     check(client.expect("ObjectResponse").status == "missing", "status missing after the client deleted it", "ok")
+
+
+KEPT_RESULTS = "keptResults"
+
+
+def keeper_of(bench: RoleBench) -> PlayedWorker:
+    """A worker that keeps results, at a scheduler whose Welcome lists the feature."""
+    worker: PlayedWorker = bench.worker(slots=9, features=[KEPT_RESULTS])
+    listed = worker.welcome.features
+    check(KEPT_RESULTS in listed, f"the feature {KEPT_RESULTS} in the Welcome", listed)
+    return worker
+
+
+@case(covers=["SCL-OBJ-022"], features=["kept-results"])
+def kept_result_is_reported_when_it_is_here(bench: RoleBench) -> None:
+    """A result that its worker keeps is fetched before its client learns of it."""
+    client, worker = bench.client(), keeper_of(bench)
+    client.submit()
+    content = b"large" * 14_000
+    made = worker.keep_large(worker.expect_task(), content)
+    first = worker.expect("ObjectRequest", id=made)
+    bench.quiet(client)
+    client.expect_nothing_more(expected="no outcome before its object has been fetched")
+    served = len(worker.respond(first, content))
+    while served < len(content):
+        served += len(worker.respond(worker.expect("ObjectRequest", id=made), content))
+    outcome = client.expect_outcome(1, "success")
+    check(outcome.object == made, f"an outcome that names object {made:x}", outcome.message)
+
+
+@case(covers=["SCL-OBJ-024"], features=["kept-results"])
+def kept_result_stays_where_it_is_used(bench: RoleBench) -> None:
+    """The result of a node is not fetched when the node that needs it runs where it is."""
+    client, worker = bench.client(), keeper_of(bench)
+    ids = client.graph([[], [0]], [1])
+    made = worker.keep_large(worker.expect_task(), b"large" * 20_000)
+    task = worker.expect_task()
+    check(task.dependencies == [made], f"a task that needs object {made:x}", task.dependencies)
+    worker.succeed(task)
+    client.expect_outcome(ids[1], "success")
+    bench.quiet(client, worker)
+    asked = worker.waiting("ObjectRequest")
+    check(not asked, "no ObjectRequest for a kept object that only its maker needs", asked)
 
 
 @case(covers=["SCL-OBJ-015"])

@@ -6,9 +6,11 @@ A worker may send them inline; then most of these cases do not apply.
 from __future__ import annotations
 
 import os
+from typing import Any, Tuple
 
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
+from scaler_conformance.cases.worker.objects import arguments_task
 from scaler_conformance.codec.schema_codec import Message
 from scaler_conformance.judging.verdicts import NotApplicable
 from scaler_conformance.playing.conversation import check
@@ -113,6 +115,60 @@ def outcome_follows_the_last_byte(bench: RoleBench) -> None:
     worker.fetch(announced.ids[0])
     worker.expect_value(task, "x" * SIZE)
     worker.expect_nothing_more()
+
+
+KEPT_RESULTS = "keptResults"
+
+
+def kept_result(bench: RoleBench, function: str = "size", argument: Any = SIZE) -> Tuple[WorkerSession, int]:
+    """A worker whose scheduler lists the feature, and the result of a task there, which the worker keeps."""
+    worker = bench.welcomed(features=[KEPT_RESULTS])
+    worker.fetches_objects = False
+    task = worker.submit(function, argument)
+    announced = announcement_of(worker, task)
+    if announced.storages != [3]:
+        raise NotApplicable("the worker does not use storage kept for large results")
+    worker.wait_until(lambda: worker.outcomes, "a TaskResult, though nothing has been fetched")
+    (outcome,), (object_id,) = worker.outcomes, announced.ids
+    check((outcome.id, outcome.object) == (task, object_id), f"an outcome that names object {object_id:x}", outcome)
+    return worker, object_id
+
+
+@case(covers=["SCL-OBJ-021"], features=["kept-results"])
+def kept_result_is_there_after_it_was_fetched(bench: RoleBench) -> None:
+    """The outcome of a kept result does not wait for the scheduler; the result can be fetched more than once."""
+    worker, object_id = kept_result(bench)
+    for _ in range(2):
+        for offset in range(0, len(CONTENT), CHUNK_BYTES):
+            worker.send("ObjectRequest", id=object_id, offset=offset, length=CHUNK_BYTES)
+            response = worker.expect("ObjectResponse", id=object_id)
+            wanted = CONTENT[offset : offset + CHUNK_BYTES]
+            check(response.status == "ok" and response.payload == wanted, f"the bytes from offset {offset}", response)
+    check(len(worker.outcomes) == 1, "one outcome", worker.outcomes)
+
+
+@case(covers=["SCL-OBJ-021"], features=["kept-results"])
+def task_uses_what_its_worker_keeps(bench: RoleBench) -> None:
+    """A task that needs a kept result runs at its worker without a transfer; the object is not announced to it."""
+    worker, object_id = kept_result(bench, "echo", ["x" * SIZE])
+    arguments_task(worker, object_id)
+    announced = worker.wait_until(lambda: worker.announcements[1:], "an ObjectInstruction for the second result")
+    check(announced[0].sizes == [len(CONTENT)], f"a result of {len(CONTENT)} bytes, made of the kept one", announced)
+    worker.wait_until(lambda: worker.outcomes[1:], "the outcome of the second task")
+    asked = worker.waiting("ObjectRequest")
+    check(not asked, "no ObjectRequest for an object that the worker has", asked)
+
+
+@case(covers=["SCL-OBJ-023"], features=["kept-results"])
+def draining_worker_hands_over_what_it_keeps(bench: RoleBench) -> None:
+    """A worker that drains leaves when what it keeps has been fetched."""
+    worker, object_id = kept_result(bench)
+    worker.send("DisconnectRequest", reason="draining")
+    worker.fence()
+    left = worker.waiting("DisconnectResponse")
+    check(not left, "no DisconnectResponse before the kept object has been fetched", left)
+    worker.fetch(object_id)
+    worker.expect("DisconnectResponse")
 
 
 @case(covers=["SCL-OBJ-008"], features=["shared-directory"])

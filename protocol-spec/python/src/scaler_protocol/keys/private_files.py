@@ -6,9 +6,9 @@
 
 Rules:
 - What is checked is the open file, so that it cannot be exchanged in between. A pipe or a device is not waited for.
-- Nor can others put a file in its place: the folders above it, up to the user's home or the root, belong to this user
-  or to root, and others cannot write to them. A folder with the sticky bit, such as /tmp, is safe; so is one that only
-  root's group can write, or the group that has this user's name and no other member.
+- Nor can others put a file in its place, now or after it was written: the folders above it, up to the user's home or
+  the root, belong to this user or to root, and others cannot write to them. A folder with the sticky bit, such as /tmp,
+  is safe; so is one that only root's group can write, or the group that has this user's name and no other member.
 - Symbolic links are followed when a file is read: a secret mounted by Kubernetes is one. When a file is written they
   are not: a link at its name is an error, or is replaced itself.
 - A file has its whole content from the moment it has its name, and mode 0600 from the moment it exists. Of several
@@ -53,7 +53,7 @@ def read_trusted(path: str, maximum_bytes: int) -> str:
 def _read(path: str, maximum_bytes: int, forbidden: int, forbidden_of_root: int) -> str:
     """The text of a file without these bits in its mode."""
     try:
-        _check_folders(path)
+        _check_folders(path, os.path.dirname(os.path.realpath(path)), "use")
         descriptor = os.open(path, _EXISTING)
     except FileNotFoundError:
         raise
@@ -90,17 +90,22 @@ def _check(path: str, found: os.stat_result, forbidden: int) -> None:
         raise KeyFileError(f"cannot use {path}: other users can access it (mode {mode:04o}); run: chmod 600 {path}")
 
 
-def _check_folders(path: str) -> None:
-    """Raises KeyFileError if another user could replace a file, or a folder above it."""
+def _check_folders(path: str, folder: str, verb: str) -> None:
+    """Raises KeyFileError if another user could replace a file, or a folder above it.
+
+    Parameters:
+        folder: in which it is, without symbolic links.
+        verb: what is to be done with the file.
+    """
     if not system.HAS_USERS:
         return
-    folder, home = os.path.dirname(os.path.realpath(path)), os.path.realpath(os.path.expanduser("~"))
+    home = os.path.realpath(os.path.expanduser("~"))
     while True:
         found = os.stat(folder)
         if found.st_uid not in (system.user_id(), 0) and found.st_uid != user_of_others():
             raise KeyFileError(
-                f"cannot use {path}: the folder {folder} belongs to the user with the id {found.st_uid}, who can"
-                " replace what is in it; move the file to a folder of your own"
+                f"cannot {verb} {path}: the folder {folder} belongs to the user with the id {found.st_uid}, who can"
+                f" replace what is in it; {'move the file to' if verb == 'use' else 'choose'} a folder of your own"
             )
         if not found.st_mode & stat.S_ISVTX:
             mended = "o-w" if found.st_mode & 0o002 else ""
@@ -109,7 +114,7 @@ def _check_folders(path: str) -> None:
             if mended:
                 mode = stat.S_IMODE(found.st_mode)
                 raise KeyFileError(
-                    f"cannot use {path}: other users can replace what is in the folder {folder} (mode {mode:04o});"
+                    f"cannot {verb} {path}: other users can replace what is in the folder {folder} (mode {mode:04o});"
                     f" run: chmod {mended} {folder}"
                 )
         if folder in (home, os.path.dirname(folder)):
@@ -142,6 +147,7 @@ def write_private(path: str, text: str, is_replaced: bool = False) -> None:
     folder, name = os.path.split(path)
     unfinished = os.path.join(folder, f".new-{name}-{os.getpid()}-{os.urandom(8).hex()}")
     try:
+        _check_folders(path, os.path.realpath(folder), "write")
         descriptor = os.open(unfinished, _NEW, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:

@@ -89,6 +89,7 @@ _FAILURE_KIND: Dict[int, FailureKind] = {member.value: member for member in Fail
 class MissingReason(IntEnum):
     UNKNOWN = 0
     NO_ROOM = 1
+    MAKER_LOST = 2
 
 
 _MISSING_REASON: Dict[int, MissingReason] = {member.value: member for member in MissingReason}
@@ -108,6 +109,7 @@ class ObjectStorage(IntEnum):
     INLINE = 0
     SHARED = 1
     REMOTE = 2
+    KEPT = 3
 
 
 _OBJECT_STORAGE: Dict[int, ObjectStorage] = {member.value: member for member in ObjectStorage}

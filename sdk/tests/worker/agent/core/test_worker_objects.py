@@ -14,6 +14,7 @@ from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
 from scaler_protocol.host.segments import ObjectDirectory, object_name
 from scaler_protocol.host.spill import NoRoomError
+from scaler_protocol.session.features import KEPT_RESULTS
 from scaler_protocol.session.fetching import FETCH_WINDOW_CHUNKS
 
 DELETE, CLEAR = m.ObjectAction.DELETE, m.ObjectAction.CLEAR
@@ -190,6 +191,81 @@ def test_a_result_is_served_and_then_forgotten(bench: Bench) -> None:
 
     bench.objects.on_request(m.ObjectRequest(id=object_id, offset=0, length=CHUNK))
     assert [message.status for message in bench.sent()] == [m.ObjectResponseStatus.MISSING]
+
+
+@pytest.fixture
+def keeping() -> Iterator[Bench]:
+    """A worker whose scheduler lets it keep results."""
+    made = Bench(features=[KEPT_RESULTS])
+    yield made
+    made.close()
+
+
+def test_a_result_is_used_here_and_served_until_its_deletion(keeping: Bench) -> None:
+    content = os.urandom(2 * CHUNK + 1)
+    object_id = keeping.write_result(content)
+    [instruction] = keeping.sent()
+    assert instruction.storages == bytes([m.ObjectStorage.KEPT])
+    assert keeping.events == [("served", object_id)], "its outcome does not wait"
+    kind, place, path = keeping.definition(object_id)
+    assert (kind, place) == (m.ObjectKind.VALUE, ContentPlace.FILE)
+    with open(os.fsdecode(path), "rb") as file:
+        assert file.read() == content
+
+    for _ in range(2):
+        for offset in (0, CHUNK, 2 * CHUNK):
+            keeping.objects.on_request(m.ObjectRequest(id=object_id, offset=offset, length=CHUNK))
+        assert b"".join(payload for _, payload in keeping.sent_with_payloads()) == content
+    keeping.objects.forget_unused(1e9, 1.0, set)
+    assert keeping.objects.is_available(object_id), "however long it was not used"
+
+    assert keeping.objects.on_instruction(m.ObjectInstruction(action=DELETE, ids=[object_id]), b"") == [object_id]
+    keeping.perform()
+    assert not os.path.exists(os.fsdecode(path))
+    assert not keeping.objects.is_available(object_id)
+    keeping.objects.on_request(m.ObjectRequest(id=object_id, offset=0, length=CHUNK))
+    assert [message.status for message in keeping.sent()] == [m.ObjectResponseStatus.MISSING]
+
+
+def test_a_worker_owes_results_until_they_are_fetched_or_deleted(keeping: Bench) -> None:
+    owed = [keeping.objects.owes_results]
+    fetched, deleted = keeping.write_result(bytes(CHUNK + 1)), keeping.write_result(bytes(5))
+    for offset in (0, CHUNK):
+        owed.append(keeping.objects.owes_results)
+        keeping.objects.on_request(m.ObjectRequest(id=fetched, offset=offset, length=CHUNK))
+        keeping.perform()
+    owed.append(keeping.objects.owes_results)
+    keeping.objects.on_instruction(m.ObjectInstruction(action=DELETE, ids=[deleted]), b"")
+    owed.append(keeping.objects.owes_results)
+
+    assert owed == [False, True, True, True, False]
+
+
+def test_a_kept_result_whose_file_is_gone_is_not_available(keeping: Bench) -> None:
+    object_id = keeping.write_result(bytes(2 * CHUNK))
+    keeping.sent()
+    os.unlink(os.fsdecode(keeping.definition(object_id)[2]))
+    keeping.objects.on_request(m.ObjectRequest(id=object_id, offset=0, length=CHUNK))
+
+    assert [message.status for message in keeping.sent()] == [m.ObjectResponseStatus.MISSING]
+    assert not keeping.objects.is_available(object_id) and not keeping.objects.owes_results
+
+
+def test_kept_results_end_with_the_session(keeping: Bench) -> None:
+    path = os.fsdecode(keeping.definition(keeping.write_result(bytes(5)))[2])
+    keeping.objects.forget_all()
+    keeping.perform()
+
+    assert not os.path.exists(path)
+    assert not keeping.objects.owes_results
+
+
+def test_an_object_that_was_lost_with_its_maker_is_called_so(bench: Bench) -> None:
+    bench.objects.fetch(9)
+    missing = m.ObjectResponseStatus.MISSING
+    bench.objects.on_response(m.ObjectResponse(id=9, status=missing, missing_reason=m.MissingReason.MAKER_LOST), b"")
+
+    assert bench.events == [("maker lost", 9)]
 
 
 @pytest.mark.parametrize("offset", [2 * CHUNK + 1, 2**64 - 1])

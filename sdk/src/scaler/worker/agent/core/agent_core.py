@@ -232,9 +232,11 @@ class AgentCore:
         if tasks.pool.suspended != self._reported_suspended:
             self._reported_suspended = tasks.pool.suspended
             self._beat_soon(now)  # tell the scheduler how many slots are free
+        # With an opening unanswered, there may be tasks among the early messages.
         if self.session.state is _DRAINING and tasks.is_empty and not self._unanswered_openings:
-            self.session.drained(now)  # with an opening unanswered, there may be tasks among the early messages
-            self._follow_session(now)
+            if not self.objects.owes_results:  # SCL-OBJ-023
+                self.session.drained(now)
+                self._follow_session(now)
 
     # The session ---------------------------------------------------------------------------------------------------
 

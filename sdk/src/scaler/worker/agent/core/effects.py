@@ -263,7 +263,7 @@ class ObjectSource(Protocol):
     def adopt(self, path: str, size: int) -> int:
         """Make an object of a file that a processor wrote: its id, or 0 when it is larger than the scheduler allows.
 
-        The listener's `on_object_served` follows when the scheduler has it, or `on_object_unserved` when it is gone.
+        The listener's `on_object_served` follows when its outcome may be sent, or `on_object_unserved` when it is gone.
         """
 
     @property
@@ -277,8 +277,12 @@ class ObjectListener(Protocol):
     def on_object_available(self, object_id: int) -> None:
         """An object has been fetched."""
 
-    def on_object_missing(self, object_id: int) -> None:
-        """An object could not be fetched, because it does not exist."""
+    def on_object_missing(self, object_id: int, is_maker_lost: bool = False) -> None:
+        """An object could not be fetched, because it does not exist.
+
+        Parameters:
+            is_maker_lost: the worker that had made it, and had the only copy, is gone.
+        """
 
     def on_no_room_for_object(self, object_id: int, why: str) -> None:
         """An object could not be fetched, because there is no room for it on this host or at the scheduler.
@@ -288,7 +292,7 @@ class ObjectListener(Protocol):
         """
 
     def on_object_served(self, object_id: int) -> None:
-        """The scheduler has a large result."""
+        """The outcome whose result is this object may be sent."""
 
     def on_object_unserved(self, object_id: int) -> None:
         """A large result is gone, and the scheduler does not have all of it."""

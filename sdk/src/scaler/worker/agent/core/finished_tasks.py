@@ -1,8 +1,9 @@
 """Outcomes on their way to the scheduler: results, failures, and large results that are fetched first.
 
 Rules:
-- An outcome whose result is a file is held until the file has its object's name and, if only this host has it, until
-  the scheduler has fetched it. So losing the worker never loses a reported outcome.
+- An outcome whose result is a file is held until the file has its object's name. From then on the scheduler sees to it
+  that no client learns of an outcome whose result could be lost with this worker. If it is too old for that, the
+  outcome is held until it has fetched the result.
 - Everything else is sent with the next turn (see `result_outbox`).
 """
 
@@ -147,7 +148,7 @@ class FinishedTasks:
         self.lose(task, m.FailureKind.OBJECT_MISSING, f"the result ({what}) disappeared before it was sent")
 
     def on_served(self, object_id: int) -> None:
-        """The scheduler has a large result."""
+        """The outcome whose result is this object may be sent."""
         held = self._held.pop(object_id, None)
         if held is not None:
             ids, objects = array("Q", [held.instance]), array("Q", [object_id])

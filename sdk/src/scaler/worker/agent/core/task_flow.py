@@ -144,11 +144,13 @@ class TaskFlow(ObjectListener):
         """Take the tasks that wait for an object, which cannot be fetched."""
         return self.waiting.lost(object_id) + self.calls.actors.lost(object_id)
 
-    def on_object_missing(self, object_id: int) -> None:
+    def on_object_missing(self, object_id: int, is_maker_lost: bool = False) -> None:
+        what = "was lost with the worker that had made it" if is_maker_lost else "does not exist (any more)"
+        reason = m.MissingReason.MAKER_LOST if is_maker_lost else m.MissingReason.UNKNOWN
         for batch in self._take_lost(object_id):
-            # SCL-WRK-014
-            text = f"object {object_id:x}, which the task needs, does not exist (any more)"
-            self._lose(batch, m.FailureKind.OBJECT_MISSING, text)
+            # SCL-WRK-014, SCL-OBJ-020
+            text = f"object {object_id:x}, which the task needs, {what}"
+            self._lose(batch, m.FailureKind.OBJECT_MISSING, text, missing_reason=reason)
 
     def on_no_room_for_object(self, object_id: int, why: str) -> None:
         for batch in self._take_lost(object_id):
@@ -174,7 +176,7 @@ class TaskFlow(ObjectListener):
             self._code.sweep({folder for state in self.pool.states() for folder in state.code_folders})
 
     def on_object_served(self, object_id: int) -> None:
-        """The scheduler has a large result."""
+        """The outcome whose result is this object may be sent."""
         self._outcomes.on_served(object_id)
 
     def on_object_unserved(self, object_id: int) -> None:

@@ -4,15 +4,16 @@
     shared ── a file in the scheduler's directory ─────────────┼──▶ processors (bytes, or a path to map)
     elsewhere ── fetched, chunk by chunk, to a file of our own ┘
 
-    large result ── renamed in the scheduler's directory if it is shared, else kept here until the scheduler has
-                    fetched it
+    large result ── renamed in the scheduler's directory if it is shared, else kept here until the scheduler deletes it
+                    (an old scheduler: until it has fetched it); tasks here use it where it is
 
 Rules:
 - Unknown objects are requested: the scheduler answers every ObjectRequest, if only with "missing".
 - A fetch keeps a few requests open (see `FetchWindow`), and requests more when received parts are on disk.
-- An outcome whose result is here is not sent before the scheduler has all of it (see `ObjectListener`).
+- An outcome whose result is here is sent when the file has its name. With an old scheduler, it is not sent before that
+  has all of it (see `ObjectListener`).
 - Objects that were not used for long are forgotten, and requested again when a task needs them. Objects that a task
-  here needs are kept.
+  here needs are kept, and so are results that were made here.
 - The shell handles files: this table requests file operations and gets their results.
 """
 
@@ -37,6 +38,7 @@ from scaler.worker.agent.core.effects import (
 from scaler.worker.frames import Buffer, ContentPlace
 from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
+from scaler_protocol.session.features import KEPT_RESULTS
 from scaler_protocol.session.fetching import FetchWindow
 from scaler_protocol.session.ids import MAXIMUM_SESSION, object_id_of
 
@@ -60,7 +62,7 @@ class _ObjectFetch:
 
 
 class _ServedResult:
-    """A large result made here, until the scheduler has fetched it."""
+    """A large result made here, until the scheduler deletes it; for an old one, until that has fetched it."""
 
     __slots__ = ("path", "size", "sent")
 
@@ -81,6 +83,7 @@ class WorkerObjects(ObjectSource):
 
     def __init__(self, effects: List[Effect]) -> None:
         self.is_shared = False  # whether this host sees the scheduler's object directory
+        self._keeps = False  # results until the scheduler deletes them
         self._effects = effects
         self._directory = ""  # for results, and with the scheduler's objects if it is shared
         self._session = 0
@@ -118,6 +121,7 @@ class WorkerObjects(ObjectSource):
         self._next_number = 1
         self._chunk_bytes = welcome.limits.chunk_bytes or DEFAULT_CHUNK_BYTES
         self._maximum_object_bytes = welcome.limits.maximum_object_bytes
+        self._keeps = KEPT_RESULTS in welcome.features
 
     def open(self, is_shared: bool, write_prefix: str) -> None:
         """It is known now whether objects are shared through memory.
@@ -221,7 +225,7 @@ class WorkerObjects(ObjectSource):
             needed: the objects that tasks and processors have or will need, however old.
         """
         last_uses = self._last_uses
-        here = (*self._inline, *self._paths)
+        here = [each for each in (*self._inline, *self._paths) if each not in self._served]
         unused = [each for each in here if now - last_uses.setdefault(each, now) > retention_seconds]
         for object_id in set(unused).difference(needed()) if unused else ():
             self._inline.pop(object_id, None)
@@ -274,7 +278,7 @@ class WorkerObjects(ObjectSource):
             return  # forgotten in the meantime
         if message.status != m.ObjectResponseStatus.OK:
             has_room = message.missing_reason != m.MissingReason.NO_ROOM
-            self._give_up(object_id, "" if has_room else NO_ROOM_AT_SCHEDULER)
+            self._give_up(object_id, "" if has_room else NO_ROOM_AT_SCHEDULER, message.missing_reason)
             return
         is_first = not fetch.window.received_bytes
         try:
@@ -315,9 +319,10 @@ class WorkerObjects(ObjectSource):
         )
         self._give_up(object_id, f"cannot be stored on this host: {why}" if is_full else "")
 
-    def _give_up(self, object_id: int, why: str = "") -> None:
+    def _give_up(self, object_id: int, why: str = "", reason: int = m.MissingReason.UNKNOWN) -> None:
         """Parameters:
         why: it has no room here or at the scheduler; empty: it is missing for another reason.
+        reason: which one, as the scheduler says.
         """
         fetch = self._fetches.pop(object_id)
         if fetch.path:
@@ -325,7 +330,7 @@ class WorkerObjects(ObjectSource):
         if why:
             self.listener.on_no_room_for_object(object_id, why)
         else:
-            self.listener.on_object_missing(object_id)
+            self.listener.on_object_missing(object_id, is_maker_lost=reason == m.MissingReason.MAKER_LOST)
 
     # Results ------------------------------------------------------------------------------------------------
 
@@ -361,7 +366,9 @@ class WorkerObjects(ObjectSource):
             self._effects.append(Log(ERROR, f"a large result is lost: {path}: {why}"))
             self.listener.on_object_unserved(object_id)
             return
-        storage = m.ObjectStorage.SHARED if self.is_shared else m.ObjectStorage.REMOTE
+        # SCL-OBJ-021
+        of_its_own = m.ObjectStorage.KEPT if self._keeps else m.ObjectStorage.REMOTE
+        storage = m.ObjectStorage.SHARED if self.is_shared else of_its_own
         instruction = m.ObjectInstruction(
             action=m.ObjectAction.CREATE,
             ids=array("Q", [object_id]),
@@ -370,10 +377,17 @@ class WorkerObjects(ObjectSource):
             kinds=bytes([m.ObjectKind.VALUE]),
         )
         self._effects.append(Send(instruction))
-        if self.is_shared:
-            self.listener.on_object_served(object_id)
-        else:
+        if not self.is_shared:
             self._served[object_id] = _ServedResult(path, size)
+        if self._keeps and not self.is_shared:
+            self._paths[object_id] = path
+        if self._keeps or self.is_shared:
+            self.listener.on_object_served(object_id)
+
+    @property
+    def owes_results(self) -> bool:
+        """Whether results are here that the scheduler has neither fetched nor deleted."""
+        return any(served.sent < served.size for served in self._served.values())
 
     def discard(self, object_ids: Iterable[int]) -> None:
         """Remove kept results that were never announced."""
@@ -412,7 +426,7 @@ class WorkerObjects(ObjectSource):
         self._effects.append(Send(m.ObjectResponse(id=object_id, offset=offset, size=served.size), chunk))
         if offset <= served.sent:
             served.sent = max(served.sent, offset + len(chunk))
-        if served.sent >= served.size:
+        if served.sent >= served.size and not self._keeps:
             del self._served[object_id]
             self._remove([served.path])
             self.listener.on_object_served(object_id)

@@ -1,0 +1,75 @@
+"""What the client does in each scene, and whether the results are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from scaler import Client
+
+LINKS_OF_THE_CHAIN = 5
+
+
+def make(size: int) -> bytes:
+    """A large result."""
+    return bytes(size)
+
+
+def pass_on(data: bytes) -> bytes:
+    """Another one of the same size, one byte of which says how often it was passed on."""
+    return bytes([data[0] + 1]) + data[1:]
+
+
+def measure(data: bytes) -> tuple[int, int]:
+    """Its size, and its first byte."""
+    return len(data), data[0]
+
+
+def chain(client: Client, size: int) -> bool:
+    """Nodes that each need the large result of the one before."""
+    graph = {"0": (make, size), **{str(number): (pass_on, str(number - 1)) for number in range(1, LINKS_OF_THE_CHAIN)}}
+    graph["end"] = (measure, str(LINKS_OF_THE_CHAIN - 1))
+    return bool(client.get(graph, ["end"])["end"] == (size, LINKS_OF_THE_CHAIN - 1))
+
+
+def futures(client: Client, size: int) -> bool:
+    """The same with futures, which the client holds."""
+    held = [client.submit(make, size)]
+    for _ in range(1, LINKS_OF_THE_CHAIN):
+        held.append(client.submit(pass_on, held[-1]))
+    is_right = client.submit(measure, held[-1]).result() == (size, LINKS_OF_THE_CHAIN - 1)
+    client.wait(held)
+    return is_right
+
+
+def many_users(client: Client, size: int) -> bool:
+    """One large result that many nodes on all workers need."""
+    graph = {"0": (make, size), **{f"user {number}": (measure, "0") for number in range(8)}}
+    keys = [key for key in graph if key != "0"]
+    return set(client.get(graph, keys).values()) == {(size, 0)}
+
+
+def argument(client: Client, size: int) -> bool:
+    """A large argument of one task."""
+    return client.submit(measure, bytes(size)).result() == (size, 0)
+
+
+class Scene(NamedTuple):
+    title: str
+    workers: tuple[str, ...]
+    act: Callable[[Client, int], bool]
+
+    def run(self, address: str, size: int) -> int:
+        """Act as the client's program; returns its exit code."""
+        with Client(address, modules=["host_scenes"]) as client:
+            while client.info().slots < len(self.workers):
+                client.submit(measure, b"0").result()
+            return 0 if self.act(client, size) else 1
+
+
+SCENES = {
+    "chain": Scene(f"chain of {LINKS_OF_THE_CHAIN} results, in a graph", ("worker-1",), chain),
+    "futures": Scene(f"chain of {LINKS_OF_THE_CHAIN} results, by futures", ("worker-1",), futures),
+    "many-users": Scene("one result, 8 users on 2 workers", ("worker-1", "worker-2"), many_users),
+    "argument": Scene("one argument", ("worker-1",), argument),
+}

@@ -1,0 +1,9 @@
+"""The names of features: what two sides may do if both list them."""
+
+from __future__ import annotations
+
+PREDECESSORS = "predecessors"
+"""Tasks may depend on the results of earlier tasks."""
+
+KEPT_RESULTS = "keptResults"
+"""Workers keep large results until no task needs them."""
