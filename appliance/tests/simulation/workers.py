@@ -65,7 +65,7 @@ class Worker(Peer):
         if self.slots == 1 and not self.gpu:
             hello.codecs, hello.functions = ["json"], ["fast", "m*"]  # others serve all: they list nothing
         if self.world.actors.random.random() < 0.8 or self.world.is_calm:
-            hello.features = [ACTORS]
+            hello.features = [ACTORS, KEPT_RESULTS]
         hello.capabilities = [m.Capability(name="gpu", amount=self.gpu)] if self.gpu else []
         return hello
 
@@ -343,6 +343,7 @@ class Worker(Peer):
             self.queue = [job for job in self.queue if not set(job.needed) & set(message.ids)]
             for function in self.calls.keys() & set(message.ids):
                 self.end_actor(function)
+            self.start_some()  # in the slots of the calls that have ended
             return
         offset = 0
         for object_id, size, storage in zip(message.ids, message.sizes, message.storages):

@@ -16,6 +16,7 @@ from scaler import Client, Cluster, Scheduler, SchedulerClusterCombo, aio
 from scaler.exceptions import (
     ActorCreationError,
     ActorLostError,
+    ActorsNotSupportedError,
     InvalidArgumentError,
     TaskMemoryLimitError,
     TaskTimeoutError,
@@ -274,6 +275,12 @@ def test_a_worker_that_drains_waits_for_its_actors() -> None:
             assert [counter.add(1).result(TIMEOUT_SECONDS) for _ in range(5)] == [2, 3, 4, 5, 6]
             counter.close()
             wait_for(lambda: not client.info().workers, "it ends")
+
+
+def test_a_scheduler_that_knows_no_actors_is_named(any_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(any_client._shell.core, "features", ["predecessors"])
+    with pytest.raises(ActorsNotSupportedError, match=r"scheduler at .*scaler-appliance.* knows no actors"):
+        any_client.actor(Counter)
 
 
 def test_waiting_calls_are_explained(any_client: Client, tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ def test_a_map_that_fails_leaves_what_runs_to_its_end(any_client: Client, tmp_pa
     ],
     ids=["map", "map with a buffer", "imap_unordered", "get"],
 )
-def test_ctrl_c_stops_tasks_whose_results_nobody_can_ask_for(
+def test_ctrl_c_stops_tasks_whose_results_can_no_longer_be_asked_for(
     any_client: Client, done_files: List[Path], wait: Callable[[Client, str], object]
 ) -> None:
     running = done_files[0]

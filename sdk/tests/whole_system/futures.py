@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 from whole_system.user_tasks import Task
 
 from scaler.client.core.handles import NOT_NUMBERED, REFUSED
-from scaler.exceptions import DisconnectedError, MissingObjects, ObjectStorageFullError
+from scaler.exceptions import ActorLostError, DisconnectedError, MissingObjects, ObjectStorageFullError
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
 
@@ -109,6 +109,8 @@ class Future:
         if kind == kinds.WORKER_LOST:
             most = 1 if task.at_most_once else system.scheduler.maximum_attempts
             return system.scheduler.worker_losses > 0 and task.sent_count >= most
+        if kind == kinds.ACTOR_LOST:
+            return task.actor is not None
         if kind == kinds.REJECTED:
             return system.scheduler.may_reject(task.tenant)
         if kind in (kinds.OBJECT_MISSING, kinds.ARGUMENT_NOT_LOADED, kinds.FUNCTION_NOT_LOADED):
@@ -121,6 +123,9 @@ class Future:
         host = self.user.host
         if isinstance(error, (MissingObjects, ObjectStorageFullError)):
             assert self.user.system.has_lost_bytes, f"the result of task {self.task.key} is lost"
+            return
+        if isinstance(error, ActorLostError):
+            assert self.task.actor is not None and host.session_losses, str(error)
             return
         assert isinstance(error, DisconnectedError), error
         if "may run at most once" in str(error):

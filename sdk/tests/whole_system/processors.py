@@ -42,6 +42,7 @@ class Processor(Process):
         self.number = number
         self.process_id = process_id
         self.page = host.page(number)
+        self.actor = 0  # as its agent knows better
         self.is_started = False
         self.is_dismissed = False  # its agent has asked it to end, or ends it
         self.inbox = Pipe(self, self._arrive, host.frame_delay)
@@ -180,6 +181,8 @@ class Processor(Process):
         self.page[0] = position
         self._is_running = True
         self.host.on_task_started(task, self._chunk.ids[self._index])
+        if task.actor is not None:
+            self.world.calls.on_started(task, self)
         if task.kills == Kills.PROCESSOR or self.world.fault("processor_death"):
             self.after(task.seconds / 2, lambda: self._die_in(position))
         elif task.kills == Kills.WORKER:

@@ -16,6 +16,8 @@ from math import log
 from random import Random
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
+from whole_system.judges.calls_judge import Calls
+
 FAULTS: Dict[str, float] = {
     "break": 0.08,  # of a connection, which both ends learn
     "silence": 0.5,  # an end does not learn that a connection has broken
@@ -82,6 +84,7 @@ FEATURES: Dict[str, float] = {
     "plain_peers": 0.1,
     "small_limits": 0.5,
     "exact_times": 1.0,  # workers measure tasks correctly
+    "actors": 0.3,
     "tenants": 1.0,  # how often a client's may be any
     "earlier_schedulers": 0.8,  # seen by some workers: they list no features
     "large_nodes": 0.8,  # graphs are frequent, and the results of their nodes large
@@ -138,6 +141,7 @@ class World:
         self._delay_rate = 1 / self.delay_seconds
         self.safety_seconds = plan.safety_seconds or self.random.choice(SAFETY_SECONDS)
         self.safety_events = SAFETY_EVENTS if plan.seed % SEEDS_PER_WHOLE_HISTORY else MOST_EVENTS
+        self.calls = Calls()
         self.now = 0.0
         self.is_calm = False
         self._calm_since = NEVER

@@ -22,6 +22,8 @@ SOON_CAUGHT = {
     "a cancel that was refused ends the future": 12,
     "a processor that dies with a task keeps its slot": 10,
     "a large result is removed after its first chunk": 12,
+    "an actor that has lost its worker gets another one": 10,
+    "an actor that has lost its processor begins again": 14,
 }
 """Planted bugs, and how many seeds are certainly enough to catch each."""
 

@@ -91,6 +91,8 @@ class Task:
         self.sent_count = 0  # how often a scheduler gave it to a worker
         self.death_count = 0  # how often a processor died with it
         self.start_count = 0
+        self.actor: Optional[bytes] = None  # whose call it is, by the content of its function
+        self.call_number = 0  # in the order in which they were submitted
         self.is_cancel_wanted = False  # or that of a task that it needs
         self.is_given_up = False  # its client keeps nothing for it, though it may still run
         self._expected: Optional[bytes] = None

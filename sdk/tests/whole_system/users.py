@@ -55,6 +55,9 @@ class User:
         self._contents: Dict[int, bytes] = {}  # of objects, by id
         self._options: Dict[Tuple[Any, ...], m.TaskOptions] = {}  # equal options are one object
         self._submissions: List[Tuple[Future, Set[int]]] = []  # that hold functions and objects until `submit` returns
+        self._actors: List[KeptObject] = []
+        self._former_actors: List[KeptObject] = []  # of sessions that have ended
+        self._options_of_calls = m.TaskOptions(actor=True)
         self._most_unfinished = self.world.random.choice(MOST_UNFINISHED)
         self._is_submitting = 0  # tasks that wait for room
         self._nodes_random = Random(f"large nodes: {self.world.plan.seed} {name}")
@@ -98,7 +101,9 @@ class User:
         self._change_minds()
 
     def _on_session(self) -> None:
-        """What a user does just after a session has begun meets tasks that are being sent again."""
+        """What a user does just after a session has begun meets tasks that are sent again. Its actors have ended."""
+        self._former_actors += self._actors
+        self._actors.clear()
         for _ in range(HASTY_STEPS if self.world.uses("haste") else 0):
             self.host.after(self.world.delay(), self._act_in_haste)
 
@@ -113,6 +118,8 @@ class User:
         endless = [each for each in self._in_hand() if each.task.is_endless and not each.is_forced]
         if endless and self.host.is_open:
             self._cancel(endless, is_forced=True)
+        if self._actors and self.host.is_open:  # else workers that drain wait for them, and others for these workers
+            self._let_go_of_actors()
         if not self.is_done:
             self.host.after(CANCELLING_SECONDS, self.end_the_endless)
 
@@ -121,11 +128,20 @@ class User:
         rate = self.world.rates["large_nodes"]
         return rate > 0.0 and self._nodes_random.random() < rate
 
+    def _let_go_of_actors(self) -> None:
+        needed = self._held_by_submissions()
+        free = [each for each in self._actors if each.object_id not in needed]
+        self._actors = [each for each in self._actors if each.object_id in needed]
+        if free:
+            self.host.post(c.LetGo([each.object_id for each in free]))
+
     def _submit(self) -> None:
         world = self.world
         for _ in range(world.random.choice((1, 1, 2, 5, 12))):
             if self._draws_large_nodes():
                 self._submit_graph()
+            elif world.rates["actors"] and world.uses("actors"):
+                self._submit_calls()
             elif world.uses("predecessors") and self._in_hand():
                 self._submit_dependant()
             elif world.uses("many_batches"):
@@ -198,7 +214,7 @@ class User:
 
     def _let_go(self) -> None:
         random, needed = self.world.random, self._held_by_submissions()
-        for held in (self._objects, self._functions):
+        for held in (self._objects, self._functions, self._actors, self._former_actors):
             free = [each for each in held if each.object_id not in needed]
             if free and random.random() < 0.5:
                 chosen = random.choice(free)
@@ -225,7 +241,7 @@ class User:
         host.after(QUESTION_SECONDS, lose_patience)
 
     def let_go_of_all(self) -> None:
-        for held in (self._objects, self._functions):
+        for held in (self._objects, self._functions, self._actors, self._former_actors):
             if held:
                 self.host.post(c.LetGo([each.object_id for each in held]))
                 held.clear()
@@ -344,6 +360,23 @@ class User:
             else:
                 future.is_in_hand = False
                 self.host.submit_plain(future, function.object_id, options)
+
+    def _submit_calls(self) -> None:
+        """Calls of one of its actors, maybe a new one."""
+        random = self.world.random
+        if not self._actors or (len(self._actors) < 3 and random.random() < 0.3):
+            content = b"actor %d of %s" % (random.randrange(1 << 30), self.host.name.encode())
+            made = self.host.send_object(content, m.ObjectKind.FUNCTION)
+            self._contents[made.object_id] = content
+            self._actors.append(made)
+        actor = random.choice(self._actors)
+        for _ in range(random.choice((1, 1, 4, 12))):
+            task = self._new_task(self._contents[actor.object_id], [], [])
+            task.actor, task.call_number = self._contents[actor.object_id], self.world.calls.next_number()
+            future = self._future(task)
+            future.is_in_hand = False
+            self._submissions.append((future, {actor.object_id}))
+            self.host.submit_plain(future, actor.object_id, self._options_of_calls)
 
     def _submit_plain(self) -> None:
         function = self._function()

@@ -309,7 +309,9 @@ class WorkerHost(Peer):
     def _check_processors(self) -> None:
         """No task waits for nothing while a processor is idle."""
         states = list(self.processors.values())
-        is_idle = any(not each.held and each.is_started and each.is_alive and not each.is_dismissed for each in states)
+        free = [each for each in states if each.is_started and each.is_alive and not each.is_dismissed]
+        pool = self.core.tasks.pool
+        is_idle = any(not each.held and (pool.get(each.number) or each).actor == 0 for each in free)
         busy = sum(each.held > 0 for each in states)
         if is_idle and busy < self._slots and not any(each.is_blocked for each in states):
             waiting = [each for each, function in self._undealt.items() if function in self._defined]
@@ -447,7 +449,9 @@ class WorkerHost(Peer):
         self._round()
 
     def on_message(self, message: Any, payload: bytes) -> None:
-        if isinstance(message, m.Task) and not message.dependencies and self._knows_what_waits:
+        if isinstance(message, m.Task) and message.options.actor:
+            pass  # calls wait for their actor
+        elif isinstance(message, m.Task) and not message.dependencies and self._knows_what_waits:
             self._undealt.update((instance, message.function) for instance in message.ids)
         elif isinstance(message, (m.TaskCancel, m.BalanceRequest, m.DisconnectRequest, m.Refusal)):
             self._undealt.clear()

@@ -389,3 +389,12 @@ def test_a_call_that_waits_for_the_calls_before_is_explained(harness: Harness) -
     client.send(m.ExplanationRequest(request_id=1, task_id=99))
     text = client.take(m.Explanation).text
     assert "before it there" in text and "here" in text
+
+
+def test_calls_of_a_lost_actor_end_however_little_a_call_of_the_core_may_do() -> None:
+    harness = Harness(work_per_call=1)
+    client, worker = harness.client(), worker_of(harness)
+    function = make(client)
+    call(client, function, range(1, 30))
+    worker.vanish()
+    assert len(lost(client)) == 30

@@ -62,13 +62,13 @@ NEW_BUGS: Dict[str, PlantedBug] = {
     ),
     "the turn of a client does not end": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.ready_queues:ReadyClass.count_turn",
+        f"{SCHEDULER}.placement.ready_class:ReadyClass.count_turn",
         "self._turns.rotate(-1)",
         "pass",
     ),
     "a client that submits again goes before those who wait": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.ready_queues:ReadyClass.add",
+        f"{SCHEDULER}.placement.ready_class:ReadyClass.add",
         "self._turns.append(client)",
         "self._turns.appendleft(client)",
     ),

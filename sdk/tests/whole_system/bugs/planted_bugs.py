@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Dict
 
+from whole_system.bugs.actor_bugs import ACTOR_BUGS
 from whole_system.bugs.kept_result_bugs import KEPT_RESULT_BUGS
 from whole_system.bugs.new_bugs import NEW_BUGS
 from whole_system.bugs.planting import AGENT as _AGENT
@@ -339,7 +340,14 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
     ),
 }
 
-PLANTED_BUGS: Dict[str, PlantedBug] = {**KEPT_RESULT_BUGS, **_FIRST_BUGS, **TRIAL_BUGS, **NEW_BUGS, **TENANT_BUGS}
+PLANTED_BUGS: Dict[str, PlantedBug] = {
+    **KEPT_RESULT_BUGS,
+    **_FIRST_BUGS,
+    **TRIAL_BUGS,
+    **NEW_BUGS,
+    **ACTOR_BUGS,
+    **TENANT_BUGS,
+}
 
 BUGS_OF_THE_TRIAL = (*OF_THE_FIRST_LIST, *TRIAL_BUGS)
 """The names of the fifteen of the trial."""

@@ -104,6 +104,7 @@ class AtWorker(NamedTuple):
     key: int
     function: object
     task_class: TaskClass
+    is_call: bool = False  # of an actor: of all calls of one, one needs a slot
 
 
 class JudgedWorker:
@@ -131,7 +132,15 @@ class JudgedWorker:
 
     @property
     def has_free_slot(self) -> bool:
-        return len(self.tasks) < self.slots and not (self.is_leaving or self.is_congested)
+        return self.slots_taken < self.slots and not (self.is_leaving or self.is_congested)
+
+    @property
+    def plain_tasks(self) -> List[AtWorker]:
+        return [task for task in self.tasks.values() if not task.is_call]
+
+    @property
+    def slots_taken(self) -> int:
+        return len(self.plain_tasks) + len({task.function for task in self.tasks.values() if task.is_call})
 
     def fits(self, task_class: TaskClass) -> bool:
         if not serves(self.key, task_class.tenant):
@@ -230,6 +239,9 @@ class PlacementJudge:
             self._lose_turns(client, is_active=message.action == m.ObjectAction.CREATE)
 
     def _on_submitted(self, client: JudgedClient, message: m.Task, payload: bytes) -> None:
+        if message.options.actor:
+            client.keys.update(zip(message.ids, _keys(message.payload_sizes, payload)))
+            return
         task_class = TaskClass.of(message, client.tenant)
         needs_others = message.predecessor_counts or bytes(len(message.ids))
         for task_id, key, count in zip(message.ids, _keys(message.payload_sizes, payload), needs_others):
@@ -360,6 +372,10 @@ class PlacementJudge:
         owner = self._clients.get(taker)
         task_class = TaskClass.of(message, OWNER.tenant if owner is None else owner.tenant)
         function = message.function or message.function_name
+        if message.options.actor:
+            for instance, key in zip(message.ids, keys):
+                worker.tasks[instance] = AtWorker(taker, key, function, task_class, True)
+            return
         microseconds = len(keys) * self._shortest.get(function, self._turn_microseconds)
         for client in self._clients.values():
             claim = client.claims.get(task_class)
@@ -499,10 +515,10 @@ class PlacementJudge:
         """Some worker is asked for tasks, if others could begin them and nothing else waits."""
         idle = [worker for worker in self._workers.values() if worker.has_free_slot]
         is_due = bool(idle) and not any(client.claims for client in self._clients.values()) and any(
-            len(donor.tasks.keys() - donor.ending) > donor.slots
+            len([key for key, task in donor.tasks.items() if not (key in donor.ending or task.is_call)]) > donor.slots
             and not (donor.is_leaving or donor.is_congested)
             and donor.request is None
-            and any(worker.fits(task.task_class) for task in donor.tasks.values() for worker in idle)
+            and any(worker.fits(each.task_class) for each in donor.plain_tasks for worker in idle)
             for donor in self._workers.values()
         )  # fmt: skip
         self._timers_due = self._timers_due + 1 if is_due else 0

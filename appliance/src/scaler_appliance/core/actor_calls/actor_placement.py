@@ -90,9 +90,9 @@ class ActorPlacement:
             worker.remove_actor(actor)
 
     def _end_calls(self, actor: ActorRecord, ready_class: ReadyClass, amount: int) -> int:
-        """End waiting calls of a lost actor; returns the amount of work."""
+        """End waiting calls of a lost actor, some in any case; returns the amount of work."""
         done = 0
-        while done < amount:
+        while done < max(1, amount):
             span = ready_class.take(CALLS_AT_ONCE)
             if span is None:
                 break

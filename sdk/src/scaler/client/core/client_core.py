@@ -27,7 +27,7 @@ from scaler.client.core.handles import NOT_NUMBERED, REFUSED, TaskHandle
 from scaler.client.core.kept_objects import KeptObject
 from scaler.client.core.outbox import MAXIMUM_BATCH_TASKS, FunctionKey, Outbox, OutgoingObject, TaskNeeds
 from scaler.client.core.pending_futures import PendingFutures
-from scaler.client.core.recovery import Recovery, announce
+from scaler.client.core.recovery import Recovery, actor_lost, announce
 from scaler_protocol.wire import messages as m
 
 Waiting = Union[c.SubmitTask, c.AwaitRoom, c.SubmitDeferred]
@@ -133,8 +133,7 @@ class ClientCore:
                 if not self._is_here(function, options):
                     future._task_id = REFUSED
                     continue
-                if self._waiting and options is not None and options.actor:
-                    self._waiting.append(c.SubmitTask(future, function, payload, options))  # it keeps its place
+                if options is not None and options.actor and self._is_kept_back(future, function, payload, options):
                     continue
                 run = outbox.open(function, self.next_task_id, options)
             # SCL-CLT-001
@@ -157,8 +156,7 @@ class ClientCore:
             if not self._is_here(function, options):
                 future._task_id = REFUSED
                 continue
-            if self._waiting and options is not None and options.actor:
-                self._waiting.append(c.SubmitTask(future, function, payload, options))
+            if options is not None and options.actor and self._is_kept_back(future, function, payload, options):
                 continue
             task_id = future._task_id = self._next_id()
             run = future._source = self.outbox.detached(function, task_id, payload, options)
@@ -266,6 +264,9 @@ class ClientCore:
         future = task.future
         if not self._is_here(task.function, task.options):
             future._task_id = REFUSED
+        elif task.options is not None and task.options.actor and self._is_lost(task.function):
+            self._fail_call(future)
+            self._post(task.dependencies, task.arguments_bytes)
         elif task.predecessors and (
             PREDECESSORS not in self.features or any(type(each._source) is DeferredTask for each in task.predecessors)
         ):
@@ -308,6 +309,28 @@ class ClientCore:
             return True  # an actor of another client: the scheduler knows
         kept = self.objects.find(function)
         return kept is not None and kept.is_held
+
+    def _is_kept_back(
+        self, call: TaskHandle, actor: FunctionKey, payload: bytes, options: Optional[m.TaskOptions]
+    ) -> bool:
+        """Whether a call of an actor cannot be sent now: it keeps its place behind others, or its actor is lost."""
+        if self._is_lost(actor):
+            self._fail_call(call)
+            return True
+        if self._waiting:
+            self._waiting.append(c.SubmitTask(call, actor, payload, options))
+        return bool(self._waiting)
+
+    # SCL-CLT-016
+    def _is_lost(self, actor: FunctionKey) -> bool:
+        """Whether an actor of this client was lost with an earlier session."""
+        objects = self.objects
+        return isinstance(actor, int) and objects.is_own(actor) and not objects.is_of_this_session(actor)
+
+    def _fail_call(self, call: TaskHandle) -> None:
+        call._task_id = self._next_id()
+        self.outbox.close_run()
+        self._effects.append(Failed([call], actor_lost()))
 
     def _submit_graph(self, command: c.SubmitGraph) -> None:
         run, targets = command.run, command.targets

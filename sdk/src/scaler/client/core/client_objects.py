@@ -132,6 +132,10 @@ class ClientObjects:
             return self._session_bits | object_id & NUMBER_MASK
         return object_id
 
+    def is_of_this_session(self, object_id: int) -> bool:
+        """Whether the object was made in the current session, and not in one before it."""
+        return object_id & ~NUMBER_MASK == self._session_bits
+
     def is_own(self, object_id: int) -> bool:
         return object_id >> SESSION_SHIFT in self._sessions
 

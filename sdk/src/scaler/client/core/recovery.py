@@ -66,7 +66,7 @@ class Recovery:
             again = list(group)
             if run is not None and run.options is not None and run.options.actor:
                 # SCL-CLT-016
-                self._pending.fail(again, _actor_lost())
+                self._pending.fail(again, actor_lost())
                 continue
             why_not = _why_not_again(run)
             if why_not:
@@ -183,7 +183,7 @@ def _why_not_again(run: Optional[Run]) -> str:
     return ""
 
 
-def _actor_lost() -> ActorLostError:
+def actor_lost() -> ActorLostError:
     return ActorLostError(
         "the actor was lost with the connection to the scheduler, before this call had an outcome: make a new one with"
         " client.actor(...)"

@@ -377,9 +377,8 @@ class TaskFlow(ObjectListener):
             self._give_all_back()
         if self.calls.actors.has_ready:
             self._deal_by_turns(now)
-        else:
-            while self.queue.count and self._deal(now):
-                pass
+        while self.queue.count and self._deal(now):
+            pass
         # SCL-WRK-017
         for log in self._output.drain():
             self.effects.append(Send(log))  # before the outcomes of the tasks that printed it
