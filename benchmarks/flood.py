@@ -1,6 +1,7 @@
 """An honest client beside flooding peers: its latency and its throughput, with and without them. JSON out.
 
     python benchmarks/flood.py                   each kind of flood, 8 flooders, all programs on one processor
+    python benchmarks/flood.py --apart downloads the flooders on other processors than all else
     python benchmarks/flood.py mutated --frames 1000000
     python benchmarks/flood.py mutated --frames 250000 --minutes 30 --seed 1000      a part of it, for example of four
 
@@ -28,7 +29,7 @@ import time
 from contextlib import suppress
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Set
 
 from floods import FLOODS, flood
 
@@ -116,9 +117,13 @@ def processor_seconds() -> Dict[str, float]:
 
 
 def run(
-    kind: str, flooders: int, seconds: float, rounds: int, frames: int, seed: int, minutes: float
+    kind: str, flooders: int, seconds: float, rounds: int, frames: int, seed: int, minutes: float, apart: Set[int]
 ) -> Dict[str, Any]:
-    """One kind of flood, and the same client without it, by turns."""
+    """One kind of flood, and the same client without it, by turns.
+
+    Parameters:
+        apart: the processors of the flooders; empty: that of the others.
+    """
     ends = time.monotonic() + minutes * 60
     with tempfile.TemporaryDirectory() as folder:
         log, addresses = Path(folder, "log"), Path(folder, "address")
@@ -143,6 +148,8 @@ def run(
             processes = [context.Process(target=flood, args=each, daemon=True) for each in arguments]
             for flooder in processes:
                 flooder.start()
+                if apart and flooder.pid is not None:
+                    os.sched_setaffinity(flooder.pid, apart)
             without, beside = Samples(), Samples()
             with Client(address=address) as client:
                 client.submit(abs, -1).result(DEADLINE_SECONDS)
@@ -194,11 +201,21 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=0, help="go on until so many were sent")
     parser.add_argument("--minutes", type=float, default=60.0, help="then stop in any case (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the first flooder (default: %(default)s)")
+    parser.add_argument("--apart", action="store_true", help="flooders use the other processors, and none of theirs")
     options = parser.parse_args()
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    first, *others = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {first})
+    apart = set(others) if options.apart else set()
     for kind in options.kinds or FLOODS:
         figures = run(
-            kind, options.flooders, options.seconds, options.rounds, options.frames, options.seed, options.minutes
+            kind,
+            options.flooders,
+            options.seconds,
+            options.rounds,
+            options.frames,
+            options.seed,
+            options.minutes,
+            apart,
         )
         print(json.dumps(figures), flush=True)
 

@@ -332,10 +332,7 @@ class SchedulerCore:
             for session in state.touched.values():
                 if isinstance(session, ClientSession) and session.dependants.endings:
                     self._dependants.hold_objects(session)
-        if state.ready.has_dropped:
-            state.ready.free_some(state.settings.work_per_call)
-        if state.objects.to_answer:
-            state.objects.answer_some(state.part)
+        state.free_and_answer()
         return left
 
     def take_effects(self) -> List[Effect]:

@@ -180,6 +180,13 @@ class SchedulerState:
         """How many tasks have not been sent to a worker: they wait for one, or for other tasks."""
         return len(self.ready) + self.nodes_waiting
 
+    def free_and_answer(self) -> None:
+        """Free a part of what queues have dropped, and answer some requests that have waited."""
+        if self.ready.has_dropped:
+            self.ready.free_some(self.settings.work_per_call)
+        if self.objects.to_answer:
+            self.objects.answer_some(self.part)
+
     def advance(self, client: ClientSession, graph: Graph) -> None:
         """Nodes of a graph have ended or become ready: the consequences follow after the burst."""
         if not client.is_gone:

@@ -29,7 +29,6 @@ Rules:
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from itertools import chain, islice
 from math import ceil
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
@@ -50,7 +49,6 @@ from scaler_appliance.core.tasks.task_states import TaskEvent, apply
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import ANY_TENANT
 
-MAXIMUM_PAYLOAD_BYTES = 8 * 1024 * 1024  # of one dispatch
 BURST_BYTES = 8 * 1024 * 1024  # of all dispatches of a tick: before the next one, the shell says who reads too slowly
 TASKS_AHEAD_OF_UNMEASURED = 2  # for each slot
 LEAST_MESSAGE_MICROSECONDS = 1000.0  # about ten times the cost of a message here and at the worker
@@ -366,7 +364,7 @@ class Placement:
                 count = 1
             else:
                 least = int(LEAST_MESSAGE_MICROSECONDS / (duration_microseconds or LEAST_MESSAGE_MICROSECONDS))
-                count = min(taken, credit, _limit_of_message(span, self._state.part), max(share - placed, least))
+                count = min(taken, credit, span.limit_of_message(self._state.part), max(share - placed, least))
                 count = min(count, self._most)
                 if duration_microseconds:
                     left = ready_class.left_of_turn(duration_microseconds, self._unmeasured_microseconds)
@@ -434,7 +432,7 @@ class Placement:
     ) -> int:
         """Send up to `count` calls of an actor from the start of a span to its worker; returns how many."""
         batch, start, _ = span
-        count = min(count, _limit_of_message(span, self._state.part))
+        count = min(count, span.limit_of_message(self._state.part))
         is_full = self._burst_bytes >= BURST_BYTES
         if count <= 0 or is_full or not self._announce_objects(worker, batch, start, start + count):
             return 0
@@ -525,17 +523,3 @@ class Placement:
             instruction, payload = announcement(records)
             self._burst_bytes += sum(map(len, payload))
             self._state.send(worker.peer, instruction, payload)
-
-
-def _limit_of_message(span: TaskSpan, most_objects: int) -> int:
-    """How many tasks of a span one message may carry: all of the same attempt, and not too many objects or bytes."""
-    batch, start, stop = span
-    if batch.dependency_counts:
-        stop = batch.end_of_objects(start, stop, most_objects)
-    if batch.attempts is not None:
-        attempts = batch.attempts
-        stop = start + len(attempts[start:stop]) - len(attempts[start:stop].lstrip(attempts[start : start + 1]))
-    if len(batch.payload) <= MAXIMUM_PAYLOAD_BYTES:
-        return stop - start
-    offsets = batch.offsets
-    return max(1, bisect_right(offsets, offsets[start] + MAXIMUM_PAYLOAD_BYTES, start, stop + 1) - 1 - start)

@@ -24,6 +24,7 @@ from scaler_protocol.keys.allow_list import DEFAULT_TENANT
 INSTANCE_BITS = 20
 MAXIMUM_TASKS_PER_DISPATCH = 1 << INSTANCE_BITS
 MAXIMUM_COUNTED_ATTEMPTS = 255  # attempts are a byte each
+MAXIMUM_PAYLOAD_BYTES = 8 * 1024 * 1024  # of one dispatch
 WORTH_COMPACTING = 4  # a batch with this many times more payloads than unfinished tasks is compacted
 _POSITION_MASK = MAXIMUM_TASKS_PER_DISPATCH - 1
 _FIRST_STEP = 256  # of looking for a run
@@ -206,6 +207,19 @@ class TaskSpan(NamedTuple):
     batch: TaskBatch
     start: int
     stop: int
+
+    def limit_of_message(self, most_objects: int) -> int:
+        """How many of the tasks one message may carry: all of the same attempt, and not too many objects or bytes."""
+        batch, start, stop = self
+        if batch.dependency_counts:
+            stop = batch.end_of_objects(start, stop, most_objects)
+        if batch.attempts is not None:
+            attempts = batch.attempts
+            stop = start + len(attempts[start:stop]) - len(attempts[start:stop].lstrip(attempts[start : start + 1]))
+        if len(batch.payload) <= MAXIMUM_PAYLOAD_BYTES:
+            return stop - start
+        offsets = batch.offsets
+        return max(1, bisect_right(offsets, offsets[start] + MAXIMUM_PAYLOAD_BYTES, start, stop + 1) - 1 - start)
 
 
 class Dispatch:
