@@ -41,7 +41,6 @@ OTHERS = {
     ("completions.py", "FutureTimeoutError"): "as that of `concurrent.futures.as_completed`",
     ("aio_client.py", "AttributeError"): "what `__getattr__` promises",
     ("loop_transport.py", "NotImplementedError"): "what the loop has raised, with the reason",
-    ("loop_transport.py", "OSError"): "as in transport.py",
     ("lone_tasks.py", "TimeoutError"): "caught in the client, which treats its scheduler as lost",
     ("transport.py", "OSError"): "caught in the client: it becomes SchedulerUnreachableError",
     ("future_internals.py", "NotImplementedError"): "by no future that there is: each class says how it is loaded",

@@ -157,16 +157,21 @@ def test_each_of_several_clients_has_its_turn() -> None:
     assert busy.when_few_come(submit_one_each) < 3 * TURN_SECONDS
 
 
-def test_a_client_that_submits_waits_behind_those_who_wait_already(harness: Harness) -> None:
+def test_a_client_that_cancels_and_submits_again_waits_behind_those_who_wait(harness: Harness) -> None:
     worker = harness.worker(slots=1, queue_size=1)
-    clients = [harness.client() for _ in range(4)]
-    clients[0].submit([1, 2])
-    for client in clients[1:]:
-        client.submit([1])
-    served = []
-    for _ in range(5):
+    first, second, newcomer = [harness.client() for _ in range(3)]
+
+    def next_served() -> int:
         instances = worker.take_tasks()
-        served.append(worker.task.client)
+        client: int = worker.task.client
         worker.finish(instances)
-    first, *others = [client.session for client in clients]
-    assert served == [first, first, *others]
+        return client
+
+    first.submit([1, 2, 3])
+    second.submit([1, 2, 3])
+    assert [next_served(), next_served()] == [first.session, second.session]
+    newcomer.submit([1])
+    newcomer.cancel(1)  # it would have been next
+    newcomer.submit([2])
+    served = [next_served() for _ in range(5)]
+    assert served[-1] == newcomer.session, "both others had a turn before"

@@ -309,7 +309,7 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
         "if record.held:",
     ),
     "who waits for a part of an object does not get it when it arrives": PlantedBug(
-        "scheduler", f"{_SCHEDULER}.objects.object_table:ObjectTable.on_chunk", "self.serve(record, request)", "pass"
+        "scheduler", f"{_SCHEDULER}.objects.object_table:ObjectTable.answer_some", "self.serve(record, request)", "pass"
     ),
     "the objects of a lost worker are kept": PlantedBug(
         "scheduler",
