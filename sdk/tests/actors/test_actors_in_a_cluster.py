@@ -112,7 +112,7 @@ def test_an_actor_that_cannot_be_made_fails_each_call_with_the_cause(any_client:
 def test_a_future_that_is_not_done_is_refused_as_an_argument(any_client: Client, done_files: List[Path]) -> None:
     _, go = done_files
     counter = any_client.actor(Counter)
-    waiting = any_client.submit(wait_for_file, go)
+    waiting = any_client.submit(wait_for_file, str(go))
     with pytest.raises(InvalidArgumentError, match=r"Counter.add.*not done.*result\(\)"):
         counter.add(waiting)
     go.touch()

@@ -114,7 +114,8 @@ def test_threads_call_an_actor_one_at_a_time(client: Client) -> None:
 
 
 def use(counter: Any, times: int) -> int:
-    return [counter.add(1).result() for _ in range(times)][-1]
+    totals: List[int] = [counter.add(1).result() for _ in range(times)]
+    return totals[-1]
 
 
 def test_a_handle_can_be_passed_to_tasks_and_actors(client: Client) -> None:

@@ -63,7 +63,7 @@ class ClientFlow:
         if not self._tasks_enforced:
             return tasks
         left = self._tasks_enforced - self.tasks_in_flight
-        return tasks if tasks < left else left
+        return tasks if tasks < left else max(left, 0)
 
     def set_limits(self, tasks: int, size: int) -> None:
         """The limits have changed; to be granted next. 0: no limit."""
