@@ -37,7 +37,12 @@ def _drop_what_is_too_much(worker: WorkerSession, limit: int) -> None:
 
 
 PLANTED: Dict[str, Tuple[type, str, Any, str]] = {
-    "a lower limit holds before its client knows": (ClientFlow, "set_limits", _enforce_at_once, "for no reason"),
+    "a lower limit holds before its client knows": (
+        ClientFlow,
+        "set_limits",
+        _enforce_at_once,
+        "for no reason|its actor is not",
+    ),
     "tasks that run are not counted by new quotas": (TenantShares, "change_limits", _forget_running, "are counted"),
     "a larger quota starts nothing": (SchedulerCore, "on_options_changed", _change_and_wait, "a free slot could run"),
     "a worker gets more than it has asked for": (
