@@ -130,10 +130,11 @@ class AdversarialPeer:
         return m.ObjectInstruction(action=self.random.choice((m.ObjectAction.CLEAR, m.ObjectAction.SPILL))), b""
 
     def _creation(self) -> Said:
-        """Of objects whose ids are mostly free, in any storage."""
+        """Of objects whose ids are mostly free, in any storage; seldom one that most peers may not use."""
         random, values = self.random, self.values
         count = random.choice((0, 1, 1, 2, 3))
-        storages = bytes(random.choices(list(m.ObjectStorage), k=count))
+        weights = [0.1 if storage == m.ObjectStorage.KEPT else 1.0 for storage in m.ObjectStorage]
+        storages = bytes(random.choices(list(m.ObjectStorage), weights, k=count))
         ids, sizes = array("Q"), array("Q")
         for storage in storages:
             self.objects_made += 1

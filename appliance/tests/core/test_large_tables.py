@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from typing import Dict, Iterator, List
 
 import pytest
@@ -136,6 +135,7 @@ def test_keys_come_in_parts(is_large: bool) -> None:
 
 def test_no_entry_moves_more_than_a_chunk() -> None:
     """What is allocated at once shows what is moved: a dict of 87 000 entries takes 5 MiB more when it grows."""
+    tracemalloc = pytest.importorskip("tracemalloc")  # PyPy has none
     use_chunks_of(LARGE)
     table: Table[None] = {}
     most = 0

@@ -407,7 +407,8 @@ def test_late_results_of_a_worker_that_stood_still_do_not_count(
 
 
 def test_a_scheduler_that_stood_still_goes_on(start_cluster: StartCluster) -> None:
-    """It reads what was sent in the meantime, and does not take any peer for lost."""
+    """It reads what was sent in the meantime. Peers have looked for it, since they take its silence for the end as soon
+    as it would take theirs; each outcome comes once all the same."""
     scheduler = Restarted(
         worker_timeout_seconds=2.5, client_timeout_seconds=2.5, heartbeat_interval_seconds=0.1, logging_level="WARNING"
     )
@@ -415,12 +416,10 @@ def test_a_scheduler_that_stood_still_goes_on(start_cluster: StartCluster) -> No
         start_cluster(scheduler.address)
         futures = [client.submit(nap, number) for number in range(200)]
         futures[10].result(TIMEOUT_SECONDS)
-        session = client._shell.welcome.session
         scheduler.signal(signal.SIGSTOP)
         time.sleep(3.5)  # longer than its time-outs: there is no event to wait for, that is the point
         scheduler.signal(signal.SIGCONT)
         assert [future.result(TIMEOUT_SECONDS) for future in futures] == list(range(200))
-        assert client._shell.welcome.session == session
 
 
 def test_a_scheduler_that_stands_still_for_too_long_is_given_up(scheduler: Restarted) -> None:

@@ -81,6 +81,13 @@ def test_only_the_lines_of_a_function_are_sent_and_no_more_than_a_limit() -> Non
     assert source is not None and len(source.lines) == MAXIMUM_LINES
 
 
+def test_code_keeps_the_name_of_its_file_and_its_lines() -> None:
+    """Tracebacks of tasks name it, and show the line if the worker has the file too."""
+    code = compile("def run(x):\n    return 1 / x\n", "/somewhere/script.py", "exec").co_consts[0]
+    make, arguments = _reduce_code(code)
+    assert make(*arguments) == code and make(*arguments).co_filename == "/somewhere/script.py"
+
+
 def test_code_from_files_and_unknown_code_has_no_lines(tmp_path: Path) -> None:
     linecache.getlines(__file__)
     assert source_of(test_code_from_files_and_unknown_code_has_no_lines.__code__) is None

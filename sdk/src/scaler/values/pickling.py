@@ -41,6 +41,9 @@ THIS_PYTHON = "{} {}.{}".format(
 _TABLE = cloudpickle.Pickler.dispatch_table
 _reduce_to_arguments = _TABLE[types.CodeType]
 
+_FILENAME = [isinstance(each, str) for each in _reduce_to_arguments(compile("", "", "exec"))[1]].index(True)
+"""Which argument is the name of the file. From version 3.1.3 on, cloudpickle replaces it, and tracebacks lack lines."""
+
 
 def make_code(made_by: str, *arguments: Any) -> types.CodeType:
     """A code object from the arguments of its type.
@@ -64,6 +67,8 @@ def make_code_of_cell(made_by: str, source: Source, *arguments: Any) -> types.Co
 
 def _reduce_code(code: types.CodeType) -> Tuple[Any, ...]:
     _, arguments = _reduce_to_arguments(code)
+    # A copy, as cloudpickle makes: if two functions shared the string, their pickles would depend on each other.
+    arguments = (*arguments[:_FILENAME], "".join(code.co_filename), *arguments[_FILENAME + 1 :])
     source = source_of(code)
     if source is not None:
         return make_code_of_cell, (THIS_PYTHON, source, *arguments)
