@@ -388,7 +388,7 @@ def test_a_call_that_waits_for_the_calls_before_is_explained(harness: Harness) -
     client.inbox.clear()
     client.send(m.ExplanationRequest(request_id=1, task_id=99))
     text = client.take(m.Explanation).text
-    assert "before it there" in text and "here" in text
+    assert "its actor" in text and "before it" in text
 
 
 def test_calls_of_a_lost_actor_end_however_little_a_call_of_the_core_may_do() -> None:

@@ -305,7 +305,8 @@ class Explanations:
                 f" {MAXIMUM_ACTORS_OF_WORKER} actors"
             )
         worker = self._state.workers[actor.worker]
-        return f"its actor, at {worker.label}, has {_count(actor.open_calls, 'call')} before it there, and others here"
+        earlier = f"runs {_count(actor.open_calls, 'call')} before it" if actor.open_calls else "runs it next"
+        return f"its actor, at {worker.label}, {earlier}"
 
     def _serving(self, tenant: str) -> List[WorkerSession]:
         return [worker for worker in self._state.workers.values() if worker.serves(tenant)]
