@@ -187,9 +187,18 @@ def running_of(workers: Iterable[Party], tenant: str) -> int:
 
 
 def blocked_beside(workers: Iterable[Party], tenant: str) -> int:
-    """How many tasks of workers that have some of a tenant wait for nested ones: they may be the tenant's."""
-    beside = [each for each in workers if any(task.client.tenant == tenant for task in each.tasks.values())]
-    return sum(worker.slots - worker.hello_slots for worker in beside)
+    """How many tasks of workers that have some of a tenant wait for nested ones, which may be the tenant's, or behind.
+
+    A call may wait for another one of its actor that waits for nested tasks.
+    """
+    blocked = 0
+    for worker in workers:
+        tasks = [task for task in worker.tasks.values() if task.client.tenant == tenant]
+        suspended = worker.slots - worker.hello_slots
+        if tasks and suspended:
+            calls = [task.call_of for task in tasks if task.call_of]
+            blocked += suspended + len(calls) - len(set(calls))
+    return blocked
 
 
 def check_no_slot_idles(waiting: Iterable[Task], workers: Iterable[Party]) -> None:

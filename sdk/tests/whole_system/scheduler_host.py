@@ -239,7 +239,8 @@ class SchedulerHost(Process):
         state = self.core.state
         unfinished = sum(each.unfinished for each in state.clients.values() if each.tenant == tenant)
         workers = state.workers.values()
-        return unfinished - sum(worker.tasks_of(tenant) for worker in workers)
+        dispatches = [each for worker in workers for each in worker.dispatches.values()]
+        return unfinished - sum(each.open_count for each in dispatches if each.batch.tenant == tenant)
 
     def on_peer_gone(self, name: bytes) -> None:
         if self.is_up:

@@ -103,6 +103,29 @@ def test_a_task_that_waits_for_nested_ones_does_not_count(tenant: str) -> None:
     assert harness.state.shares.room_of("a") == 2
 
 
+@pytest.mark.parametrize("is_known", [True, False], ids=["known task", "unknown task"])
+def test_calls_behind_one_that_waits_for_nested_tasks_do_not_count(is_known: bool) -> None:
+    """They cannot run before it: otherwise they and the nested tasks would wait for each other for ever."""
+    harness = harness_with(running=2)
+    alice, worker = harness.client("a"), harness.worker(slots=1, tenant="*", queue_size=10)
+    harness.state.workers[worker.session].hello.features = ["actors"]
+    function = alice.create(1, b"class")
+    alice.submit([0], function=function, options=options(actor=True))
+    worker.finish(given(worker), busy_microseconds=10)
+    alice.submit([1, 2], function=function, options=options(actor=True))
+    first, _ = given(worker)  # as many as the quota allows
+    instance = first if is_known else 0
+    worker.send(m.Heartbeat(processors=[m.ProcessorStatus(instance=instance, has_task=True, suspended=True)]))
+    alice.submit(range(3, 20), function=function, options=options(actor=True))
+    assert given(worker), "more calls are in line there"
+    alice.submit(range(20, 30), options=options(priority=5))
+    assert len(given(worker)) == 2, "nested tasks count"
+    worker.send(m.Heartbeat(processors=[m.ProcessorStatus(instance=instance, has_task=True)]))
+    assert harness.state.shares.room_of("a") == 0, "the calls count again when the first one goes on"
+    worker.vanish()
+    assert harness.state.shares.room_of("a") == 2
+
+
 def test_a_quota_of_a_single_tenant_holds_without_others() -> None:
     harness = Harness(tenants=[["default", 1.0, -1, 2, -1]])
     client, worker = harness.client(), harness.worker(slots=8)

@@ -6,7 +6,8 @@ Rules:
 - A worker gets tasks of its tenant only, and hears of no others' objects. A client gets its own outcomes, no other's
   objects, figures of what is its own, and in no text the name of a peer of another tenant.
 - Owners, and workers with the tenant ANY_TENANT, see all: what they are told is judged for objects of clients alone.
-- No more tasks of a tenant are at workers than its quota says, besides those that wait for nested ones.
+- No more tasks of a tenant are at workers than its quota says, besides those that wait for nested ones, and calls that
+  may wait behind such a call of their actor.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class _Party:
         self.slots = self.suspended = 0
         self.most_suspended = 0  # in this round
         self.tasks: Dict[int, int] = {}  # a worker's: sessions of their clients, by instance
+        self.actors: Dict[int, int] = {}  # of those of these tasks that are calls, and of some that have ended
         self.submitted = 0  # by a client, in all
 
     @property
@@ -144,15 +146,27 @@ class TenantJudge:
             foreign = self._object_tenants.get(object_id, tenant)
             assert foreign == tenant, f"a task of {tenant!r} gets an object of {foreign!r}"
         party.tasks.update(dict.fromkeys(message.ids, message.client))
+        if message.options.actor:
+            party.actors.update(dict.fromkeys(message.ids, message.function))
         if tenant in self._most_running:
             running = sum(self._running_of(tenant, each) for each in self._parties.values())
-            blocked = sum(min(each.suspended, self._running_of(tenant, each)) for each in self._parties.values())
+            blocked = sum(self._blocked_of(tenant, each) for each in self._parties.values() if each.suspended)
             most = self._most_running[tenant] + blocked
             assert running <= most, f"{running} tasks of {tenant!r} are at workers, and at most {most} may be"
 
     def _running_of(self, tenant: str, worker: _Party) -> int:
         """How many tasks of a tenant are at a worker. Those of clients that are gone are being ended."""
-        return sum(self._tenants[client] == tenant for client in worker.tasks.values() if client in self._clients)
+        return len(self._instances_of(tenant, worker))
+
+    def _blocked_of(self, tenant: str, worker: _Party) -> int:
+        """How many of them wait for nested ones, or for a call that may."""
+        instances = self._instances_of(tenant, worker)
+        calls = [worker.actors[each] for each in instances if each in worker.actors]
+        return min(worker.suspended + len(calls) - len(set(calls)), len(instances))
+
+    def _instances_of(self, tenant: str, worker: _Party) -> List[int]:
+        tasks = worker.tasks.items()
+        return [each for each, client in tasks if client in self._clients and self._tenants[client] == tenant]
 
     def _on_sent_to_client(self, name: bytes, party: _Party, message: Any) -> None:
         if isinstance(message, m.TaskResult):

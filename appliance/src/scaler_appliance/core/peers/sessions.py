@@ -400,10 +400,6 @@ class WorkerSession(Session):
                 room = min(room, int(free / amount + _ROUNDING))
         return room if room > 0 else 0
 
-    def tasks_of(self, tenant: str) -> int:
-        """How many tasks of a tenant it holds."""
-        return sum([each.open_count for each in self.dispatches.values() if each.batch.tenant == tenant])
-
     def count_as_urgent(self, requirement: Requirement) -> int:
         """How many tasks it holds that are at least as urgent as those of a class."""
         return sum(

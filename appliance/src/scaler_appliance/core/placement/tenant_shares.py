@@ -9,6 +9,8 @@ Rules:
 - Priorities are compared within a tenant only.
 - A task that waits for nested ones does not count as running: they could not run otherwise. If it is not known whose
   task it is, it counts for none of the tenants that its worker serves.
+- Calls of an actor run one at a time, and those behind a call that waits for nested tasks run after these. Whose call
+  waits may not be known, so at a worker where a task of the tenant waits, all calls of an actor count as one.
 - Without a second tenant nothing is charged, and without quotas nothing is counted.
 """
 
@@ -16,6 +18,8 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Protocol, Sequence, Tuple
 
+from scaler_appliance.core.large_tables import Table
+from scaler_appliance.core.tasks.batches import Dispatch
 from scaler_protocol.keys.allow_list import ANY_TENANT
 
 NO_LIMIT = -1
@@ -56,7 +60,8 @@ def _has_quotas(limits: Mapping[str, TenantLimits]) -> bool:
 class WorkerWithTasks(Protocol):
     """What matters here of a worker's session."""
 
-    def tasks_of(self, tenant: str) -> int: ...
+    @property
+    def dispatches(self) -> Table[Dispatch]: ...
 
 
 class TenantShares:
@@ -129,9 +134,9 @@ class TenantShares:
             self._blocked[worker] = counts
 
     def _blocked_of(self, tenant: str) -> int:
-        """How many tasks of a tenant wait for nested ones, as far as they are at workers still."""
+        """How many tasks of a tenant wait for nested ones or behind such calls, as far as they are at workers still."""
         counts = [(worker, each.get(tenant, 0) + each.get(ANY_TENANT, 0)) for worker, each in self._blocked.items()]
-        return sum([min(count, worker.tasks_of(tenant)) for worker, count in counts if count])
+        return sum([_waiting_at(worker, tenant, count) for worker, count in counts if count])
 
     def room_of(self, tenant: str) -> int:
         """How many more tasks of a tenant may be at workers."""
@@ -139,3 +144,15 @@ class TenantShares:
         if most < 0:
             return UNLIMITED
         return max(0, most - self.running.get(tenant, 0) + self._blocked_of(tenant))
+
+
+def _waiting_at(worker: WorkerWithTasks, tenant: str, blocked: int) -> int:
+    """How many tasks of a tenant at a worker do not count, if so many wait for nested ones."""
+    tasks, calls, actors = 0, 0, set()
+    for each in worker.dispatches.values():
+        if each.batch.tenant == tenant:
+            tasks += each.open_count
+            if each.is_of_actor:
+                calls += each.open_count
+                actors.add(each.batch.function)
+    return min(blocked + calls - len(actors), tasks)
