@@ -175,3 +175,30 @@ def test_a_client_that_cancels_and_submits_again_waits_behind_those_who_wait(har
     newcomer.submit([2])
     served = [next_served() for _ in range(5)]
     assert served[-1] == newcomer.session, "both others had a turn before"
+
+
+def test_a_client_that_cancels_what_is_left_after_its_turn_waits_behind_others(harness: Harness) -> None:
+    """When one of its tasks runs, it cancels the other and submits two: after the turn as it came, and after others."""
+    worker = harness.worker(slots=1, queue_size=1)
+    first, second, third = [harness.client() for _ in range(3)]
+    submitted = 2  # by the third
+
+    def next_served() -> int:
+        nonlocal submitted
+        instances = worker.take_tasks()
+        client: int = worker.task.client
+        if client == third.session:
+            third.cancel(submitted)
+            third.submit([submitted + 1, submitted + 2])
+            submitted += 2
+        worker.finish(instances, busy_microseconds=100_000)  # which is a turn
+        return client
+
+    first.submit([1])
+    next_served()  # the function is measured
+    for client in (first, second):
+        client.submit(range(2, 20), [b"x"] * 18)
+    third.submit([1, 2])
+    served = [next_served() for _ in range(8)]
+    turns = [third.session, first.session, second.session]
+    assert served == [first.session, second.session, *turns, *turns], "the second client came before the third"

@@ -109,6 +109,31 @@ def test_what_is_prefetched_is_divided_in_turns() -> None:
     assert abs(given["a"] - given["b"]) <= a_turn, given
 
 
+def test_a_turn_that_begins_with_a_short_task_has_no_more_work_than_others() -> None:
+    """Tasks of one class may be of several functions, some of which have not been measured."""
+    harness = Harness()
+    clients = {name: harness.client(name) for name in ("a", "b")}
+    measuring = harness.worker(slots=1, queue_size=1, tenant="*")
+    functions = {name: [client.create(1, b"short"), client.create(2, b"long")] for name, client in clients.items()}
+    for name, client in clients.items():
+        client.submit([0], function=functions[name][0], function_name="")
+        measuring.inbox.popleft()  # the function
+        measuring.finish(measuring.take_tasks(), busy_microseconds=1000)
+    measuring.vanish()
+    for name, client in clients.items():
+        short, long = functions[name]
+        client.submit([1], function=short, function_name="")
+        client.submit(range(2, 30), [b"x"] * 28, function=long, function_name="")
+    worker = harness.worker(slots=4, queue_size=1000, tenant="*")
+    names = {client.session: name for name, client in clients.items()}
+    given = dict.fromkeys(clients, 0)
+    while worker.inbox:
+        message, _ = worker.inbox.popleft()
+        if isinstance(message, m.Task):
+            given[names[message.client]] += len(message.ids)
+    assert abs(given["a"] - given["b"]) <= 1 and sum(given.values()) >= 8, given
+
+
 def test_slots_that_one_tenant_leaves_free_are_another_s_at_once() -> None:
     harness = Harness(prefetch_seconds=0.001)
     clients = {name: harness.client(name) for name in ("a", "b", "c")}

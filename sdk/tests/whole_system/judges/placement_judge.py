@@ -8,9 +8,7 @@ Rules:
   a worker until the worker has reported it, given it back, or confirmed that it is cancelled.
 - What a tick itself decides is known at its end only, such as which tasks are rejected: who came in a tick has a claim
   from the next tick on.
-- Clients take turns of `prefetch_seconds` / 2 of work, and a turn ends with a message. So before a client's next task,
-  any other client gets less than a turn, and one message more. Work is counted by the shortest mean that a worker
-  reported for the function, which is never more than the scheduler estimates.
+- Clients take turns of `prefetch_seconds` / 2 of work, and one that comes has the next turn: see `turns`.
 - Requirement classes of one priority take turns at free slots; a higher priority goes first. Classes of different
   tenants are not compared.
 - While tasks of a tenant wait, others get at shared workers no more than what puts them ahead of it by a turn of each,
@@ -28,6 +26,7 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from whole_system.judges.shares import Shares
+from whole_system.judges.turns import Claim
 from whole_system.tenants import OWNER, Key, Limits, serves
 from whole_system.user_tasks import key_of, split
 
@@ -57,19 +56,6 @@ class TaskClass(NamedTuple):
         return TaskClass(message.options.priority, needs, message.codec, function_name, tenant)
 
 
-class Claim:
-    """The tasks of one class that wait for one client.
-
-    Parameters:
-        taken_microseconds: what other clients got since this one got some last, by session.
-    """
-
-    def __init__(self) -> None:
-        self.keys: Set[int] = set()
-        self.fresh_keys: Set[int] = set()
-        self.taken_microseconds: Dict[int, float] = {}
-
-
 class JudgedClient:
     def __init__(self, session: int, tenant: str) -> None:
         self.session = session
@@ -80,14 +66,15 @@ class JudgedClient:
         self.classes: Dict[int, TaskClass] = {}  # by key of a task that has waited
         self.large_bytes: Dict[int, int] = {}  # of results that it has not let go of, by object
 
-    def add(self, task_class: TaskClass, key: int) -> None:
-        self.claims.setdefault(task_class, Claim()).fresh_keys.add(key)
-        self.classes[key] = task_class
+    def waits_for(self, task_class: TaskClass) -> bool:
+        """Whether it is known to have waiting tasks of a class."""
+        claim = self.claims.get(task_class)
+        return claim is not None and bool(claim.keys or claim.fresh_keys)
 
     def lose_turns(self) -> None:
         """It may have been held, and is the last one then."""
         for claim in self.claims.values():
-            claim.taken_microseconds.clear()
+            claim.passings.clear()
 
     def drop(self, key: int) -> None:
         """The task does not wait any more."""
@@ -247,7 +234,19 @@ class PlacementJudge:
         for task_id, key, count in zip(message.ids, _keys(message.payload_sizes, payload), needs_others):
             client.keys[task_id] = key
             if not count:
-                client.add(task_class, key)
+                self._add(client, task_class, key)
+
+    def _add(self, client: JudgedClient, task_class: TaskClass, key: int) -> None:
+        """A task waits."""
+        if not client.waits_for(task_class):
+            self._on_came(client.session, task_class)
+        client.claims.setdefault(task_class, Claim(self._turn_microseconds)).fresh_keys.add(key)
+        client.classes[key] = task_class
+
+    def _on_came(self, comer: int, task_class: TaskClass) -> None:
+        for client in self._clients.values():
+            if client.session != comer and task_class in client.claims:
+                client.claims[task_class].on_came(comer)
 
     def _on_worker(self, worker: JudgedWorker, message: Any, payload: bytes) -> None:
         if isinstance(message, m.TaskResult):
@@ -376,23 +375,22 @@ class PlacementJudge:
             for instance, key in zip(message.ids, keys):
                 worker.tasks[instance] = AtWorker(taker, key, function, task_class, True)
             return
+        if owner is None or not owner.waits_for(task_class):
+            self._on_came(taker, task_class)
         microseconds = len(keys) * self._shortest.get(function, self._turn_microseconds)
         for client in self._clients.values():
             claim = client.claims.get(task_class)
             if claim is None or client.session == taker:
                 continue
             if not claim.keys or self._is_held(client):
-                claim.taken_microseconds.clear()
-                continue
-            taken = claim.taken_microseconds.get(taker, 0.0)
-            if taken >= self._turn_microseconds:
+                claim.passings.clear()
+            elif not claim.on_passed(taker, microseconds):
                 self._overtaken.append(Overtaken(client, task_class, taker))
-            claim.taken_microseconds[taker] = taken + microseconds
         if owner is not None:
             for key in keys:
                 owner.drop(key)
             if task_class in owner.claims:
-                owner.claims[task_class].taken_microseconds.clear()
+                owner.claims[task_class].passings.clear()
         self._served[task_class] = None
         if not worker.distance_seconds:
             self._placed_near_at = self._now
@@ -470,7 +468,7 @@ class PlacementJudge:
         for task in self._given_back.values():
             owner = self._clients.get(task.client)
             if owner is not None and task.key in owner.classes and task.key in owner.keys.values():
-                owner.add(owner.classes[task.key], task.key)
+                self._add(owner, owner.classes[task.key], task.key)
         self._given_back.clear()
 
     def _may_run(self, worker: JudgedWorker, task_class: TaskClass) -> bool:

@@ -37,6 +37,7 @@ class ReadyClass:
         "_spans",
         "_turns",
         "_turn_microseconds",
+        "_came",
         "_preferred",
         "_held",
         "_counts",
@@ -54,7 +55,10 @@ class ReadyClass:
         self._spans: Dict[int, Deque[TaskSpan]] = {}
         self._turns: Deque[int] = deque()
         self._turn_microseconds = 0.0  # of work that was handed out in the turn of the first of them
-        self._preferred: Set[int] = set()  # clients that came, and got the next turn, since another one had its turn
+        # Clients that have had what they may until another one that had to wait has had its turn: they came and got the
+        # next turn, or the last turn of one that had to wait was theirs.
+        self._came: Set[int] = set()
+        self._preferred: Set[int] = set()  # those of them that came, and whose turn is not over
         self._held: Dict[int, Deque[TaskSpan]] = {}
         self._counts: Dict[int, int] = {}  # of each client's tasks; also those that had some
 
@@ -166,10 +170,10 @@ class ReadyClass:
         if self._turn_microseconds >= limit_microseconds:
             self._turn_microseconds = 0.0
             client = self._turns[0]
-            if client not in self._preferred:
-                self._preferred.clear()
-            elif self._counts[client]:  # it has more: from now on it is one of those that wait
-                self._preferred.discard(client)
+            if client in self._preferred:
+                self._preferred.discard(client)  # from now on it is one of those that wait
+            else:
+                self._came = {client, *self._preferred}
             self._turns.rotate(-1)
 
     def left_of_turn(self, each_microseconds: float, limit_microseconds: float) -> Optional[int]:
@@ -180,18 +184,20 @@ class ReadyClass:
         return left if left > 0 else 1
 
     def _join_turns(self, client: int) -> None:
-        if client in self._preferred:
+        if client in self._came:
             self._turns.append(client)
             return
         place = 1 if self._turn_microseconds else 0  # not within the turn of another one
         while place < len(self._turns) and self._turns[place] in self._preferred:
             place += 1
+        self._came.add(client)
         self._preferred.add(client)
         self._turns.insert(place, client)
 
     def _leave_turns(self, client: int) -> None:
         if self._turns[0] == client:
             self._turn_microseconds = 0.0
+        self._preferred.discard(client)
         self._turns.remove(client)
 
     def remove_client(self, client: int) -> Optional[Deque[TaskSpan]]:

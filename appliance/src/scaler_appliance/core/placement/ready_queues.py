@@ -5,8 +5,9 @@ Rules:
 - Within a class clients take turns: one client's million tasks do not starve another's ten. A turn ends when tasks
   were handed to workers, never before: a client whose tasks no worker has credit for now is the next one to get some.
   Small spans share a turn, so that a client's turns do not get shorter if it submits task by task. A client of which no
-  task waited has the next turn, but once only until another one that had to wait has had its turn: so few tasks do not
-  wait for a turn of many, and no client gets more turns by coming again and again.
+  task waited has the next turn, but once only until another one that had to wait has had its turn, and not after its
+  own turn until then: so few tasks do not wait for a turn of many, and no client gets more turns by coming again and
+  again, whether its tasks were done or it has cancelled them.
 - Classes of one priority take turns as well: the one served longest ago comes first. A class is of one tenant; how
   tenants take turns is decided in `tenant_shares`.
 - Queues hold spans. Cancelled tasks stay in their span and are skipped, and are not counted as waiting. A class without

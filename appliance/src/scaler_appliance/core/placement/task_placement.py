@@ -79,6 +79,8 @@ class Placement:
         self._others: List[List[ReadyClass]] = []  # the same of other tenants than that of these
         self._most = UNLIMITED  # how many more tasks of the current class may be placed in its turn
         self._turn_slots = 1  # so many free slots may be filled in a tenant's turn
+        # What is left of a tenant's turn: so many tasks whatever they take, or so much work.
+        self._left_of_turn: Tuple[int, float] = (0, 0.0)
         self._is_outdated = False  # the pass: something has changed since it began
         self._left = self._looks_left = 0  # units of work that this call may do, and of looking for workers
         self._changes = 0  # of which workers there are
@@ -225,10 +227,16 @@ class Placement:
         """Set how many tasks of a class may be placed now."""
         self._most = self._state.shares.room_of(ready_class.requirement.needs.tenant)
         if self._others:
+            self._left_of_turn = self._turn_slots, self._unmeasured_microseconds
             batch = ready_class.next_batch()
             duration = None if batch is None else self._state.durations.get(batch.function_key)
-            in_time = int(self._unmeasured_microseconds / (duration or self._unmeasured_microseconds))
-            self._most = min(self._most, max(self._turn_slots, in_time))
+            self._end_turn_before(duration)
+
+    def _end_turn_before(self, duration_microseconds: Optional[float]) -> None:
+        """Place no more tasks of this duration than the turn of their tenant has room for: those of a class differ."""
+        left_tasks, left_microseconds = self._left_of_turn
+        in_time = int(left_microseconds / (duration_microseconds or self._unmeasured_microseconds))
+        self._most = min(self._most, max(0, left_tasks, in_time))
 
     def _place_class(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
         """Dispatch tasks of a class."""
@@ -255,6 +263,11 @@ class Placement:
                 break
             worker = keeper_of_most(self._state, self._idle, span)
             duration_microseconds = self._state.durations.get(span.batch.function_key)
+            if self._others:
+                self._end_turn_before(duration_microseconds)
+                if self._most <= 0:
+                    elsewhere.append(span)
+                    break
             is_placed = worker is not None and self._credit(worker, span, duration_microseconds, 0, ready_class.count)
             if worker is None or not (is_placed and self._announce_objects(worker, *span)):
                 elsewhere.append(span)
@@ -323,7 +336,7 @@ class Placement:
                 if worker.assigned >= worker.slots:
                     del self._idle[worker.number]
                     self._below_prefetch_target[worker.number] = worker
-            elif taken < share and self._left > 0:
+            elif taken < share and self._left > 0 and self._most > 0:
                 del self._below_prefetch_target[worker.number]  # until it has worked off half of what it holds
                 is_changed = True
             if not ready_class.count:
@@ -358,6 +371,11 @@ class Placement:
             if span is None:
                 break
             duration_microseconds = self._state.durations.get(span.batch.function_key)
+            if self._others:
+                self._end_turn_before(duration_microseconds)
+                if self._most <= 0:
+                    ready_class.add(span, in_front=True)
+                    break
             credit = self._credit(worker, span, duration_microseconds, urgent - placed, ready_class.count)
             taken = span.stop - span.start
             if taken == 1 and credit:  # a lone task, on which latency depends
@@ -391,6 +409,9 @@ class Placement:
         self._dispatch(worker, span, estimate)
         ready_class.count_turn(count * estimate, self._unmeasured_microseconds)
         self._most -= count
+        if self._others:
+            left_tasks, left_microseconds = self._left_of_turn
+            self._left_of_turn = left_tasks - count, left_microseconds - count * estimate
         if worker.is_shared and self._state.ready.has_tenants:
             self._state.shares.charge(span.batch.tenant, count * estimate)
 
