@@ -189,7 +189,7 @@ configuration-page: .venv/.packages  ## regenerate the tables in docs/configurat
 	@$(IN_VENV) .ci/configuration_page.py --write
 
 .PHONY: migrating-page
-migrating-page: .venv/.packages  ## regenerate the tables in docs/migrating.md from the compatibility tables
+migrating-page: .venv/.packages  ## regenerate the tables in docs/migrating/scaler.md from the compatibility tables
 	@$(IN_VENV) .ci/migrating_page.py --write
 
 .PHONY: clean

@@ -216,7 +216,7 @@ def test_command_exists(fence: Fence, words: List[str]) -> None:
 def test_page_names_exactly_the_errors_there_are() -> None:
     from scaler import exceptions
 
-    page = (TREE / "docs/client.md").read_text(encoding="utf-8")
+    page = (TREE / "docs/reference/client.md").read_text(encoding="utf-8")
     table = re.findall(r"^\| `(\w+)` \| ", page.partition("\n## Errors\n")[2], re.MULTILINE)
 
     assert sorted(table) == sorted(set(exceptions.__all__) - {"RemoteTraceback", "ScalerError"})

@@ -26,8 +26,8 @@ SOURCES = (
 CASES = "conformance-tests/src/scaler_conformance/cases"
 PAGES = (
     "README.md",
-    "docs/quickstart.md",
-    "docs/client.md",
+    "docs/tutorial/first-tasks.md",
+    "docs/reference/client.md",
     "docs/cluster.md",
     "conformance-tests/README.md",
     "conformance-tests/client-adapter.md",
