@@ -1,4 +1,4 @@
-"""docs/concepts/architecture.md leads to code that exists: every path on the page, and the function named after it.
+"""docs/architecture.md leads to code that exists: every path on the page, and the function named after it.
 
 Rules:
 - A hop is written `[name](../path.py)`, then a class, a function or a method in backticks.
@@ -15,7 +15,7 @@ from typing import Iterator, List, Set
 import pytest
 
 TREE = Path(__file__).resolve().parents[2]
-PAGE = TREE / "docs/concepts/architecture.md"
+PAGE = TREE / "docs/architecture.md"
 HOP = re.compile(r"\[[^\]]+\]\((?P<path>\.\./[^)]+\.py)\)\s+`(?P<name>[\w.]+)`")
 LIFE = re.compile(r"^## (The life of [^\n]*)\n(.*?)(?=^## )", re.MULTILINE | re.DOTALL)
 MOST_HOPS = 20
