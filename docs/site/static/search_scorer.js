@@ -10,7 +10,6 @@
 "use strict";
 
 const FOLDER_WEIGHTS = {
-  "how-to/": 1.35,
   "tutorial/": 1.1,
   "adr/": 0.5,
   "protocol/": 0.55,
@@ -21,7 +20,8 @@ const FOLDER_WEIGHTS = {
 const PAGE_WEIGHTS = { changelog: 0.4, situations: 0.6, soak: 0.7, "concepts/glossary": 0.8, index: 0.7 };
 const IN_PAGE_TITLE = 3.5;
 const IN_SECTION_TITLE = 2;
-const MINIMUM_SHARE = 0.55;
+const FOR_A_TASK = 1.35; // how-to pages, if a title has one of the words
+const MINIMUM_SHARE = 0.5;
 const SCALE = 20;
 
 const weightOfPage = (name) => {
@@ -84,7 +84,9 @@ Search.performTermsSearch = (searchTerms, excludedTerms) => {
     const inPageTitle = stemsOf(titles[file]);
     const factor = (each) =>
       inPageTitle.has(each.word) ? IN_PAGE_TITLE : each.inTitles.has(file) ? IN_SECTION_TITLE : 1;
-    const score = here.reduce((sum, each) => sum + each.weight * factor(each), 0) / worth;
+    const isForTask = docnames[file].startsWith("how-to/") && here.some((each) => each.inTitles.has(file));
+    const sum = here.reduce((found, each) => found + each.weight * factor(each), 0);
+    const score = (sum / worth) * (isForTask ? FOR_A_TASK : 1);
 
     const fitting = (section) =>
       here.reduce((sum, each) => sum + (section.stems.has(each.word) ? each.weight : 0), 0);
