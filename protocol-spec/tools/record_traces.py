@@ -2,8 +2,8 @@
 
     python tools/record_traces.py [NAME ...]
 
-Real programs speak without keys through a relay, which writes down what passes. For developers, on Linux; what is in the files:
-traces/README.md.
+Real programs speak without keys through a relay, which writes down what passes. For developers, on Linux; what is in
+the files: traces/README.md.
 
 Rules:
 - A scenario waits for what it has caused, so that each line follows from the lines before it.
