@@ -244,7 +244,7 @@ class AgentCore:
             self._is_measuring = True  # for the heartbeat that is due
             self.effects.append(MeasureProcesses(self._figures.process_ids()))
         if not self._is_leaving:
-            reason = self._departure.due(now, self.tasks.is_empty)
+            reason = self._departure.due(now, self._is_idle)
             if reason is not None:
                 self._drain(*reason, ", then leaving", now)
         if not self._is_leaving:
@@ -276,6 +276,11 @@ class AgentCore:
     def _make_heartbeat(self, now: float) -> m.Heartbeat:
         return self._figures.heartbeat(now, self._usages, self._free_bytes, self.objects.is_shared)
 
+    @property
+    def _is_idle(self) -> bool:
+        """Whether there are no tasks here, nor may be any among the messages that wait."""
+        return self.tasks.is_empty and not self._unanswered_openings
+
     def finish_turn(self, now: float) -> None:
         """Process the consequences of the events since the last turn."""
         if self._is_leaving:
@@ -289,10 +294,8 @@ class AgentCore:
             self._reported_suspended = tasks.pool.suspended
             self._beat_soon(now)  # tell the scheduler how many slots are free
         departure = self._departure
-        if departure.watches_idleness:
-            is_idle = self.session.state is _OPEN and tasks.is_empty and not self._unanswered_openings
-            if departure.note_idleness(is_idle, now):
-                self._plan()
+        if departure.watches_idleness and departure.note_idleness(self.session.state is _OPEN and self._is_idle, now):
+            self._plan()
         # With an opening unanswered, there may be tasks among the early messages.
         if self.session.state is _DRAINING and tasks.is_empty and not self._unanswered_openings:
             if not self.objects.owes_results:  # SCL-OBJ-023

@@ -85,10 +85,8 @@ class Departure:
         if name not in _INSISTING:
             return 0 if self._requests else 1
         self._signals[is_forwarded] += 1
-        if max(self._signals) == self._requests:
-            return 0
-        self._requests = max(self._signals)
-        return self._requests
+        before, self._requests = self._requests, max(self._signals)
+        return self._requests if self._requests > before else 0
 
     @property
     def watches_idleness(self) -> bool:
