@@ -119,6 +119,7 @@ class WorkerHost(Peer):
         life = leaving.choice((3.0, 12.0, 50.0)) if leaving.random() < 0.1 and not (has_gpu or is_lasting) else None
         self._stops_tasks_at = NEVER if life is None else self._end_of_tasks(life)
         self._signals = 0
+        self._signal_rate = leaving.choice((0.0, 0.0, 0.01, 0.1))
         self._ways = leaving.choice(
             ((False,), (True,), (False, True))
         )  # in which each signal comes: from its supervisor
@@ -172,7 +173,8 @@ class WorkerHost(Peer):
         """When a worker that lives for so long from now on may stop what runs."""
         whole_seconds = self._drain_seconds + HAND_OVER_SECONDS + FAREWELL_SECONDS
         kept_seconds = min(whole_seconds, life_seconds / 2)
-        return self.now + life_seconds - kept_seconds * (1.0 - self._drain_seconds / whole_seconds)
+        tasks_share = 0.0 if self._meets_earlier_schedulers else self._drain_seconds / whole_seconds
+        return self.now + life_seconds - kept_seconds * (1.0 - tasks_share)
 
     def stop(self) -> None:
         """It is told to stop at once, or a signal asks it to."""
@@ -204,6 +206,9 @@ class WorkerHost(Peer):
 
     def misfortune(self) -> None:
         world = self.world
+        if self._leaving.random() < self._signal_rate and not self.is_stopping:
+            self.stop()
+            return
         if world.fault("worker_crash"):
             self.crash()
         elif world.fault("pause"):

@@ -23,9 +23,6 @@ LEAVING_BUGS: Dict[str, PlantedBug] = {
     "a signal that comes both ways counts twice": PlantedBug(
         "agent", f"{AGENT}.departure:Departure.count_signal", "max(self._signals)", "sum(self._signals)"
     ),
-    "a worker that has just got a task leaves because it was idle": PlantedBug(
-        "agent", f"{AGENT}.departure:Departure.due", "if is_idle:", "if True:"
-    ),
     "a worker does not say when it leaves": PlantedBug(
         "agent",
         f"{AGENT}.agent_core:AgentCore.on_connected",

@@ -31,7 +31,7 @@ class WorkerDialogues:
         self._disks_may_be_full = disks_may_be_full
         self._open: Dict[bytes, Set[int]] = {}  # instances at the worker
         self._suspects: List[Tuple[Set[int], int]] = []  # what was at their workers when they were sent, and the slots
-        self._ending: Set[int] = set()  # their workers were told to end them, as when their client is gone
+        self._ending: Set[int] = set()  # their workers were told to drop or end them, as when their client is gone
         self._draining: Set[bytes] = set()
         self._ends: Dict[bytes, float] = {}  # of workers that have said when they leave, by the scheduler's clock
         self._stopping: Set[bytes] = set()  # do not have to finish their tasks
@@ -56,7 +56,7 @@ class WorkerDialogues:
             has_to_begin = request_seconds > 0.0 and name in self._ends
             if message.attempt >= SUSPICIOUS_ATTEMPT or has_to_begin:
                 self._suspects.append((set(at_worker), slots))
-        elif isinstance(message, m.TaskCancel) and message.force:
+        elif isinstance(message, m.TaskCancel):
             self._ending.update(message.ids)
         elif isinstance(message, m.ObjectResponse):
             if message.status != m.ObjectResponseStatus.OK:
