@@ -143,7 +143,7 @@ class IgnoresTheEndsOfWorkers(ReferenceScheduler):
 class IgnoresTimeThatHasPassed(ReferenceScheduler):
     def stays_long_enough(self, worker: Worker, task: Task) -> bool:
         needed = task.options.timeRequestMilliseconds
-        return task.options.actor or needed <= (worker.hello.remainingMilliseconds or needed)
+        return bool(task.options.actor or needed <= (worker.hello.remainingMilliseconds or needed))
 
 
 @mutant(breaks="SCL-SCH-009", caught_by="scheduler/placing/capabilities-are-counted")

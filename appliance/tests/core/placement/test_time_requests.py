@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from scheduler_harness import Client, Harness, Worker, hello
 
@@ -20,7 +22,7 @@ def worker_for(harness: Harness, seconds: float, slots: int = 1, **fields: objec
     return worker
 
 
-def submit(client: Client, *ids: int, seconds: float, **options: object) -> None:
+def submit(client: Client, *ids: int, seconds: float, **options: Any) -> None:
     client.submit(ids, options=m.TaskOptions(time_request_milliseconds=int(seconds * 1000), **options))
 
 

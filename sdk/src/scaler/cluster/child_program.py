@@ -160,8 +160,8 @@ class _Child:
         command: Sequence[str],
         environment: Dict[str, str],
         pass_fds: Sequence[int],
-        stops_at_once: bool,
-        stop_timeout_seconds: float,
+        stops_at_once: bool = False,
+        stop_timeout_seconds: float = STOP_TIMEOUT_SECONDS,
     ) -> None:
         self._stops_at_once = stops_at_once
         self._stop_timeout_seconds = stop_timeout_seconds

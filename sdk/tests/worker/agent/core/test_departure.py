@@ -41,6 +41,10 @@ def asked(agent: Agent) -> m.DisconnectRequest:
     return message
 
 
+def has_ended_well(agent: Agent) -> bool:
+    return agent.exit_code == exit_codes.EXIT_OK
+
+
 def has_left_at_once(agent: Agent) -> bool:
     goodbyes = [each.reason for each in agent.take(m.DisconnectRequest)]
     agent.receive(m.DisconnectResponse())
@@ -169,9 +173,9 @@ def test_what_still_runs_after_its_time_is_given_back_with_the_reason(is_answere
     [goodbye] = agent.take(m.DisconnectRequest)
     text = "asked to stop by SIGTERM, and what it ran had not ended 7 s later (drain_timeout_seconds)"
     assert (goodbye.reason, goodbye.message) == (Reason.LEAVING, text)
-    agent.receive(m.DisconnectResponse())
-    assert agent.exit_code == exit_codes.EXIT_OK
     assert agent.outcomes() == {}
+    agent.receive(m.DisconnectResponse())
+    assert has_ended_well(agent)
 
 
 def draining_with_a_result(**settings: Any) -> Agent:
