@@ -351,7 +351,7 @@ class Checker:
         elif isinstance(message, m.ObjectResponse):
             self._check_reader(link, message)
         elif isinstance(message, m.DisconnectRequest):
-            is_to_drain = party is not None and party.is_told_to_drain(message)
+            is_to_drain = message.reason == m.DisconnectReason.DRAINING and (party is None or party.is_told_to_drain())
             assert is_to_drain or self._is_stopping
             if party is not None and not party.is_worker:
                 self._end(party, is_fault=False)

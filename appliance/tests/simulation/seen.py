@@ -132,9 +132,9 @@ class Party:
         assert not (self.is_draining and self.tasks), f"{self.link!r} has drained, and {list(self.tasks)} run again"
         return False
 
-    def is_told_to_drain(self, message: m.DisconnectRequest) -> bool:
-        """Whether the scheduler answers its request to be drained."""
-        self.is_draining |= self.is_asking and message.reason == m.DisconnectReason.DRAINING
+    def is_told_to_drain(self) -> bool:
+        """The scheduler tells it to drain: whether it has asked."""
+        self.is_draining = self.is_asking
         return self.is_draining
 
     def serves(self, tenant: str) -> bool:

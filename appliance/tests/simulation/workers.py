@@ -290,6 +290,14 @@ class Worker(Peer):
         cause = self.world.leaving_random.choice(list(m.DrainCause))
         self.send(m.DisconnectRequest(reason=m.DisconnectReason.DRAINING, message="it is told to", drain_cause=cause))
         self.start_some()
+        era = self.era
+        self.world.after(self.world.leaving_random.choice((1.0, 5.0, 25.0)), lambda: self.leave_late(era))
+
+    def leave_late(self, era: int) -> None:
+        """Its time to drain is over."""
+        if self.is_alive and era == self.era:
+            self.send(m.DisconnectRequest(message="its time is over"))
+            self.die()
 
     def on_refused(self, message: object) -> None:
         is_told = isinstance(message, m.DisconnectRequest) and message.reason == m.DisconnectReason.DRAINING

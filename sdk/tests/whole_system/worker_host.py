@@ -274,6 +274,8 @@ class WorkerHost(Peer):
             elif isinstance(effect.message, m.BalanceResponse):
                 begun = self._started_instances.intersection(effect.message.ids)
                 assert not begun, f"{begun} are given back, and have begun"
+                for instance in effect.message.ids:
+                    self._undealt.pop(instance, None)
             elif isinstance(effect.message, m.DisconnectRequest):
                 self._check_farewell(effect.message)
             elif isinstance(effect.message, m.Hello):

@@ -31,6 +31,7 @@ class WorkerDialogues:
         self._disks_may_be_full = disks_may_be_full
         self._open: Dict[bytes, Set[int]] = {}  # instances at the worker
         self._suspects: List[Tuple[Set[int], int]] = []  # what was at their workers when they were sent, and the slots
+        self._calls: Set[int] = set()  # of actors, each of which needs one slot at most
         self._ending: Set[int] = set()  # their workers were told to drop or end them, as when their client is gone
         self._draining: Set[bytes] = set()
         self._ends: Dict[bytes, float] = {}  # of workers that have said when they leave, by the scheduler's clock
@@ -53,9 +54,11 @@ class WorkerDialogues:
             assert request_seconds == 0.0 or request_seconds <= left_seconds + 1e-6, (
                 f"{name!r} leaves in {left_seconds} s, and gets tasks that may take {request_seconds} s"
             )
+            if message.options.actor:
+                self._calls.update(message.ids)
             has_to_begin = request_seconds > 0.0 and name in self._ends
             if message.attempt >= SUSPICIOUS_ATTEMPT or has_to_begin:
-                self._suspects.append((set(at_worker), slots))
+                self._suspects.append((at_worker - self._calls, slots))
         elif isinstance(message, m.TaskCancel):
             self._ending.update(message.ids)
         elif isinstance(message, m.ObjectResponse):
