@@ -2,8 +2,8 @@
 
     python tools/record_traces.py [NAME ...]
 
-Real programs speak through a relay, which writes down what passes. For developers, on Linux; what is in the files:
-traces/README.md.
+Real programs speak without keys through a relay, which writes down what passes. For developers, on Linux; what is in
+the files: traces/README.md.
 
 Rules:
 - A scenario waits for what it has caused, so that each line follows from the lines before it.
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
@@ -39,7 +39,15 @@ TREE_SHOWN = b"/home/scaler".ljust(len(TREE), b"_")[: len(TREE)]  # as long: tex
 MAXIMUM_MESSAGE_BYTES = 1 << 30
 DEADLINE_SECONDS = 20.0
 LONG_RUN = re.compile(rb"(.)\1{63,}", re.DOTALL)
-QUIET = ["--heartbeat-interval-seconds", "300", "--worker-timeout-seconds", "600", "--client-timeout-seconds", "600"]
+QUIET = [
+    "--insecure",
+    "--heartbeat-interval-seconds",
+    "300",
+    "--worker-timeout-seconds",
+    "600",
+    "--client-timeout-seconds",
+    "600",
+]
 
 
 class Relay:
@@ -110,9 +118,12 @@ class Relay:
             self._changed.notify_all()
         if data:
             other.sendall(data)
-        else:
-            del self._streams[stream]
-            self._streams.pop(other, None)
+            return
+        # The other end may have more to say, and its end is an event as well, whoever was first.
+        del self._streams[stream]
+        with suppress(OSError):
+            other.shutdown(socket.SHUT_WR)
+        if other not in self._streams:
             stream.close()
             other.close()
 
@@ -173,14 +184,14 @@ class Cluster:
 
     def worker(self, *options: str) -> subprocess.Popen[bytes]:
         self.relay.expect("worker")
-        worker = self._start("scaler.worker", self.relay.address, "-n", "1", *options)
+        worker = self._start("scaler.worker", self.relay.address, "--insecure", "-n", "1", *options)
         self.relay.wait_for("HeartbeatEcho")
         return worker
 
     @contextmanager
     def client(self, **options: Any) -> Iterator[Client]:
         self.relay.expect("client")
-        with Client(address=self.relay.address, heartbeat_interval_seconds=300, **options) as client:
+        with Client(address=self.relay.address, heartbeat_interval_seconds=300, insecure=True, **options) as client:
             self.relay.wait_for("HeartbeatEcho", 1 + self.relay.count("Welcome", "worker"))
             yield client
 
