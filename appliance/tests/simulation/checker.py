@@ -103,14 +103,15 @@ class Checker:
         """The scheduler is told that a connection does not exist any more."""
         party = self._parties.get(link)
         if party is not None:
-            self._end(party, is_fault=True)
+            self._end(party, is_fault=not party.is_asking)  # one that drains may break off
 
     def shut_down(self) -> None:
         """The scheduler is told to stop."""
         self._is_stopping = True
 
     def _on_left(self, party: Party, message: object, payload: bytes) -> None:
-        self._end(party, is_fault=False)
+        if not party.asks_to_drain(message):
+            self._end(party, is_fault=False)
 
     def _on_heartbeat(self, party: Party, message: m.Heartbeat, payload: bytes) -> None:
         party.slots = party.hello_slots + sum(processor.suspended for processor in message.processors)
@@ -350,7 +351,8 @@ class Checker:
         elif isinstance(message, m.ObjectResponse):
             self._check_reader(link, message)
         elif isinstance(message, m.DisconnectRequest):
-            assert self._is_stopping
+            is_to_drain = message.reason == m.DisconnectReason.DRAINING and (party is None or party.is_told_to_drain())
+            assert is_to_drain or self._is_stopping
             if party is not None and not party.is_worker:
                 self._end(party, is_fault=False)
         else:
@@ -375,6 +377,7 @@ class Checker:
             offset, first = offset + size, first + count
             task = client.tasks[int(data.rsplit(b" ", 1)[-1])]
             assert task.payload == data
+            assert not worker.is_draining or task.call_of, f"{task} is given to a worker that drains"
             assert not worker.is_congested and not client.is_congested, f"{task} is given to or for who does not read"
             if isinstance(task, Node):
                 assert task.may_run(), f"{task} is given, though it is {task.due or task.outcome or 'not ready'}"

@@ -19,6 +19,7 @@ FEATURES: Dict[str, str] = {
     "predecessors": "as a scheduler, lets a task wait for the results of others",
     "kept-results": "as a scheduler, leaves large results with their workers; as a worker, keeps them",
     "actors": "as a scheduler, keeps the calls of an actor at one worker and in order",
+    "drain-requests": "as a scheduler, drains workers that ask for it; as a worker, asks for it when it is told to end",
     "reload-keys": "as a scheduler that requires keys, reads the list of admitted keys again on SIGHUP",
     "signals": "exits cleanly on SIGTERM",
 }

@@ -362,17 +362,19 @@ class Client(Submitter, ClientArguments):
         self.disconnect()
 
     def shutdown_worker(self, worker: Union[int, str], drain: bool = True) -> None:
-        """Make one worker leave the cluster, unless the scheduler is protected.
+        """Make one worker leave the cluster.
 
         Parameters:
             worker: its session number, or its name if no other has the same.
             drain: the worker finishes its running tasks and gives back those that have not started; otherwise it stops
-            at once, and its running tasks run again elsewhere. Either way it is not restarted.
+            at once, and its running tasks run again elsewhere, unless the scheduler is protected. Either way it is not
+            restarted.
 
         Returns when the worker has been asked, not when it has left.
 
         Raises:
-            ShutdownRefusedError: the scheduler is in protected mode, or knows no such worker, or several.
+            ShutdownRefusedError: the scheduler is in protected mode, and the worker is to stop at once; or it knows no
+                such worker, or several.
             InvalidArgumentError, ArgumentTypeError: the worker is neither a session number nor a name.
             DisconnectedError: the scheduler did not answer.
         """

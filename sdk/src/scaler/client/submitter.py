@@ -83,6 +83,7 @@ class Submitter(Maps):
         profiling: Optional[bool] = None,
         stream_output: Optional[bool] = None,
         progress: Optional[Wanted] = None,
+        time_request: Optional[Duration] = None,
     ) -> SubmitterWithOptions:
         """The same client with other options for what is submitted through it.
 
@@ -102,6 +103,8 @@ class Submitter(Maps):
             stream_output: what the task prints comes to this client.
             progress: show a bar while `map`, `starmap`, `get` and `wait` wait, in a terminal or notebook; "always":
                 also where standard error leads to a file.
+            time_request: how long the task may run, in seconds or as in "30min": it goes only to workers that stay so
+                long, as far as they say (`--lifetime-seconds`). It is no limit, which is `timeout`; 0: not known.
 
         Raises ArgumentTypeError and InvalidArgumentError if an option is invalid, or two contradict each other;
         MissingPackageError if a bar is wanted and tqdm is missing.
@@ -114,7 +117,16 @@ class Submitter(Maps):
         return SubmitterWithOptions(
             self,
             self._options.refined(
-                capabilities, priority, retries, timeout, memory_limit, at_most_once, profiling, stream_output, progress
+                capabilities,
+                priority,
+                retries,
+                timeout,
+                memory_limit,
+                at_most_once,
+                profiling,
+                stream_output,
+                progress,
+                time_request,
             ),
         )
 

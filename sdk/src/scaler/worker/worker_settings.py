@@ -27,6 +27,10 @@ class WorkerSettings:
     functions: Tuple[Tuple[str, str], ...] = ()  # served by name: pairs of a name and MODULE:FUNCTION
     only_named: bool = False  # functions are served, and nothing that clients send is unpickled
     capabilities: Tuple[Tuple[str, float], ...] = ()  # of the host, that is of all its slots together
+    drain_timeout_seconds: float = 25
+    idle_timeout_seconds: float = 0  # 0: it stays, tasks or not
+    end_of_life: Optional[float] = None  # when the program has to have ended, by the monotonic clock
+    drain_file: Optional[str] = None
     record: Optional[str] = None  # the file that everything is written to that reaches the agent
     record_payloads: bool = False
     record_limit_bytes: int = 1 << 30

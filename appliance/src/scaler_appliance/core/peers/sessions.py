@@ -11,6 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import deque
+from math import inf
 from typing import ClassVar, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from scaler_appliance.core.actor_calls.actor_table import ACTORS, MAXIMUM_ACTORS_OF_WORKER, ActorRecord
@@ -332,6 +333,9 @@ class WorkerSession(Session):
         self._latencies: Deque[int] = deque(maxlen=_LATENCIES)
         self.processor_tasks: Sequence[RunningTask] = ()  # an entry for each processor of the heartbeat
         self.balance_request: Optional[int] = None  # id of the request it has not answered yet
+        self.drain_cause = m.DrainCause.UNKNOWN  # why it drains, if it does
+        # How long tasks may run there, by the scheduler's clock.
+        self.stays_until = now + hello.remaining_milliseconds / 1000 if hello.remaining_milliseconds else inf
 
     def on_heartbeat(self, now: float, heartbeat: m.Heartbeat, tasks: Sequence[RunningTask]) -> None:
         """Store its figures, and what its processors run.
@@ -370,12 +374,13 @@ class WorkerSession(Session):
         return self.serves(tenant)
 
     # SCL-SCH-009
-    def offers(self, needs: Needs) -> bool:
-        """Whether tasks with these needs can ever run here."""
-        own = self.capabilities
-        return self.understands(needs) and all(
-            name in own and own[name] >= amount for name, amount in needs.capabilities
-        )
+    def offers(self, needs: Needs, now: float) -> bool:
+        """Whether tasks with these needs can run here, if they begin now or later."""
+        own, seconds = self.capabilities, needs.time_request_seconds
+        # SCL-SCH-048
+        if (seconds and now + seconds > self.stays_until) or not self.understands(needs):
+            return False
+        return all(name in own and own[name] >= amount for name, amount in needs.capabilities)
 
     def understands(self, needs: Needs) -> bool:
         """Whether it runs tasks of their tenant, understands the codec, and serves the named function."""

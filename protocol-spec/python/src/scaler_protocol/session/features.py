@@ -7,3 +7,6 @@ PREDECESSORS = "predecessors"
 
 KEPT_RESULTS = "keptResults"
 """Workers keep large results until no task needs them."""
+
+DRAIN_REQUESTS = "drainRequests"
+"""A worker may ask to be drained: the scheduler sends it no more tasks, and it leaves when it has finished its own."""

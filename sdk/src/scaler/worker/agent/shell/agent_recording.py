@@ -61,6 +61,8 @@ INPUTS = (
     "on_note_read",
     "on_code_unpacked",
     "on_code_failed",
+    "on_signal",
+    "on_notice",
 )
 """Methods of the core, by the kind of input less 1. Others are added at the end."""
 
