@@ -195,6 +195,7 @@ COMMANDS = [
 ]
 
 
+@functools.cache
 def help_of(program: str, *commands: str) -> str:
     path = BIN / program
     assert path.exists(), f"there is no program {program}"
