@@ -203,7 +203,7 @@ class Played:
         self.published = 0
         self.server = server.Server(self.core, self.connections, self.publisher, NoFiles())
         self.worker = SimulatedPeer(system, m.Role.WORKER, {})
-        payloads = {number: b"Task %d " % number + b"x" * 600 for number in range(8)}
+        payloads = {number: b"Task %d " % number + b"x" * 500 for number in range(8)}
         self.client = SimulatedPeer(system, m.Role.CLIENT, dict(payloads))
         self.peers = [self.worker, self.client]
         self.monitor = SimulatedMonitor(system)

@@ -102,8 +102,8 @@ class Checker:
     def gone(self, link: bytes) -> None:
         """The scheduler is told that a connection does not exist any more."""
         party = self._parties.get(link)
-        if party is not None:
-            self._end(party, is_fault=not party.is_asking)  # one that drains may break off
+        if party is not None:  # one that drains may break off
+            self._end(party, is_fault=not party.is_asking)
 
     def shut_down(self) -> None:
         """The scheduler is told to stop."""
@@ -351,8 +351,7 @@ class Checker:
         elif isinstance(message, m.ObjectResponse):
             self._check_reader(link, message)
         elif isinstance(message, m.DisconnectRequest):
-            is_to_drain = message.reason == m.DisconnectReason.DRAINING and (party is None or party.is_told_to_drain())
-            assert is_to_drain or self._is_stopping
+            assert seen.is_told_to_drain(party, message) or self._is_stopping
             if party is not None and not party.is_worker:
                 self._end(party, is_fault=False)
         else:

@@ -132,11 +132,6 @@ class Party:
         assert not (self.is_draining and self.tasks), f"{self.link!r} has drained, and {list(self.tasks)} run again"
         return False
 
-    def is_told_to_drain(self) -> bool:
-        """The scheduler tells it to drain: whether it has asked."""
-        self.is_draining = self.is_asking
-        return self.is_draining
-
     def serves(self, tenant: str) -> bool:
         """Whether what belongs to a tenant may get to the worker."""
         return self.tenant in (tenant, "*")
@@ -190,6 +185,13 @@ class Party:
     def has_wanted(self, instance: int) -> bool:
         """Whether a client waits for the outcome of an instance of a worker."""
         return instance in self.tasks and self.tasks[instance].is_wanted
+
+
+def is_told_to_drain(party: Optional[Party], message: m.DisconnectRequest) -> bool:
+    """Whether the scheduler answers a worker that asked to be drained, and may have left since."""
+    if party is not None:
+        party.is_draining = party.is_asking
+    return message.reason == m.DisconnectReason.DRAINING and (party is None or party.is_draining)
 
 
 def is_told(task: Task) -> bool:

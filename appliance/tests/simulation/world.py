@@ -413,6 +413,9 @@ class World:
         if isinstance(effect, Send):
             self._send(effect.peer, effect.message, b"".join(effect.payload), gone)
         elif isinstance(effect, SendChunk):
+            if effect.object_id not in self.files:  # its maker and all who held it left in this round
+                assert effect.peer not in self.core.state.sessions, f"{effect.peer!r} waits for a file that is gone"
+                return
             chunk = bytes(self.files[effect.object_id][effect.offset : effect.offset + effect.length])
             response = m.ObjectResponse(id=effect.object_id, offset=effect.offset, size=effect.size)
             self._send(effect.peer, response, chunk, gone)
