@@ -21,6 +21,8 @@ struct Hello {
   previousSession @13 :UInt32;  # 0: none; for the log of a peer that comes back
   heartbeatIntervalMilliseconds @14 :UInt32;
   functions @15 :List(Text);  # worker: names of functions it serves; NAME* for all that begin with NAME; none listed: any
+  dataAddress @16 :Text;  # worker: where other workers fetch objects from it, with a Ticket; empty: nowhere
+  dataKey @17 :Data;  # worker: its public key (CURVE) there, and when it fetches itself; empty: it uses none
 }
 
 struct Welcome {
@@ -68,6 +70,9 @@ enum RefusalReason {
   notAllowed @5;
   shuttingDown @6;
   protocolViolation @7;  # well-formed, but not allowed in this state
+  ticketUnknown @8;  # from a worker that serves another one: it knows of no such Ticket
+  ticketExpired @9;  # likewise: the Ticket was not used in time
+  ticketForeign @10;  # likewise: the Ticket is for another object, key or connection
 }
 
 struct ProcessorStatus {

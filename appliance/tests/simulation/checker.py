@@ -198,7 +198,7 @@ class Checker:
             self._held.update(message.ids)
             self._object_tenants.update(dict.fromkeys(message.ids, party.tenant))
             party.keep(message)
-        else:
+        elif message.action in (m.ObjectAction.DELETE, m.ObjectAction.CLEAR):  # else about copies, which have no owner
             dropped = set(message.ids) if message.action == m.ObjectAction.DELETE else set(party.owned)
             self._held -= dropped & party.owned
             party.owned -= dropped
@@ -496,6 +496,9 @@ class Checker:
             assert not foreign, "a foreign object is announced to a worker"
             worker.learn(ids)
             return
+        if message.action == m.ObjectAction.DROP:
+            assert ids <= worker.known
+            return
         assert ids <= worker.known, "the end of an object that the worker does not know was announced to it"
         assert ids.isdisjoint(self._held), "an object ends that its owner holds"
         worker.known -= ids
@@ -508,6 +511,10 @@ class Checker:
         owner = self._object_tenants.get(message.id) if message.status == m.ObjectResponseStatus.OK else None
         reader = self._tenants.get(link, "")
         assert owner is None or reader in (owner, "*"), f"a peer of {reader!r} reads an object of {owner!r}"
+
+    def _on_ticket(self, worker: Party, message: m.Ticket, payload: bytes) -> None:
+        owner = self._object_tenants.get(message.id) if message.holder else None
+        assert owner is None or worker.serves(owner), "a ticket for a foreign object"
 
     def _on_cancel_sent(self, worker: Party, message: m.TaskCancel, payload: bytes) -> None:
         for instance in message.ids:
@@ -523,6 +530,7 @@ class Checker:
         m.TaskResult: _on_outcomes,
         m.TaskCancelConfirm: _on_answers,
         m.ObjectInstruction: _on_objects_announced,
+        m.Ticket: _on_ticket,
         m.TaskCancel: _on_cancel_sent,
     }
 

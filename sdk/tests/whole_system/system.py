@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from table_sizes import drawn_chunks
+from whole_system.data_links import DataLinks
 from whole_system.nested_users import NestedUser
 from whole_system.network import Network, Peer
 from whole_system.plain_peer import PlainPeer
@@ -36,6 +37,7 @@ class System:
         self.world = World(plan)
         random = self.world.random
         self.network = Network(self.world)
+        self.links = DataLinks(self.world)
         self.tasks: Dict[int, Task] = {}
         self.tenants = Tenants(self.world)
         self.scheduler = SchedulerHost(self.world, self.network, self.tasks, self.tenants)
@@ -50,6 +52,8 @@ class System:
         for _ in range(min(most, random.choice((1, 1, 2, 3)))):
             self._add_user()
         for _ in range(min(most, random.choice((1, 1, 2, 3)))):
+            self._add_worker()
+        for _ in range(min(most, 2) if self.links.are_frequent else 0):
             self._add_worker()
 
     def new_task(
@@ -85,7 +89,9 @@ class System:
         """
         name, key = self._name("worker"), self.tenants.of_worker(takes_all)
         has_gpu = takes_all and bool(self.world.rates["capabilities"])
-        worker = WorkerHost(self.world, self.scheduler, self.tasks, name, key, self._new_nested_user, has_gpu)
+        worker = WorkerHost(
+            self.world, self.scheduler, self.tasks, name, key, self._new_nested_user, self.links, has_gpu
+        )
         self.workers.append(worker)
         self._all_workers.append(worker)
 

@@ -13,6 +13,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Set
 
+from whole_system.data_links import DataLink, DataLinks
 from whole_system.network import Peer
 from whole_system.processors import Processor
 from whole_system.scheduler_host import SchedulerHost
@@ -26,6 +27,8 @@ from scaler.worker.agent.core.agent_core import AgentCore
 from scaler.worker.agent.core.agent_identity import AgentIdentity
 from scaler.worker.agent.core.effects import (
     ERROR,
+    CloseData,
+    ConnectData,
     Deliver,
     EndProcessors,
     FindObject,
@@ -43,6 +46,7 @@ from scaler.worker.agent.core.effects import (
     RemoveFiles,
     RemoveLeftovers,
     Send,
+    SendData,
     SpawnProcessor,
     StopProcessor,
     UnpackCode,
@@ -63,6 +67,7 @@ if TYPE_CHECKING:
 class WorkerHost(Peer):
     """Parameters:
     new_client: starts a client in a task of a tenant.
+    links: between workers.
     has_gpu: whether it must have one; it may have some otherwise.
     """
 
@@ -74,9 +79,12 @@ class WorkerHost(Peer):
         name: str,
         key: Key,
         new_client: Callable[[str], NestedUser],
+        links: DataLinks,
         has_gpu: bool = False,
     ) -> None:
         super().__init__(world)
+        self._links = links
+        self.data_links: Dict[int, DataLink] = {}  # by their number at this end
         random = world.random
         self.name, self.key = name, key
         self.tasks = tasks
@@ -88,6 +96,8 @@ class WorkerHost(Peer):
         self._undealt: Dict[int, int] = {}  # functions of tasks that need nothing else, by instance
         self._defined: Set[int] = set()  # objects that some processor has got in this session
         self.is_shared = world.uses("shared_files")
+        self.data_address = links.new_address(self)
+        self.data_key = name.encode() if world.plan.seed % 2 else b""
         self.files: Dict[str, bytes] = {}
         self.folders: Dict[str, bytes] = {}  # of clients' code: the archive that each was unpacked from
         self.processors: Dict[int, Processor] = {}
@@ -169,6 +179,10 @@ class WorkerHost(Peer):
         for processor in self.processors.values():
             processor.die("its worker ended")
         self.processors.clear()
+        for link in list(self.data_links.values()):
+            if not self.world.fault("data_silence"):
+                link.close(self)
+        self.data_links.clear()
         self.files.clear()
         self.folders.clear()
         for path in [path for path in self._scheduler.files if path.rpartition("/")[2].startswith(self._token)]:
@@ -235,6 +249,15 @@ class WorkerHost(Peer):
                     self._defined.add(frames.parse_define(frame.body)[0])
                 processor.inbox.send(frame)
                 processor.note_delivered(frame)
+        elif isinstance(effect, ConnectData):
+            self._links.connect(self, effect.connection, effect.address, effect.key)
+        elif isinstance(effect, SendData):
+            if effect.connection in self.data_links:
+                self.data_links[effect.connection].send(self, effect.message, effect.payload)
+        elif isinstance(effect, CloseData):
+            link = self.data_links.pop(effect.connection, None)
+            if link is not None:
+                link.close(self)
         elif isinstance(effect, Connect):
             self.connect(self._scheduler.network)
         elif isinstance(effect, StopConnecting):
@@ -375,10 +398,12 @@ class WorkerHost(Peer):
             self._lose_sometimes(effect.path)
             content = self.read(effect.path)
             if content is None:
-                core.on_chunk_read(effect.object_id, effect.offset, effect.length, b"", "No such file")
+                core.on_chunk_read(
+                    effect.object_id, effect.offset, effect.length, b"", "No such file", effect.connection
+                )
             else:
                 chunk = content[effect.offset : effect.offset + effect.length]
-                core.on_chunk_read(effect.object_id, effect.offset, effect.length, chunk)
+                core.on_chunk_read(effect.object_id, effect.offset, effect.length, chunk, "", effect.connection)
         elif isinstance(effect, ReadNote):
             core.on_note_read(effect.function, read_note(self.read(effect.path) or b""))
         elif isinstance(effect, UnpackCode):
@@ -437,7 +462,7 @@ class WorkerHost(Peer):
         self._started_instances.clear()
         self._undealt.clear()
         self._defined.clear()
-        self.core.on_connected(self.now)
+        self.core.on_connected(self.now, self.data_address, self.data_key if self.data_address else b"")
         self._round()
 
     def on_connect_failed(self, reason: str) -> None:
@@ -463,6 +488,19 @@ class WorkerHost(Peer):
         else:
             self._round()
 
+    # Other workers --------------------------------------------------------------------------------------------------
+
+    def round_of_data(self) -> None:
+        """A data connection has changed the core."""
+        self._round()
+
+    def on_data_closed(self, link: DataLink, reason: str) -> None:
+        for number, each in list(self.data_links.items()):
+            if each is link:
+                del self.data_links[number]
+                self.core.on_data_closed(number, reason)
+                self._round()
+
     # In the end -----------------------------------------------------------------------------------------------------
 
     def what_is_kept(self) -> List[str]:
@@ -473,6 +511,9 @@ class WorkerHost(Peer):
             table = getattr(core.objects, name)
             if table:
                 kept.append(f"{name} {table}")
+        transfers = core.objects.transfers
+        if len(transfers.fetches) or len(transfers.service) or core.objects._held:
+            kept.append(f"{len(transfers.fetches)} fetches from workers, {len(transfers.service)} tickets and callers")
         if self.files or self.folders:
             kept.append(f"files {list(self.files)}, folders {list(self.folders)}")
         return kept

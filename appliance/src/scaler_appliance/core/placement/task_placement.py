@@ -537,10 +537,10 @@ class Placement:
                 record = self._state.objects.find(object_id)
                 assert record is not None, f"a waiting task needs object {object_id:x}, which is gone"
                 worker.know_object(object_id)
-                record.holders.add(worker.number)
+                record.announced_to.add(worker.number)
                 unknown.setdefault(record.codec, []).append(record)
         for records in unknown.values():
             self._left -= len(records)
-            instruction, payload = announcement(records)
+            instruction, payload = announcement(records, worker.fetches_from_workers)
             self._burst_bytes += sum(map(len, payload))
             self._state.send(worker.peer, instruction, payload)

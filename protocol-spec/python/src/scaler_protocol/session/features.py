@@ -7,3 +7,6 @@ PREDECESSORS = "predecessors"
 
 KEPT_RESULTS = "keptResults"
 """Workers keep large results until no task needs them."""
+
+PEER_FETCH = "peerFetch"
+"""Workers fetch objects from one another."""

@@ -3,7 +3,8 @@
     scheduler ──── messages ────▶ ┌───────────┐
     processors ───── frames ────▶ │ AgentCore │ ──▶ effects ──▶ shell
     fork server ──── reports ───▶ │           │
-    files, clock, signals ──────▶ └───────────┘
+    files, clock, signals ──────▶ │           │
+    other workers ── messages ──▶ └───────────┘
                          PeerSession · TaskFlow · WorkerObjects · CodeSets
 
 Rules:
@@ -23,7 +24,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, Type
 
 from scaler.values.code_notes import CodeNote
 from scaler.worker import frames
-from scaler.worker.agent.core.agent_identity import AgentIdentity, hello_of
+from scaler.worker.agent.core.agent_identity import AgentIdentity, hello_of, offer_transfers
 from scaler.worker.agent.core.code_sets import CodeSets
 from scaler.worker.agent.core.effects import (
     CRITICAL,
@@ -94,8 +95,9 @@ class AgentCore:
         self.objects.listener = self.tasks
         self._figures = HeartbeatFigures(identity.process_id, self.tasks)
         self._session_effects: List[SessionEffect] = []
+        self._hello = hello_of(settings, identity, self._served.names)
         self.session = PeerSession(
-            hello_of(settings, identity, self._served.names),
+            self._hello,
             SessionSettings(
                 heartbeat_interval_seconds=settings.heartbeat_interval_seconds,
                 give_up_seconds=settings.death_timeout_seconds,
@@ -117,6 +119,7 @@ class AgentCore:
         self._reported_suspended = 0
         self._clients_are_expected = False
         self._is_leaving = False
+        self._now = 0.0  # when the last message came
         self._exit_code = EXIT_OK
         self._handlers: Dict[Type[Any], Callable[[Any, bytes], None]] = {
             m.Task: self._on_task,
@@ -125,6 +128,7 @@ class AgentCore:
             m.ObjectInstruction: self._on_object_instruction,
             m.ObjectRequest: lambda message, _: self.objects.on_request(message),
             m.ObjectResponse: self.objects.on_response,
+            m.Ticket: lambda message, _: self._on_ticket(message),
             m.HeartbeatEcho: lambda message, _: self.tasks.watch(message.is_watched),
             m.DisconnectRequest: self._on_told_to_drain,
         }
@@ -181,7 +185,7 @@ class AgentCore:
         else:
             waits_for_answer = self.session.is_open and (self._is_measuring or self._unanswered_openings)
             session_time = NEVER if waits_for_answer else self.session.next_time
-            self.next_time = min(session_time, self._tick_at, self._garbage_at)
+            self.next_time = min(session_time, self._tick_at, self._garbage_at, self.objects.transfers.next_time)
 
     def on_time(self, now: float) -> None:
         """Do what is due now."""
@@ -195,6 +199,8 @@ class AgentCore:
             if now >= self._tick_at:
                 self._tick_at = NEVER
                 self.tasks.tick(now)
+            if now >= self.objects.transfers.next_time:
+                self.objects.transfers.watch(now)
             if now >= self._garbage_at:
                 settings = self._settings
                 self._garbage_at = now + settings.garbage_collect_interval_seconds
@@ -240,8 +246,16 @@ class AgentCore:
 
     # The session ---------------------------------------------------------------------------------------------------
 
-    def on_connected(self, now: float) -> None:
+    def on_connected(self, now: float, data_address: str = "", data_key: bytes = b"") -> None:
+        """An attempt to connect has succeeded.
+
+        Parameters:
+            data_address: where this worker can be reached by others; empty: nowhere.
+            data_key: its public key there; empty: it has none.
+        """
         self._is_unreachable = False
+        offer_transfers(self._hello, data_address, data_key)
+        self.objects.offers_transfers = bool(data_address)
         self.session.on_connected(now)
         self._follow_session(now)
 
@@ -259,6 +273,7 @@ class AgentCore:
 
     def on_message(self, message: m.Message, payload: bytes, now: float) -> None:
         """A message from the scheduler."""
+        self._now = now
         is_for_us = self.session.on_message(now, message)
         if self._session_effects:
             self._follow_session(now)
@@ -381,9 +396,10 @@ class AgentCore:
     def _on_task(self, message: m.Task, payload: bytes) -> None:
         if not message.function:
             definition = self._served.definition(message.function_name, message.codec)
-            if self.objects.has_many_named_functions:
-                self.tasks.on_object_deleted(self.objects.forget_named_functions(self.tasks.needed_objects()))
-            message.function = self.objects.named_function(definition)
+            named = self.objects.named_functions
+            if named.are_many:
+                self.tasks.on_object_deleted(named.forget(self.tasks.needed_objects()))
+            message.function = named.id_of(definition)
         else:
             message.function_name = ""  # what a client sends runs under no name
         self.tasks.on_tasks(message, payload)
@@ -392,6 +408,35 @@ class AgentCore:
         deleted = self.objects.on_instruction(message, payload)
         if deleted:
             self.tasks.on_object_deleted(set(deleted))
+
+    # Other workers -------------------------------------------------------------------------------------------------
+
+    def _on_ticket(self, ticket: m.Ticket) -> None:
+        self.objects.transfers.on_ticket(ticket, self._now)
+        self._plan()
+
+    def on_data_accepted(self, connection: int, key: bytes, now: float) -> None:
+        """Another worker has connected to this one, and its handshake is complete.
+
+        Parameters:
+            connection: a number that the shell has chosen: negative, and not used before.
+            key: the public key that it has proved; empty: keys are not used.
+        """
+        self.objects.transfers.on_accepted(connection, key, now)
+        self._plan()
+
+    def on_data_connected(self, connection: int, now: float) -> None:
+        """A connection to another worker is made."""
+        self.objects.transfers.on_connected(connection, now)
+
+    def on_data_message(self, connection: int, message: m.Message, payload: bytes, now: float) -> None:
+        """A message from another worker."""
+        self.objects.transfers.on_message(connection, message, payload, now)
+        self._plan()
+
+    def on_data_closed(self, connection: int, reason: str) -> None:
+        """A connection with another worker has ended, or could not be made, and not because the core closed it."""
+        self.objects.transfers.on_closed(connection, reason)
 
     # From processors and the fork server ---------------------------------------------------------------------------
 
@@ -478,10 +523,16 @@ class AgentCore:
         """A part of an object could not be written, because memory and disk are full or for another reason."""
         self.objects.on_chunk_failed(object_id, fetch, why, is_full)
 
-    def on_chunk_read(self, object_id: int, offset: int, length: int, chunk: bytes, why: str = "") -> None:
-        """A requested part of a result, or the reason why it could not be read."""
+    def on_chunk_read(
+        self, object_id: int, offset: int, length: int, chunk: bytes, why: str = "", connection: int = 0
+    ) -> None:
+        """A requested part of an object, or the reason why it could not be read.
+
+        Parameters:
+            connection: that of the effect.
+        """
         if self.session.is_open:
-            self.objects.on_chunk_read(object_id, offset, length, chunk, why)
+            self.objects.on_chunk_read(object_id, offset, length, chunk, why, connection)
 
     def on_result_kept(self, object_id: int, target: str, why: str = "") -> None:
         """The file of a result was renamed to its object's name; or it is gone, for the reason `why`."""
