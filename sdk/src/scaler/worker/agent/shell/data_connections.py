@@ -104,7 +104,7 @@ class DataConnections:
         self._owner = owner
         self._security: Optional[ClientSecurity] = None
         self._listener: Optional[socket.socket] = None
-        self._listens_for: Tuple[str, bytes] = ("", b"")
+        self._listens_for: Tuple[object, ...] = ()
         self._place = NOWHERE
         self._connections: Dict[int, _DataConnection] = {}
         self._dialing: Dict[int, Tuple[Dialing, Address]] = {}
@@ -130,7 +130,7 @@ class DataConnections:
         key = b"" if security is None else security.keys.public
         if not local_host:
             self._stop_listening()
-        elif (local_host, key) != self._listens_for or self._listener is None:
+        elif (wanted, local_host, key) != self._listens_for or self._listener is None:
             self._stop_listening()
             bound = wanted._replace(host=local_host) if wanted.host in WILDCARDS and not wanted.port else wanted
             announced = wanted._replace(host=local_host) if wanted.host in WILDCARDS else wanted
@@ -142,7 +142,7 @@ class DataConnections:
                 text = "Worker: objects are not fetched from other workers: cannot listen at %s: %s"
                 logger.warning(text, bound, getattr(error, "strerror", None) or error)
                 return NOWHERE
-            self._listens_for = local_host, key
+            self._listens_for = wanted, local_host, key
             port = self._listener.getsockname()[1]
             self._place = DataPlace(str(announced._replace(port=port)), key)
             logger.info("Worker: other workers fetch objects at %s", self._place.address)

@@ -109,7 +109,7 @@ class TicketService:
         elif request.id != ticket.object_id or caller.key != ticket.key or ticket.connection not in (0, connection):
             text = f"the ticket is not for object {request.id:x}, this key and this connection"
             self._refuse(connection, m.RefusalReason.TICKET_FOREIGN, text)
-        elif not ticket.connection and now > ticket.expires_at:
+        elif not ticket.connection and now >= ticket.expires_at:
             text = f"the ticket for object {request.id:x} was not used in time: ask the scheduler for another one"
             self._refuse(connection, m.RefusalReason.TICKET_EXPIRED, text)
         else:
