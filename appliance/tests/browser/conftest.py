@@ -10,7 +10,7 @@ from feed.played_status import PlayedScheduler
 from ui_server import Play, PlayedCluster, StartUi, UiServer
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     reason = browser_driver.unavailable()
     if reason:
@@ -58,7 +58,7 @@ def play(tmp_path: Path) -> Iterator[Play]:
         cluster.close()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def four_workers(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a scaler_ui that watches four played workers of two processors each."""
     folder = tmp_path_factory.mktemp("four")

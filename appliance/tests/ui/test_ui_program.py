@@ -105,6 +105,7 @@ def test_browsers_and_schedulers_that_come_and_go_leave_nothing_open(
         time.sleep(0.05)
 
 
+@pytest.mark.exhaustive_on_pypy
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_although_browsers_are_connected(start: Callable[..., Program], address: str, number: int) -> None:
     program = start(address, "--port", "0")
@@ -151,6 +152,7 @@ def test_it_ends_with_the_program_that_started_it(start: Callable[..., Program],
     assert program.process.returncode == 0
 
 
+@pytest.mark.exhaustive_on_pypy
 def test_a_port_that_is_taken_is_told(start: Callable[..., Program], address: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -180,6 +182,7 @@ def test_it_ends_as_it_should_as_soon_as_it_says_where_it_listens(
     assert process.returncode == 0
 
 
+@pytest.mark.exhaustive_on_pypy
 @pytest.mark.parametrize("option", ["--token-file", "--link-file"])
 def test_a_file_that_cannot_be_opened_is_told_with_its_option(option: str, interpreter: str, tmp_path: Path) -> None:
     missing = tmp_path / "missing" / "file"
@@ -189,12 +192,14 @@ def test_a_file_that_cannot_be_opened_is_told_with_its_option(option: str, inter
     assert ended.returncode in (1, 2) and "Traceback" not in ended.stderr
 
 
+@pytest.mark.exhaustive_on_pypy
 def test_a_host_that_there_is_not_is_told(start: Callable[..., Program], address: str) -> None:
     program = start(address, "--port", "0", "--host", "no-such-host.invalid", SCALER_UI_TOKEN="a" * 32)
     assert "--host no-such-host.invalid" in program.output()
     assert program.process.returncode == 1
 
 
+@pytest.mark.exhaustive_on_pypy
 def test_bound_elsewhere_it_prints_a_link_with_a_token_and_wants_it(
     start: Callable[..., Program], address: str
 ) -> None:
@@ -212,6 +217,7 @@ def test_bound_elsewhere_it_prints_a_link_with_a_token_and_wants_it(
     assert sum(token in line for line in output.splitlines()) == 1
 
 
+@pytest.mark.exhaustive_on_pypy
 def test_a_token_comes_from_a_file_or_the_environment_and_is_printed_nowhere(
     start: Callable[..., Program], address: str, tmp_path: Path
 ) -> None:
@@ -230,6 +236,7 @@ def test_a_token_comes_from_a_file_or_the_environment_and_is_printed_nowhere(
         assert token not in program.output()
 
 
+@pytest.mark.exhaustive_on_pypy
 def test_a_proxy_logs_users_in_and_others_need_the_token(start: Callable[..., Program], address: str) -> None:
     options = ("--trusted-user-header", "X-Forwarded-User", "--trusted-proxy", "127.0.0.1")
     program = start(address, "--port", "0", *options)
@@ -241,6 +248,7 @@ def test_a_proxy_logs_users_in_and_others_need_the_token(start: Callable[..., Pr
     assert elsewhere.get("/api/workers", {"X-Forwarded-User": "ada"})[0] == 401
 
 
+@pytest.mark.exhaustive_on_pypy
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -266,6 +274,7 @@ def test_a_wrong_command_line_says_what_is_wrong(
     assert program.process.returncode == 2
 
 
+@pytest.mark.exhaustive_on_pypy
 def test_help_names_every_option_with_its_default(interpreter: str) -> None:
     shown = subprocess.run([interpreter, *MODULE, "-h"], capture_output=True, text=True, timeout=DEADLINE_SECONDS)
     text = " ".join(shown.stdout.split())
@@ -316,6 +325,7 @@ def test_it_finds_the_scheduler_of_this_host_and_is_found_in_turn(
         publishing.close()
 
 
+@pytest.mark.exhaustive_on_pypy
 def test_a_folder_that_others_can_read_is_not_used_and_the_page_is_there(
     start: Callable[..., Program], address: str, tmp_path: Path
 ) -> None:
