@@ -73,7 +73,7 @@ struct Ticket {
   # From the scheduler, to both ends of a transfer: one worker may fetch an object from another one.
   id @0 :UInt64;
   holder @1 :UInt32;  # session of the worker that has the bytes; 0: none, request them from the scheduler
-  secret @2 :Data;  # 32 bytes that nobody else knows: ObjectRequest.ticket
+  secret @2 :Data;  # 32 bytes that only the two workers and the scheduler know: ObjectRequest.ticket
   lifetimeMilliseconds @3 :UInt32;  # from now until the first ObjectRequest with it, at the latest
   address @4 :Text;  # to the fetcher: Hello.dataAddress of the holder
   key @5 :Data;  # Hello.dataKey of the other end

@@ -486,18 +486,13 @@ class Checker:
     def _on_objects_announced(self, worker: Party, message: m.ObjectInstruction, payload: bytes) -> None:
         ids = set(message.ids)
         assert len(ids) == len(message.ids)
-        if message.action == m.ObjectAction.SPILL:
-            assert not worker.is_worker, "only who made an object hears that it is on disk"
+        if message.action in (m.ObjectAction.SPILL, m.ObjectAction.DROP):
+            is_drop = message.action == m.ObjectAction.DROP
+            assert worker.is_worker is is_drop, "only who made an object hears that it is on disk"
             return
         if message.action == m.ObjectAction.CREATE:
-            foreign = [
-                each for each, tenant in self._object_tenants.items() if each in ids and not worker.serves(tenant)
-            ]
-            assert not foreign, "a foreign object is announced to a worker"
+            seen.check_own(worker, ids, self._object_tenants)
             worker.learn(ids)
-            return
-        if message.action == m.ObjectAction.DROP:
-            assert ids <= worker.known
             return
         assert ids <= worker.known, "the end of an object that the worker does not know was announced to it"
         assert ids.isdisjoint(self._held), "an object ends that its owner holds"
@@ -513,8 +508,7 @@ class Checker:
         assert owner is None or reader in (owner, "*"), f"a peer of {reader!r} reads an object of {owner!r}"
 
     def _on_ticket(self, worker: Party, message: m.Ticket, payload: bytes) -> None:
-        owner = self._object_tenants.get(message.id) if message.holder else None
-        assert owner is None or worker.serves(owner), "a ticket for a foreign object"
+        seen.check_own(worker, {message.id} if message.holder else set(), self._object_tenants)
 
     def _on_cancel_sent(self, worker: Party, message: m.TaskCancel, payload: bytes) -> None:
         for instance in message.ids:

@@ -2,7 +2,7 @@
 
 Rules:
 - A holder serves a ticket that the scheduler has told it, for the object of that ticket; the fetcher's may come first.
-- A copy has the bytes of the object, whoever it came from, and however often its fetcher had to go on elsewhere.
+- A copy has the bytes of the object, from any holder, and however often its fetcher had to go on elsewhere.
 """
 
 from __future__ import annotations

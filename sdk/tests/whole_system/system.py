@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from table_sizes import drawn_chunks
-from whole_system.data_links import DataLinks
+from whole_system.links.data_links import DataLinks
 from whole_system.nested_users import NestedUser
 from whole_system.network import Network, Peer
 from whole_system.plain_peer import PlainPeer

@@ -13,7 +13,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Set
 
-from whole_system.data_links import DataLink, DataLinks
+from whole_system.links.data_links import DataLink, DataLinks
 from whole_system.network import Peer
 from whole_system.processors import Processor
 from whole_system.scheduler_host import SchedulerHost

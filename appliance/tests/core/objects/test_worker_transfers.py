@@ -226,7 +226,7 @@ def test_a_holder_serves_so_many_at_once_and_no_more(
     assert other.tickets[-1].holder == maker.peer.session
 
 
-def test_old_workers_fetch_from_the_scheduler_and_serve_nobody(harness: Harness, client: Client) -> None:
+def test_old_workers_fetch_from_the_scheduler_and_serve_no_others(harness: Harness, client: Client) -> None:
     old = Keeper(harness, slots=1)
     submit(client, {1: [], 2: [1], 3: [1]}, [2, 3])
     old.read()
@@ -255,7 +255,7 @@ def test_an_old_worker_is_announced_what_it_can_fetch(harness: Harness, client: 
         assert "unknown action" in peer.peer.take_refusal(m.RefusalReason.MALFORMED)
 
 
-def test_nobody_holds_what_was_not_announced_to_it(harness: Harness, client: Client) -> None:
+def test_no_worker_holds_what_was_not_announced_to_it(harness: Harness, client: Client) -> None:
     _, result, _ = broadcast(harness, client, 1)
     other = serving(harness, 5, slots=1)
     other.read()

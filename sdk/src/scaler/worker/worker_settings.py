@@ -5,10 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
-from scaler_protocol.host.addresses import Address, parse_address
-
-NO_DATA_ADDRESS = "off"
-
 
 @dataclass(frozen=True)
 class WorkerSettings:
@@ -31,12 +27,7 @@ class WorkerSettings:
     functions: Tuple[Tuple[str, str], ...] = ()  # served by name: pairs of a name and MODULE:FUNCTION
     only_named: bool = False  # functions are served, and nothing that clients send is unpickled
     capabilities: Tuple[Tuple[str, float], ...] = ()  # of the host, that is of all its slots together
-    data_address: str = "tcp://*:0"  # where other workers fetch objects; see `data_address_of`
+    data_address: str = "tcp://*:0"  # where other workers fetch objects; see `data_address`
     record: Optional[str] = None  # the file that everything is written to that reaches the agent
     record_payloads: bool = False
     record_limit_bytes: int = 1 << 30
-
-
-def data_address_of(text: str) -> Optional[Address]:
-    """Where other workers fetch objects; None: nowhere. Raises AddressError."""
-    return None if text == NO_DATA_ADDRESS else parse_address(text)

@@ -24,7 +24,7 @@ TRANSFER_BUGS: Dict[str, PlantedBug] = {
     "a holder that failed is named again and again": PlantedBug(
         "scheduler", f"{_TRANSFERS}._choose", "number not in failed", "True"
     ),
-    "a holder is told of no ticket": PlantedBug(
+    "a holder does not learn of a ticket": PlantedBug(
         "scheduler", f"{_TRANSFERS}._issue", '(holder, "", fetcher.hello.data_key),', ""
     ),
     "an object is lost with its first holder": PlantedBug(
@@ -39,7 +39,7 @@ TRANSFER_BUGS: Dict[str, PlantedBug] = {
     "a holder that drains is waited for although others have its objects": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.objects.object_reactions:ObjectReactions.hand_over",
-        "worker.rid_of_object(record.object_id)",
+        "needless.append(record.object_id)",
         "pass",
     ),
     # Agent, as a fetcher ----------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ TRANSFER_BUGS: Dict[str, PlantedBug] = {
         "session", f"{_WINDOW}.request_again", "*(PartRequest(*each) for each in self._unanswered.items())", ""
     ),
     "what is whole does not become a copy for others": PlantedBug(
-        "agent", f"{_OBJECTS}._keep_copy", "self._served[object_id] = _ServedResult(path, fetch.written_bytes)", "pass"
+        "agent", f"{_OBJECTS}._keep_copy", "self._served[object_id] = ServedObject(path, fetch.written_bytes)", "pass"
     ),
     "the scheduler is not asked when it names no holder": PlantedBug(
         "agent", f"{_OBJECTS}.on_no_holder", "self._request(object_id, fetch)", "pass"

@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+from array import array
 from itertools import compress
 from typing import Sequence
 
@@ -114,15 +115,18 @@ class ObjectReactions:
         """Fetch the next objects that only a worker has which is about to leave; it need not keep the others."""
         objects = self._state.objects
         room = HANDED_OVER_AT_ONCE - len(objects.arriving_from(worker.number))
+        needless: array[int] = array("Q")
         for record in list(objects.kept_by(worker.number).values()) if room > 0 else ():
             if worker.fetches_from_workers and self._has_another_copy(worker, record):
                 objects.forget_holder(record, worker.number)
-                worker.rid_of_object(record.object_id)
+                needless.append(record.object_id)
             elif record.source is None and record.is_elsewhere:
                 objects.fetch(record, worker.number)
                 room -= 1
                 if not room:
                     break
+        if needless:
+            self._state.send(worker.peer, m.ObjectInstruction(action=m.ObjectAction.DROP, ids=needless))
 
     def _has_another_copy(self, worker: WorkerSession, record: ObjectRecord) -> bool:
         """Whether the scheduler, or a worker that stays, has an object that a worker has, too."""

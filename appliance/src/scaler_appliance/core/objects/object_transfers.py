@@ -180,7 +180,7 @@ class ObjectTransfers:
             yield 1
 
     def check_invariants(self, records: List[ObjectRecord]) -> None:
-        """Check that transfers and those who wait are counted, and that nobody waits for nothing."""
+        """Check that transfers and those who wait are counted, and that none of those waits for ever."""
         fetching, serving = 0, 0
         for record in records:
             copies = record.copies

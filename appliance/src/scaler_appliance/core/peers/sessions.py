@@ -325,7 +325,6 @@ class WorkerSession(Session):
         self.known_objects: Table[None] = {}
         self.lost_results: Deque[ObjectRecord] = deque()  # that were lost with it, until it is settled what follows
         self.forgotten_objects: array[int] = array("Q")
-        self.needless_objects: array[int] = array("Q")  # that it need not keep until it leaves
         self.fetches_from_workers = PEER_FETCH in hello.features
         self.cancelled_instances: array[int] = array("Q")
         self.forced_instances: array[int] = array("Q")
@@ -533,9 +532,6 @@ class WorkerSession(Session):
         if self.forgotten_objects:
             messages.append(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=self.forgotten_objects))
             self.forgotten_objects = array("Q")
-        if self.needless_objects:
-            messages.append(m.ObjectInstruction(action=m.ObjectAction.DROP, ids=self.needless_objects))
-            self.needless_objects = array("Q")
         return messages
 
     def know_object(self, object_id: int) -> None:
@@ -548,10 +544,4 @@ class WorkerSession(Session):
         """Notify the worker that an object is gone, at the end of this burst."""
         self.known_objects.pop(object_id, None)
         self.forgotten_objects.append(object_id)
-        self._touched[self.number] = self
-
-    # SCL-OBJ-023
-    def rid_of_object(self, object_id: int) -> None:
-        """Notify the worker, which leaves, that it need not keep an object."""
-        self.needless_objects.append(object_id)
         self._touched[self.number] = self

@@ -53,7 +53,7 @@ def ticket_is_told_to_both_ends(bench: RoleBench) -> None:
     maker, other, made = shared_result(bench)
     storage = storage_at(other, made)
     check(storage == HELD, f"object {made:x} to be announced as held ({HELD})", storage)
-    bystander = serving_worker(bench, 3)
+    third = serving_worker(bench, 3)
     other.send("TicketRequest", id=made)
     ticket = other.expect("Ticket", id=made)
     told = maker.expect("Ticket", id=made)
@@ -65,8 +65,8 @@ def ticket_is_told_to_both_ends(bench: RoleBench) -> None:
         "the same secret, and the key of the fetcher, at the holder",
         told,
     )
-    bench.quiet(maker, other, bystander)
-    leaked = bystander.waiting("Ticket")
+    bench.quiet(maker, other, third)
+    leaked = third.waiting("Ticket")
     check(not leaked, "no Ticket for a worker that has nothing to do with it", leaked)
 
 

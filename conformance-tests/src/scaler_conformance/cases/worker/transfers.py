@@ -86,7 +86,7 @@ def ticket_for_another_object_is_refused(bench: RoleBench) -> None:
 
 @case(covers=["SCL-OBJ-030"], features=["peer-fetch"])
 def ticket_of_another_connection_is_refused(bench: RoleBench) -> None:
-    """A ticket that was used on one connection is refused on another one, while the first one goes on."""
+    """A ticket that was used on one connection is refused on another one, and stays valid on the first."""
     worker, fetcher, made = holder_with_result(bench)
     issue(worker, made)
     fetcher.request(made, 0, 10, SECRET)
@@ -110,7 +110,7 @@ def ticket_that_has_expired_is_refused(bench: RoleBench) -> None:
 
 @case(covers=["SCL-OBJ-028", "SCL-OBJ-029"], features=["peer-fetch"])
 def object_is_fetched_from_its_holder(bench: RoleBench) -> None:
-    """What is held is fetched from the holder of the Ticket; from then on, the worker is a holder itself."""
+    """An object announced as held is fetched from the holder of the Ticket; then the worker is a holder, too."""
     worker = fetching_worker(bench)
     text = text_of(3 * CHUNK_BYTES)
     content = worker.json([text])

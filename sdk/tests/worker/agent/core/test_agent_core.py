@@ -8,7 +8,7 @@ import pytest
 from agent_core_bench import CHUNK, FUNCTION, Agent
 
 from scaler.worker import exit_codes
-from scaler.worker.agent.core import named_functions
+from scaler.worker.agent.core import named_function_ids
 from scaler.worker.agent.core.agent_core import LEAVE_TIMEOUT_SECONDS
 from scaler.worker.agent.core.effects import EndProcessors, ImportModule, RemoveFiles, RemoveLeftovers
 from scaler.worker.frames import Frame, FrameKind
@@ -429,7 +429,7 @@ def test_what_is_not_for_workers_is_ignored() -> None:
 
 
 def test_few_named_functions_are_remembered_beside_those_that_tasks_here_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(named_functions, "MAXIMUM_NAMED_FUNCTIONS", 3)
+    monkeypatch.setattr(named_function_ids, "MAXIMUM_NAMED_FUNCTIONS", 3)
     agent = Agent(per_worker_queue_size=100, functions=(("python:*", ""),))
     (state,) = agent.core.tasks.pool.states()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Iterator, List
+from typing import Any, Dict, Iterator, List
 
 import pytest
 from worker_objects_bench import CHUNK, Bench
@@ -70,7 +70,7 @@ class Pair:
 
     def issue(self, **fields: Any) -> None:
         """The scheduler names the holder, to both."""
-        usual = {"id": self.object_id, "holder": HOLDER, "secret": SECRET, "lifetime_milliseconds": 30_000}
+        usual: Dict[str, Any] = {"id": self.object_id, "holder": HOLDER, "secret": SECRET, "lifetime_milliseconds": 30_000}
         self.holder.transfers.on_ticket(m.Ticket(**{**usual, "key": KEY, **fields}), self.now)
         self.fetcher.transfers.on_ticket(m.Ticket(**usual, address=ADDRESS, key=KEY), self.now)
 
@@ -209,7 +209,7 @@ def test_whatever_is_wrong_with_a_holder_the_scheduler_learns_of_it(pair: Pair, 
         connection = effect.connection
     else:
         connection = pair.connect()
-    messages = {
+    messages: Dict[str, Any] = {
         "refusal": m.Refusal(reason=m.RefusalReason.TICKET_EXPIRED, message="too late"),
         "missing": m.ObjectResponse(id=pair.object_id, status=m.ObjectResponseStatus.MISSING),
         "junk": m.Heartbeat(),

@@ -13,7 +13,7 @@ MAXIMUM_NAMED_FUNCTIONS = 1000  # unless tasks here need more
 _FIRST_ID = object_id_of(MAXIMUM_SESSION, 0)  # no session has this number
 
 
-class NamedFunctions:
+class NamedFunctionIds:
     def __init__(self) -> None:
         self._ids: Dict[bytes, int] = {}  # by definition
         self._definitions: Dict[int, bytes] = {}  # by id

@@ -36,8 +36,9 @@ from scaler.worker.agent.core.effects import (
     SendData,
     WriteChunk,
 )
-from scaler.worker.agent.core.named_functions import NamedFunctions
+from scaler.worker.agent.core.named_function_ids import NamedFunctionIds
 from scaler.worker.agent.core.transfers.direct_fetches import FetchOwner
+from scaler.worker.agent.core.transfers.object_progress import ObjectFetch, ServedObject
 from scaler.worker.agent.core.transfers.worker_transfers import WorkerTransfers
 from scaler.worker.frames import Buffer, ContentPlace
 from scaler_protocol import MalformedMessageError
@@ -53,29 +54,6 @@ NO_ROOM_AT_SCHEDULER = (
 )
 
 
-class _ObjectFetch:
-    __slots__ = ("number", "window", "written_bytes", "path", "is_direct")
-
-    def __init__(self, number: int, window: FetchWindow) -> None:
-        self.is_direct = False  # from another worker
-        self.number = number
-        self.window = window
-        self.written_bytes = 0
-        self.path = ""  # set once something was written
-
-
-class _ServedResult:
-    """A large result made here, or a copy fetched from another worker, until the scheduler deletes it. Of an old
-    scheduler: until that has fetched it."""
-
-    __slots__ = ("path", "size", "sent")
-
-    def __init__(self, path: str, size: int) -> None:
-        self.path = path
-        self.size = size
-        self.sent = 0
-
-
 class WorkerObjects(ObjectSource, FetchOwner):
     """The objects of one worker.
 
@@ -89,7 +67,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
     listener: ObjectListener
 
     def __init__(self, effects: List[Effect]) -> None:
-        self.named_functions = NamedFunctions()
+        self.named_functions = NamedFunctionIds()
         self.transfers = WorkerTransfers(effects, self, self._read_for_worker)
         self.offers_transfers = False
         self.is_shared = False  # whether this host sees the scheduler's object directory
@@ -108,9 +86,9 @@ class WorkerObjects(ObjectSource, FetchOwner):
         self._sizes: Dict[int, int] = {}  # of objects that are elsewhere
         self._held: Set[int] = set()  # those of them that other workers have
         self._looked_for: Set[int] = set()  # in the scheduler's directory
-        self._fetches: Dict[int, _ObjectFetch] = {}
+        self._fetches: Dict[int, ObjectFetch] = {}
         self._kept: Dict[int, Tuple[str, int]] = {}  # results being renamed: path and size
-        self._served: Dict[int, _ServedResult] = {}
+        self._served: Dict[int, ServedObject] = {}
         self._last_uses: Dict[int, float] = {}  # when the content of objects that are here was last used
 
     @property
@@ -246,7 +224,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
 
     def _start_fetch(self, object_id: int) -> None:
         window = FetchWindow(self._chunk_bytes, self._sizes.get(object_id))
-        fetch = self._fetches[object_id] = _ObjectFetch(self._next_fetch, window)
+        fetch = self._fetches[object_id] = ObjectFetch(self._next_fetch, window)
         self._next_fetch += 1
         if object_id in self._held and self.transfers.is_used:
             fetch.is_direct = True
@@ -255,7 +233,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
             self._request(object_id, fetch)
 
     # SCL-OBJ-011
-    def _request(self, object_id: int, fetch: _ObjectFetch) -> None:
+    def _request(self, object_id: int, fetch: ObjectFetch) -> None:
         fetches = self.transfers.fetches
         if fetch.is_direct and not fetches.is_ready(object_id):
             return  # until it is known from whom
@@ -277,7 +255,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
     def on_part_received(self, object_id: int, message: m.ObjectResponse, chunk: bytes) -> None:
         self._take_part(object_id, self._fetches[object_id], message, chunk)
 
-    def _take_part(self, object_id: int, fetch: _ObjectFetch, message: m.ObjectResponse, chunk: bytes) -> None:
+    def _take_part(self, object_id: int, fetch: ObjectFetch, message: m.ObjectResponse, chunk: bytes) -> None:
         """Requested bytes have come. Raises MalformedMessageError if they were not requested."""
         is_first = not fetch.window.received_bytes
         fetch.window.accept(message.offset, len(chunk), message.size)
@@ -324,13 +302,13 @@ class WorkerObjects(ObjectSource, FetchOwner):
         self.listener.on_object_available(object_id)
 
     # SCL-OBJ-029
-    def _keep_copy(self, object_id: int, path: str, fetch: _ObjectFetch) -> None:
+    def _keep_copy(self, object_id: int, path: str, fetch: ObjectFetch) -> None:
         """An object is here that other workers have: from now on it can be fetched here, too."""
-        self._served[object_id] = _ServedResult(path, fetch.written_bytes)
+        self._served[object_id] = ServedObject(path, fetch.written_bytes)
         self._effects.append(Send(_about(m.ObjectAction.HOLD, object_id)))
         self.transfers.fetches.end(object_id, is_told=False)
 
-    def _end_fetch(self, object_id: int, fetch: _ObjectFetch, is_told: bool) -> None:
+    def _end_fetch(self, object_id: int, fetch: ObjectFetch, is_told: bool) -> None:
         """An object is not fetched any further, and what has come of it is removed."""
         if fetch.path:
             self._remove([fetch.path])
@@ -404,7 +382,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
         )
         self._effects.append(Send(instruction))
         if not self.is_shared:
-            self._served[object_id] = _ServedResult(path, size)
+            self._served[object_id] = ServedObject(path, size)
         if self._keeps and not self.is_shared:
             self._paths[object_id] = path
         if self._keeps or self.is_shared:

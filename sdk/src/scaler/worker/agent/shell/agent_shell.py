@@ -54,13 +54,14 @@ from scaler.worker.agent.shell.processor_handle import ProcessorHandle
 from scaler.worker.agent.shell.rounds import ERROR_PAUSE_SECONDS, Rounds
 from scaler.worker.agent.shell.scheduler_connection import SchedulerConnection
 from scaler.worker.agent.shell.worker_files import WorkerFiles
+from scaler.worker.data_address import data_address_of
 from scaler.worker.exit_codes import EXIT_BROKEN_INVARIANT, EXIT_ERROR, EXIT_USAGE
 from scaler.worker.fork_server.fork_server_client import ForkServerClient, ForkServerReport, ReportKind
 from scaler.worker.fork_server.stacks import user_stack
 from scaler.worker.frames import FrameError, FrameKind
 from scaler.worker.progress_page import ProgressPage
 from scaler.worker.resident_memory import private_bytes
-from scaler.worker.worker_settings import WorkerSettings, data_address_of
+from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import messages as m
 from scaler_protocol.host.interpreter import language
 from scaler_protocol.host.sodium import MissingLibraryError

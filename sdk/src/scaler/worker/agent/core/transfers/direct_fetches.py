@@ -5,7 +5,7 @@
                   └── it fails: closed, refused, silent, without the bytes; the next request names the holder
 
 Rules:
-- What has arrived stays, whoever sent it: only what is missing is requested from the next one.
+- What has arrived stays, from any peer: only what is missing is requested from the next one.
 - So many objects are fetched at once, in sum, each over a connection of its own. The others wait.
 - A holder that sends nothing for STALL_SECONDS although it was asked counts as gone.
 

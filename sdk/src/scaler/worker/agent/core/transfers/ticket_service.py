@@ -8,7 +8,7 @@ Rules:
   with a Refusal that says what is wrong with it, after which the connection is closed.
 - Scheduler and fetcher have connections of their own, so a ticket may be shown before it is known: the request waits
   TICKET_WAIT_SECONDS for it.
-- A connection that shows no ticket, or has asked for nothing for long, is closed: strangers take no place for long.
+- A connection that shows no ticket, or has asked for nothing for long, is closed, so it takes no place for long.
 
 Source: SCL-OBJ-030, SCL-OBJ-031.
 """
