@@ -40,10 +40,11 @@ FAULTS: Dict[str, float] = {
     "clock_step": 0.02,
     "repeated_results": 0.3,  # a worker of another kind reports outcomes again, together with new ones
     "early_death": 0.3,  # of a processor that has run nothing
-    "data_refused": 0.3,  # a connection between workers
-    "data_break": 0.05,  # of one, with each message
+    "data_refused": 0.4,  # a connection between workers
+    "data_break": 0.1,  # of one, with each message
     "data_silence": 0.3,  # an end of one does not learn that it has broken
-    "data_slow_connect": 0.1,
+    "data_slow_connect": 0.2,
+    "holder_crash": 0.03,  # of a worker that has just sent a part of an object to another one
     "long_restart": 0.3,  # no scheduler for longer than some look for one
 }
 """What goes wrong, and the highest rate of each: a chance for each step of a peer, message or file."""

@@ -24,6 +24,8 @@ from scaler_protocol.keys.allow_list import ANY_TENANT
 from scaler_protocol.session.session_table import SessionState
 
 LIVENESS_SECONDS = 600.0
+SAFETY_EVENTS_OF_TRANSFERS = 1000
+"""In histories with many of them: else most would come after the faults."""
 
 
 class Summary(NamedTuple):
@@ -38,6 +40,8 @@ class System:
         random = self.world.random
         self.network = Network(self.world)
         self.links = DataLinks(self.world)
+        if self.links.are_frequent:
+            self.world.safety_events = max(self.world.safety_events, SAFETY_EVENTS_OF_TRANSFERS)
         self.tasks: Dict[int, Task] = {}
         self.tenants = Tenants(self.world)
         self.scheduler = SchedulerHost(self.world, self.network, self.tasks, self.tenants)
@@ -53,7 +57,7 @@ class System:
             self._add_user()
         for _ in range(min(most, random.choice((1, 1, 2, 3)))):
             self._add_worker()
-        for _ in range(min(most, 2) if self.links.are_frequent else 0):
+        for _ in range(min(most, 4) if self.links.are_frequent else 0):
             self._add_worker()
 
     def new_task(

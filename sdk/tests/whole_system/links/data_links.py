@@ -63,6 +63,8 @@ class DataLink:
             pipe.send((encode(message), bytes(payload)))
             if self.links.world.fault("data_break"):
                 self.snap()
+            if sender is self.holder and self.links.world.fault("holder_crash"):
+                sender.after(0.0, sender.crash)
 
     def _arrive_up(self, item: Item) -> None:
         assert self.holder is not None

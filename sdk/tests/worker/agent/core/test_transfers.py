@@ -70,7 +70,12 @@ class Pair:
 
     def issue(self, **fields: Any) -> None:
         """The scheduler names the holder, to both."""
-        usual: Dict[str, Any] = {"id": self.object_id, "holder": HOLDER, "secret": SECRET, "lifetime_milliseconds": 30_000}
+        usual: Dict[str, Any] = {
+            "id": self.object_id,
+            "holder": HOLDER,
+            "secret": SECRET,
+            "lifetime_milliseconds": 30_000,
+        }
         self.holder.transfers.on_ticket(m.Ticket(**{**usual, "key": KEY, **fields}), self.now)
         self.fetcher.transfers.on_ticket(m.Ticket(**usual, address=ADDRESS, key=KEY), self.now)
 
