@@ -3,9 +3,9 @@
     make bench-hosts                       a table, and with ARGS=--json the figures
 
                  ┌── scheduler        each with a network namespace, a mount namespace and a /dev/shm of its own,
-    bridge ──────┼── worker-1         so that no two of them share an object directory
-                 ├── worker-2
-                 └── client
+    bridge ──────┼── client           so that no two of them share an object directory
+                 ├── worker-1
+                 └── worker-2 …
 
 Rules:
 - Bytes are those that the kernel counts at the bridge's end of each link, headers included.
@@ -32,7 +32,9 @@ from host_scenes import SCENES
 
 PREFIX = "scaler-"
 NETWORK, PORT = "10.213.77", 2345
-HOSTS = ("scheduler", "worker-1", "worker-2", "client")
+WORKERS = tuple(f"worker-{number}" for number in range(1, 9))
+HOSTS = ("scheduler", "client", *WORKERS)
+STREAM_BYTES = 500_000_000
 ADDRESS = f"tcp://{NETWORK}.1:{PORT}"
 READY_SECONDS = 60.0
 MEGABYTE = 1_000_000
