@@ -184,12 +184,20 @@ checksums:  ## rewrite the checksums of all files in dist/release
 .PHONY: venv
 venv: .venv/.tools  ## set up .venv: the four packages, editable, and the development tools
 
+.PHONY: docs
+docs: .venv-docs/.packages  ## build the documentation as a site: dist/docs/index.html (SCALER_DOCS_REPOSITORY=URL: where files of the tree are shown)
+	@.venv-docs/bin/python docs/site/build_site.py $(ARGS)
+
+.PHONY: pictures
+pictures: .venv/.packages  ## redraw the pictures of docs/images from their texts, and the charts from benchmarks/RESULTS.md
+	@$(IN_VENV) docs/site/draw_pictures.py
+
 .PHONY: configuration-page
 configuration-page: .venv/.packages  ## regenerate the tables in docs/configuration.md from the programs' options
 	@$(IN_VENV) .ci/configuration_page.py --write
 
 .PHONY: migrating-page
-migrating-page: .venv/.packages  ## regenerate the tables in docs/migrating.md from the compatibility tables
+migrating-page: .venv/.packages  ## regenerate the tables in docs/migrating/scaler.md from the compatibility tables
 	@$(IN_VENV) .ci/migrating_page.py --write
 
 .PHONY: clean
@@ -234,6 +242,9 @@ PACKAGE_FILES := .ci/prepare $(DISTRIBUTIONS:=/pyproject.toml)
 
 .venv-adapters/.packages: $(PACKAGE_FILES) .ci/requirements-adapters.txt $(if $(call MADE_HERE,.venv-adapters/.packages),,.FORCE)
 	@$(PREPARE) adapters
+
+.venv-docs/.packages: $(PACKAGE_FILES) .ci/requirements-docs.txt $(if $(call MADE_HERE,.venv-docs/.packages),,.FORCE)
+	@$(PREPARE) docs
 
 .venv-packaging/.tools: .ci/prepare .ci/requirements-packaging.txt $(if $(call MADE_HERE,.venv-packaging/.tools),,.FORCE) | .venv/.packages
 	@$(PREPARE) packaging

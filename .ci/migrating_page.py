@@ -1,4 +1,4 @@
-"""The tables in docs/migrating.md, made from what the code accepts of earlier generations.
+"""The tables in docs/migrating/scaler.md, made from what the code accepts of earlier generations.
 
     .venv/bin/python .ci/migrating_page.py --write      (make migrating-page)
 
@@ -20,7 +20,7 @@ from scaler_appliance.shell.scheduler_options import SCHEDULER
 from scaler_appliance.top.top_options import TOP
 from scaler_appliance.ui.ui_options import UI
 
-PAGE = Path(__file__).resolve().parents[1] / "docs/migrating.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs/migrating/scaler.md"
 PROGRAMS = (SCHEDULER, CLUSTER, UI, TOP)
 MARKED = re.compile(r"(<!-- table: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _HELPERS = "scaler.compat"
@@ -90,14 +90,14 @@ TABLES: Dict[str, Callable[[], str]] = {
 
 def main() -> int:
     """Run the program; its exit code."""
-    parser = argparse.ArgumentParser(description="Compare docs/migrating.md with what the code accepts.")
+    parser = argparse.ArgumentParser(description="Compare docs/migrating/scaler.md with what the code accepts.")
     parser.add_argument("--write", action="store_true", help="write the page instead")
     written = PAGE.read_text(encoding="utf-8")
     made = page_of(written)
     if parser.parse_args().write:
         PAGE.write_text(made, encoding="utf-8")
     elif made != written:
-        print("docs/migrating.md is not what the code accepts: make migrating-page")
+        print("docs/migrating/scaler.md is not what the code accepts: make migrating-page")
         return 1
     return 0
 

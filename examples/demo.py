@@ -105,7 +105,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     finally:
         if cluster is not None:
             cluster.shutdown()
-    print("The cluster has stopped. Next: docs/quickstart.md, and examples/ for shorter programs.")
+    print("The cluster has stopped. Next: docs/tutorial/first-tasks.md, and examples/ for shorter programs.")
     return 0
 
 

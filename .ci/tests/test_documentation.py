@@ -5,23 +5,26 @@ Rules, for README.md, the README.md of each distribution, and docs/:
   The address in it, or its absence, stands for that of a cluster that the test has started; if the program starts a
   cluster itself, for a free one.
 - `<!-- example: compile only -->` above a fence: it is a part of a program, and only its syntax is checked.
+- `<!-- example: needs MODULE -->` above a fence: it runs where this module is installed, in one of the environments of
+  this tree, and is skipped if none has it.
 - `<!-- example: shell -->` above a fence: bash runs it, in a home of its own that the page's fences of this kind share.
 - `<!-- example: output -->` above a fence of any kind: this is the exact output of the last program,
   except for the log lines of a cluster that it started, and for times and fingerprints in that of a shell.
 - A command in a ```bash or ```console fence, `scaler_...` or `make ...`, exists, and so do its long options.
-- Every link to a file is valid, and docs/README.md links to every page.
-- The client's page names exactly the errors that exist. (For options see test_configuration.py.)
+- Every link to a file is valid. (For their anchors, the navigation and errors see test_site.py, for options
+  test_configuration.py.)
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Callable, Iterator, List, NamedTuple, Set
+from typing import Callable, Iterator, List, NamedTuple, Optional, Set
 
 import pytest
 from quiet_addresses import quiet_address
@@ -78,6 +81,23 @@ def expected_output(program: Fence) -> str:
     return ""
 
 
+@functools.cache
+def has(python: Path, module: str) -> bool:
+    """Whether a Python can import a module."""
+    code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+    return subprocess.run([str(python), "-c", code], stdin=subprocess.DEVNULL).returncode == 0
+
+
+def python_for(program: Fence) -> Optional[Path]:
+    """The Python that runs a program, if one here has what it needs."""
+    if not program.marker.startswith("needs "):
+        return Path(sys.executable)
+    module = program.marker[len("needs ") :].strip()
+    environments = (TREE / name / "bin/python" for name in (".venv-adapters", ".venv-situations"))
+    candidates = [Path(sys.executable), *(path for path in environments if path.exists())]
+    return next((python for python in candidates if has(python, module)), None)
+
+
 @pytest.mark.parametrize("fence", PYTHON_FENCES, ids=lambda fence: fence.place)
 def test_python_compiles(fence: Fence) -> None:
     compile(fence.text, fence.place, "exec")
@@ -90,12 +110,15 @@ def test_program_runs(
     tmp_path: Path,
     lines_but_log_lines: Callable[[str], List[str]],
 ) -> None:
+    python = python_for(fence)
+    if python is None:
+        pytest.skip(f"no environment here has {fence.marker[len('needs ') :]}")
     address = quiet_address() if "SchedulerClusterCombo(" in fence.text else cluster_address
     program = tmp_path / "program.py"
     program.write_text(ADDRESS.sub(address, fence.text), encoding="utf-8")
 
     finished = subprocess.run(
-        [sys.executable, str(program)],
+        [str(python), str(program)],
         cwd=tmp_path,
         env={**os.environ, "SCALER_ADDRESS": address},  # for `Client()`
         stdin=subprocess.DEVNULL,
@@ -134,7 +157,8 @@ def test_markers_are_known_and_in_place(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     fences = list(fences_of(page))
 
-    assert {fence.marker for fence in fences} <= {"", "compile only", "output", "shell"}
+    markers = {"needs" if fence.marker.startswith("needs ") else fence.marker for fence in fences}
+    assert markers <= {"", "compile only", "needs", "output", "shell"}
     assert text.count("<!-- example:") == sum(bool(fence.marker) for fence in fences), "a marker without a fence"
     assert text.count("\n```") + text.startswith("```") == 2 * len(fences), "a fence without an end"
     for before, fence in zip([None, *fences], fences):
@@ -147,18 +171,6 @@ def test_links_lead_somewhere(page: Path) -> None:
     targets = LINK.findall(page.read_text(encoding="utf-8"))
 
     assert [target for target in targets if not (page.parent / target).exists()] == []
-
-
-def test_index_has_every_page() -> None:
-    index = TREE / "docs/README.md"
-    linked = {(index.parent / target).resolve() for target in LINK.findall(index.read_text(encoding="utf-8"))}
-    records = TREE / "docs/adr"
-    listed = {
-        (records / target).resolve() for target in LINK.findall((records / "README.md").read_text(encoding="utf-8"))
-    }
-
-    pages = {page for page in PAGES if (TREE / "docs") in page.parents}
-    assert pages - linked - listed - {index} == set()
 
 
 # Commands.
@@ -211,12 +223,3 @@ def test_command_exists(fence: Fence, words: List[str]) -> None:
     else:
         used = {word.partition("=")[0] for word in words if word.startswith("--")}
         assert used - {"--help"} <= options_of(words[0], *subcommands_in(words))
-
-
-def test_page_names_exactly_the_errors_there_are() -> None:
-    from scaler import exceptions
-
-    page = (TREE / "docs/client.md").read_text(encoding="utf-8")
-    table = re.findall(r"^\| `(\w+)` \| ", page.partition("\n## Errors\n")[2], re.MULTILINE)
-
-    assert sorted(table) == sorted(set(exceptions.__all__) - {"RemoteTraceback", "ScalerError"})

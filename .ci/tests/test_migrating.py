@@ -1,4 +1,4 @@
-"""docs/migrating.md matches the compatibility tables, and the programs accept what it lists."""
+"""docs/migrating/scaler.md matches the compatibility tables, and the programs accept what it lists."""
 
 from __future__ import annotations
 

@@ -24,15 +24,13 @@ SOURCES = (
     "conformance-tests/implementations",
 )
 CASES = "conformance-tests/src/scaler_conformance/cases"
-PAGES = (
+PAGES = [
     "README.md",
-    "docs/quickstart.md",
-    "docs/client.md",
-    "docs/cluster.md",
+    *sorted(path.relative_to(TREE).as_posix() for path in (TREE / "docs").rglob("*.md") if path.parent.name != "adr"),
     "conformance-tests/README.md",
     "conformance-tests/client-adapter.md",
     "conformance-tests/implementations/cpp-worker/README.md",
-)
+]
 
 RIDDLES = re.compile(
     r"\bnobody\b|(?<!there )\b(?:is|are) none\b|\bno amount\b|\blooks? on\b|\bstands? still\b|\bhis\b|\bhim\b"
@@ -91,7 +89,8 @@ def test_expectations_of_conformance_cases_are_plain() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_pages_are_plain(page: str) -> None:
     lines = (TREE / page).read_text(encoding="utf-8").splitlines()
-    assert [f"{page}:{number}: {line}" for number, line in enumerate(lines, 1) if RIDDLES.search(line)] == []
+    prose = [re.sub(r"`[^`]*`", "", line) for line in lines]
+    assert [f"{page}:{number}: {line}" for number, line in enumerate(prose, 1) if RIDDLES.search(line)] == []
 
 
 def test_a_riddle_is_found() -> None:

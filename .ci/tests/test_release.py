@@ -23,6 +23,7 @@ from release import released_name
 
 TREE = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((TREE / ".github/workflows").glob("*.yml"))
+RELEASE = TREE / ".github/workflows/release.yml"
 
 
 def read(workflow: Path) -> Dict[Any, Any]:
@@ -40,10 +41,10 @@ def scripts_of(workflow: Path) -> str:
     return "\n".join(step["run"] for step in steps_of(workflow) if "run" in step)
 
 
-def test_there_are_both_workflows() -> None:
-    assert [path.name for path in WORKFLOWS] == ["ci.yml", "release.yml"]
+def test_there_are_all_workflows() -> None:
+    assert [path.name for path in WORKFLOWS] == ["ci.yml", "docs.yml", "release.yml"]
     # YAML reads the word `on` as true.
-    assert read(WORKFLOWS[1])[True] == {"push": {"tags": ["v*"]}}
+    assert read(RELEASE)[True] == {"push": {"tags": ["v*"]}}
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
@@ -57,7 +58,7 @@ def test_what_a_workflow_makes_can_be_made(workflow: Path) -> None:
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
 def test_files_that_a_workflow_names_are_there(workflow: Path) -> None:
-    named = re.findall(r"\bpackaging/[\w./-]+", scripts_of(workflow))
+    named = re.findall(r"\b(?:packaging|docs)/[\w./-]+", scripts_of(workflow).replace("dist/docs", ""))
     assert [name for name in named if not (TREE / name).exists()] == []
 
 
@@ -84,13 +85,13 @@ def test_jobs_end_and_may_do_no_more_than_they_need(workflow: Path) -> None:
 
 
 def test_only_the_jobs_that_sign_can_prove_who_they_are() -> None:
-    jobs = read(WORKFLOWS[1])["jobs"]
+    jobs = read(RELEASE)["jobs"]
     assert {name for name, job in jobs.items() if "id-token" in job["permissions"]} == {"images", "publish", "pypi"}
     assert set(jobs["publish"]["needs"]) == {"build", "nix", "reproducible"} and jobs["pypi"]["needs"] == "publish"
 
 
 def test_what_a_job_downloads_has_been_uploaded_by_one_that_it_needs() -> None:
-    jobs = read(WORKFLOWS[1])["jobs"]
+    jobs = read(RELEASE)["jobs"]
 
     def artifacts(job: str, action: str) -> List[str]:
         """The names in its steps, one for each machine of its matrix."""
@@ -120,7 +121,7 @@ def verification_in(text: str) -> List[str]:
 
 
 def test_checksums_are_signed_by_the_workflow_and_verified_as_the_documentation_says() -> None:
-    steps = read(WORKFLOWS[1])["jobs"]["publish"]["steps"]
+    steps = read(RELEASE)["jobs"]["publish"]["steps"]
     (signing,) = [step for step in steps if "cosign sign-blob" in step.get("run", "")]
     order = [str(step.get("run", step.get("uses", ""))).split("@")[0].split("\n")[0] for step in steps]
     wanted = ["make checksums", "sigstore/cosign-installer", signing["run"].split("\n")[0]]
@@ -140,7 +141,7 @@ def test_checksums_are_signed_by_the_workflow_and_verified_as_the_documentation_
 
 
 def test_all_that_is_published_has_its_provenance_attested() -> None:
-    jobs = read(WORKFLOWS[1])["jobs"]
+    jobs = read(RELEASE)["jobs"]
     subjects = {
         name: [step["with"] for step in job["steps"] if "attest-build-provenance@" in step.get("uses", "")]
         for name, job in jobs.items()
@@ -152,7 +153,7 @@ def test_all_that_is_published_has_its_provenance_attested() -> None:
 
 
 def test_the_single_files_of_a_release_are_built_once_by_debian_for_both_machines() -> None:
-    jobs = read(WORKFLOWS[1])["jobs"]
+    jobs = read(RELEASE)["jobs"]
     scripts = {name: [step.get("run", "") for step in job["steps"]] for name, job in jobs.items()}
     building = {
         name: [line for line in lines if re.search(r"make (dist-pypy|dist\b(?!-))", line)]

@@ -16,7 +16,7 @@ import pytest
 tomllib = pytest.importorskip("tomllib", reason="Python before 3.11 cannot read TOML")
 
 TREE = Path(__file__).resolve().parents[2]
-GLOSSARY = TREE / "docs/glossary.md"
+GLOSSARY = TREE / "docs/concepts/glossary.md"
 SCHEMA = TREE / "protocol-spec/schema/common.capnp"
 MACHINES = TREE / "protocol-spec/machines"
 MOST_TERMS = 35
@@ -68,7 +68,7 @@ def test_the_glossary_has_each_public_term(public: Callable[[], Set[str]]) -> No
     terms = public()
 
     assert len(terms) >= 4
-    assert sorted(terms - explained()) == [], "explain these terms in docs/glossary.md"
+    assert sorted(terms - explained()) == [], "explain these terms in docs/concepts/glossary.md"
 
 
 def test_the_glossary_is_short() -> None:

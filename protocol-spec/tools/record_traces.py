@@ -2,8 +2,8 @@
 
     python tools/record_traces.py [NAME ...]
 
-Real programs speak through a relay, which writes down what passes. For developers, on Linux; what is in the files:
-traces/README.md.
+Real programs speak without keys through a relay, which writes down what passes. For developers, on Linux; what is in
+the files: traces/README.md.
 
 Rules:
 - A scenario waits for what it has caused, so that each line follows from the lines before it.
@@ -13,7 +13,6 @@ Rules:
 from __future__ import annotations
 
 import json
-import os
 import re
 import select
 import socket
@@ -22,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
@@ -31,7 +30,6 @@ from scaler import Client, NamedFunction
 from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
 from scaler_protocol.host.addresses import parse_address
-from scaler_protocol.keys.credentials import INSECURE_VARIABLE
 from scaler_protocol.wire.zmtp import Zmtp, ZmtpError
 from scaler_protocol.wire.zmtp import encode as lay_out
 
@@ -41,7 +39,15 @@ TREE_SHOWN = b"/home/scaler".ljust(len(TREE), b"_")[: len(TREE)]  # as long: tex
 MAXIMUM_MESSAGE_BYTES = 1 << 30
 DEADLINE_SECONDS = 20.0
 LONG_RUN = re.compile(rb"(.)\1{63,}", re.DOTALL)
-QUIET = ["--heartbeat-interval-seconds", "300", "--worker-timeout-seconds", "600", "--client-timeout-seconds", "600"]
+QUIET = [
+    "--insecure",
+    "--heartbeat-interval-seconds",
+    "300",
+    "--worker-timeout-seconds",
+    "600",
+    "--client-timeout-seconds",
+    "600",
+]
 
 
 class Relay:
@@ -112,9 +118,12 @@ class Relay:
             self._changed.notify_all()
         if data:
             other.sendall(data)
-        else:
-            del self._streams[stream]
-            self._streams.pop(other, None)
+            return
+        # The other end may have more to say, and its end is an event as well, whoever was first.
+        del self._streams[stream]
+        with suppress(OSError):
+            other.shutdown(socket.SHUT_WR)
+        if other not in self._streams:
             stream.close()
             other.close()
 
@@ -152,7 +161,7 @@ def shown(frame: bytes) -> str:
 
 
 class Cluster:
-    """A scheduler behind a relay, which reads what passes, and programs that connect to it without keys."""
+    """A scheduler behind a relay, and programs that connect to it."""
 
     def __init__(self, *options: str) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -160,7 +169,7 @@ class Cluster:
         self._programs: List[subprocess.Popen[bytes]] = []
         monitor = f"ipc://{self._folder.name}/monitor"
         self._start("scaler_appliance", "tcp://127.0.0.1:0", "--address-file", str(address_file),
-                    "--insecure", "--monitor-address", monitor, *QUIET, *options)  # fmt: skip
+                    "--monitor-address", monitor, *QUIET, *options)  # fmt: skip
         deadline = time.monotonic() + DEADLINE_SECONDS
         while not (address_file.exists() and len(address_file.read_text().splitlines()) == 2):
             if time.monotonic() > deadline:
@@ -169,7 +178,6 @@ class Cluster:
         self.relay = Relay(address_file.read_text().splitlines()[0])
 
     def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
-        os.environ[INSECURE_VARIABLE] = "1"  # for the client in this process, too
         command = [sys.executable, "-m", module, *arguments]
         program = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         self._programs.append(program)
@@ -177,14 +185,14 @@ class Cluster:
 
     def worker(self, *options: str) -> subprocess.Popen[bytes]:
         self.relay.expect("worker")
-        worker = self._start("scaler.worker", self.relay.address, "-n", "1", *options)
+        worker = self._start("scaler.worker", self.relay.address, "--insecure", "-n", "1", *options)
         self.relay.wait_for("HeartbeatEcho")
         return worker
 
     @contextmanager
     def client(self, **options: Any) -> Iterator[Client]:
         self.relay.expect("client")
-        with Client(address=self.relay.address, heartbeat_interval_seconds=300, **options) as client:
+        with Client(address=self.relay.address, heartbeat_interval_seconds=300, insecure=True, **options) as client:
             self.relay.wait_for("HeartbeatEcho", 1 + self.relay.count("Welcome", "worker"))
             yield client
 

@@ -1,6 +1,6 @@
 """Run the test suites of other projects on Scaler's adapters: `make adapters`, or with ARGS='joblib' some of them.
 
-    suite_of_NAME.SUITES ──▶ run ──▶ build/foreign_suites/*.json: a Record each ──▶ the table in docs/adapters.md
+    suite_of_NAME.SUITES ──▶ run ──▶ build/foreign_suites/*.json: a Record each ──▶ the table in docs/how-to/adapters.md
 
 Rules:
 - Each module `suite_of_NAME` in this folder has the list SUITES.
@@ -24,7 +24,7 @@ from typing import Dict, List, NamedTuple, Optional
 from suite import HERE, Outcome, Suite, run
 
 TREE = HERE.parents[2]
-PAGE = TREE / "docs/adapters.md"
+PAGE = TREE / "docs/how-to/adapters.md"
 RECORDS = TREE / "build/foreign_suites"
 DROPIN = "dropin"
 BEGIN, END = "<!-- suites: begin -->", "<!-- suites: end -->"

@@ -1,6 +1,6 @@
 """The test suite of another project, run with Scaler in the place of that project's own engine.
 
-    SUITE: Suite ──▶ run ──▶ pytest, in a process of its own ──▶ JUnit XML ──▶ Outcome ──▶ a row of docs/adapters.md
+    SUITE: Suite ──▶ run ──▶ pytest, in a process of its own ──▶ JUnit XML ──▶ Outcome ──▶ a row of how-to/adapters.md
 
 Rules:
 - A test that does not apply is excluded by name, with the reason. What is excluded and no longer exists is an error.

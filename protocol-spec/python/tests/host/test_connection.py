@@ -14,6 +14,7 @@ import pytest
 from scaler_protocol.host.addresses import local_socket_name, parse_address
 from scaler_protocol.host.connection import (
     KEEPALIVE_IDLE_SECONDS,
+    LARGEST_WRITE_BYTES,
     SMALLEST_READ_BYTES,
     Connection,
     connect_to_local_socket,
@@ -104,6 +105,39 @@ def test_what_finds_no_room_waits_in_order(pair: Tuple[Connection, Connection]) 
 
     assert receive(router, dealer, len(sent)) == sent
     assert (dealer.has_unsent, dealer.unsent_bytes) == (False, 0)
+
+
+class EagerStream:
+    """A socket whose peer reads as fast as we write, so that each write takes all."""
+
+    def __init__(self) -> None:
+        self.taken_bytes = 0
+
+    def send(self, data: memoryview) -> int:
+        self.taken_bytes += len(data)
+        return len(data)
+
+    def sendmsg(self, parts: List[memoryview]) -> int:
+        return self.send(memoryview(b"".join(parts)))
+
+
+def test_a_flush_ends_after_as_many_bytes_as_it_may_send(pair: Tuple[Connection, Connection]) -> None:
+    dealer, router = pair
+    shake_hands(dealer, router)
+    for number in range(10):
+        dealer.send([b"%d" % number, LARGE])
+    stream, waiting_bytes = dealer._stream, dealer.unsent_bytes
+    eager = dealer._stream = EagerStream()  # type: ignore[assignment]  # as far as it is used
+    flushes, most_bytes = 0, 2 << 20
+    is_empty = False
+    while not is_empty:
+        before = eager.taken_bytes
+        is_empty = dealer.flush(most_bytes)
+        flushes += 1
+        assert eager.taken_bytes - before < most_bytes + LARGEST_WRITE_BYTES
+    dealer._stream = stream
+    assert eager.taken_bytes == waiting_bytes
+    assert flushes >= waiting_bytes // (most_bytes + LARGEST_WRITE_BYTES)
 
 
 def test_what_waits_can_be_dropped_but_for_the_message_in_part(pair: Tuple[Connection, Connection]) -> None:

@@ -10,6 +10,6 @@
 Rules:
 - Nothing here is imported until a program uses a name of an earlier generation, except `arguments`, which the public
   classes import.
-- The table is complete: a test compares `docs/migrating.md` with it.
+- The table is complete: a test compares `docs/migrating/scaler.md` with it.
 - An earlier spelling warns once, or not at all; it never fails where the earlier generation did not.
 """

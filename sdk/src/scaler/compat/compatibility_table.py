@@ -1,4 +1,4 @@
-"""The mapping from earlier generations to this one. `docs/migrating.md` shows this table to users.
+"""The mapping from earlier generations to this one. `docs/migrating/scaler.md` shows this table to users.
 
 Rules:
 - Each name of a module has its location now, as `module:name`. Names that exist here under the same name and module

@@ -2,7 +2,10 @@
 
     reactions ──touch, add, remove──▶ Changes, one of each kind ──once a second──▶ StatusColumns ──▶ SchedulerStatus
 
-Rule: figures that only monitors need are totals, kept with their object (session, graph) or in `counters`.
+Rules:
+- Figures that only monitors need are totals, kept with their object (session, graph) or in `counters`.
+- Hundreds of thousands of functions may have unfinished tasks, and no call takes long for it: functions are looked up
+  by name in several dicts, since a dict is moved as a whole when it grows, and listed in the order of their numbers.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Dict, List, Tuple, Union
 
+from scaler_appliance.core.large_tables import LARGE, Table, in_chunks
 from scaler_appliance.core.monitoring.changes import Changes
 from scaler_appliance.core.monitoring.counters import FunctionCounters, GraphCounters
 from scaler_appliance.core.objects.object_records import ObjectChanges
@@ -18,6 +22,10 @@ from scaler_appliance.core.tasks.batches import TaskBatch
 
 MAXIMUM_IDLE_FUNCTIONS = 256
 """How many functions without unfinished tasks are published: those that were used last."""
+
+DICTS_OF_FUNCTIONS = 64
+
+Key = Tuple[Union[int, str], str]  # session and name; of functions that are addressed by name, tenant and name
 
 
 class StatusChanges:
@@ -35,8 +43,8 @@ class StatusChanges:
         self.objects = ObjectChanges(large_bytes)
         self.is_watched = False
         self.reasons: List[Tuple[str, str]] = []  # why tasks cannot run: tenants and texts
-        # By session and name; those of functions that are addressed by name, by tenant and name.
-        self._function_counters: Dict[Tuple[Union[int, str], str], FunctionCounters] = {}
+        self._functions_by_key: List[Dict[Key, FunctionCounters]] = [{} for _ in range(DICTS_OF_FUNCTIONS)]
+        self._functions_by_number: Table[FunctionCounters] = {}
         self._listed: OrderedDict[int, FunctionCounters] = OrderedDict()  # that were idle, longest ago first
         self._last_function = self._last_graph = 0
 
@@ -44,7 +52,7 @@ class StatusChanges:
 
     def function_counters(self) -> List[FunctionCounters]:
         """The counters of all published functions."""
-        return list(self._function_counters.values())
+        return list(self._functions_by_number.values())
 
     def begin(self, batch: TaskBatch, name: str) -> None:
         """A batch of unfinished tasks was created.
@@ -53,21 +61,27 @@ class StatusChanges:
             name: of the function's object.
         """
         if batch.function:
-            key: Tuple[Union[int, str], str] = batch.client, name or batch.function_name or f"{batch.function:016x}"
+            key: Key = batch.client, name or batch.function_name or f"{batch.function:016x}"
         else:
             key = batch.requirement.needs.tenant, batch.function_name
-        counters = self._function_counters.get(key)
+        functions = self._functions_of(key)
+        counters = functions.get(key)
         if counters is None:
             self._last_function += 1
             client = batch.client if batch.function else 0
             counters = FunctionCounters(self._last_function, key[1], client, batch.tenant)
-            self._function_counters[key] = counters
+            functions[key] = self._functions_by_number[counters.number] = counters
+            if len(self._functions_by_number) == LARGE:
+                self._functions_by_number = in_chunks(self._functions_by_number)
             self.functions.add(counters.number, counters)
         elif not counters.is_dirty:
             self.functions.touch(counters.number, counters)
         counters.was_used = True
         counters.unfinished += batch.unfinished
         batch.counters = counters
+
+    def _functions_of(self, key: Key) -> Dict[Key, FunctionCounters]:
+        return self._functions_by_key[hash(key[1]) % DICTS_OF_FUNCTIONS]
 
     def list_idle(self, counters: FunctionCounters) -> None:
         """List a function whose last unfinished task has ended; the one idle longest may be removed."""
@@ -80,7 +94,8 @@ class StatusChanges:
             if oldest.was_used:
                 self._list(oldest)
                 continue
-            del self._function_counters[oldest.client or oldest.tenant, oldest.name]
+            key = oldest.client or oldest.tenant, oldest.name
+            del self._functions_of(key)[key], self._functions_by_number[number]
             self.functions.remove(number, oldest)
 
     def _list(self, counters: FunctionCounters) -> None:
@@ -108,8 +123,10 @@ class StatusChanges:
 
     def check_invariants(self) -> None:
         """Check that each counter is in its place; State checks the counts."""
-        for key, counters in self._function_counters.items():
-            assert key == (counters.client or counters.tenant, counters.name)
+        assert sum(map(len, self._functions_by_key)) == len(self._functions_by_number)
+        for number, counters in self._functions_by_number.items():
+            key = counters.client or counters.tenant, counters.name
+            assert number == counters.number and self._functions_of(key)[key] is counters
             assert counters.is_listed == (counters.number in self._listed)
             assert counters.is_listed or counters.unfinished, f"{counters.name} is idle and not listed"
             assert 0 <= counters.running <= counters.unfinished, (

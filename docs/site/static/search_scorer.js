@@ -1,0 +1,111 @@
+/* Ranks the results of the site's search. Sphinx loads this behind its own searchtools.js (html_search_scorer).
+ *
+ * Sphinx shows pages that have all words of a query, and ranks them by their best word alone. Users ask in sentences,
+ * whose words are of unequal worth, and some of which no page has. So here:
+ * - A word counts by how few pages have it; more in the title of a page or of one of its sections.
+ * - A page is shown if it has the words that make up most of the query's worth. Words that no page has are ignored.
+ * - Pages that solve a task come before those that describe, and these before records of decisions and of changes.
+ * - A result leads to the section whose title fits best.
+ */
+"use strict";
+
+const FOLDER_WEIGHTS = {
+  "tutorial/": 1.1,
+  "adr/": 0.5,
+  "protocol/": 0.55,
+  "benchmarks/": 0.6,
+  "packaging/": 0.9,
+  "reference/api/": 0.8,
+};
+const PAGE_WEIGHTS = { changelog: 0.4, situations: 0.6, soak: 0.7, "concepts/glossary": 0.8, index: 0.7 };
+const IN_PAGE_TITLE = 3.5;
+const IN_SECTION_TITLE = 2;
+const FOR_A_TASK = 1.35; // how-to pages, if a title has one of the words
+const MINIMUM_SHARE = 0.5;
+const SCALE = 20;
+
+const weightOfPage = (name) => {
+  if (name in PAGE_WEIGHTS) return PAGE_WEIGHTS[name];
+  if (name.endsWith("/index")) return 0.6;
+  const folder = Object.keys(FOLDER_WEIGHTS).find((each) => name.startsWith(each));
+  return folder ? FOLDER_WEIGHTS[folder] : 1;
+};
+
+const listed = (files) => (files === undefined ? [] : Array.isArray(files) ? files : [files]);
+
+const ownEntry = (table, word) => (Object.hasOwn(table, word) ? listed(table[word]) : null);
+
+/** The pages that have a word; if none has it, those that have a longer one. */
+const pagesWith = (table, word) => {
+  const exact = ownEntry(table, word);
+  if (exact || word.length < 4) return new Set(exact || []);
+  return new Set(Object.keys(table).filter((each) => each.startsWith(word)).flatMap((each) => listed(table[each])));
+};
+
+const stemsOf = (title) => {
+  const stemmer = new Stemmer();
+  return new Set(splitQuery(title.toLowerCase()).map((word) => stemmer.stemWord(word)));
+};
+
+/** The sections of all pages, by page: their titles' words, and their anchors. */
+let sections = null;
+const sectionsOf = (file) => {
+  if (sections === null) {
+    sections = new Map();
+    for (const [title, places] of Object.entries(Search._index.alltitles))
+      for (const [page, anchor] of places) {
+        if (!sections.has(page)) sections.set(page, []);
+        sections.get(page).push({ title, anchor, stems: stemsOf(title) });
+      }
+  }
+  return sections.get(file) || [];
+};
+
+Search.performTermsSearch = (searchTerms, excludedTerms) => {
+  const { terms, titleterms, docnames, titles, filenames } = Search._index;
+  const words = [...searchTerms]
+    .map((word) => {
+      const inText = pagesWith(terms, word);
+      const inTitles = pagesWith(titleterms, word);
+      const pages = new Set([...inText, ...inTitles]);
+      return { word, inTitles, pages, weight: Math.log(1 + docnames.length / pages.size) };
+    })
+    .filter((each) => each.pages.size > 0);
+  const worth = words.reduce((sum, each) => sum + each.weight, 0);
+  const excluded = new Set([...excludedTerms].flatMap((word) => listed(terms[word])));
+
+  const candidates = new Set(words.flatMap((each) => [...each.pages]));
+  const results = [];
+  for (const file of candidates) {
+    if (excluded.has(file)) continue;
+    const here = words.filter((each) => each.pages.has(file));
+    const share = here.reduce((sum, each) => sum + each.weight, 0) / worth;
+    if (share < MINIMUM_SHARE) continue;
+    const inPageTitle = stemsOf(titles[file]);
+    const factor = (each) =>
+      inPageTitle.has(each.word) ? IN_PAGE_TITLE : each.inTitles.has(file) ? IN_SECTION_TITLE : 1;
+    const isForTask = docnames[file].startsWith("how-to/") && here.some((each) => each.inTitles.has(file));
+    const sum = here.reduce((found, each) => found + each.weight * factor(each), 0);
+    const score = (sum / worth) * (isForTask ? FOR_A_TASK : 1);
+
+    const fitting = (section) =>
+      here.reduce((sum, each) => sum + (section.stems.has(each.word) ? each.weight : 0), 0);
+    const best = sectionsOf(file).reduce(
+      (found, each) => (fitting(each) > fitting(found) ? each : found),
+      { title: titles[file], anchor: null, stems: inPageTitle },
+    );
+    results.push([
+      docnames[file],
+      best.anchor ? `${titles[file]} > ${best.title}` : titles[file],
+      best.anchor ? `#${best.anchor}` : "",
+      null,
+      SCALE * score * share * share,
+      filenames[file],
+      SearchResultKind.text,
+    ]);
+  }
+  return results;
+};
+
+Scorer.score = ([name, , , , score]) => score * weightOfPage(name);
+Scorer.objNameMatch = 40; // a query that is the name of a method is about it
