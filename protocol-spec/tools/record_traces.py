@@ -119,7 +119,7 @@ class Relay:
         if data:
             other.sendall(data)
             return
-        # The other end may have more to say, and its end is an event as well, whoever was first.
+        # The other end may have more to say, and its end is an event as well, in either order.
         del self._streams[stream]
         with suppress(OSError):
             other.shutdown(socket.SHUT_WR)
