@@ -195,6 +195,7 @@ COMMANDS = [
 ]
 
 
+@functools.cache
 def help_of(program: str, *commands: str) -> str:
     path = BIN / program
     assert path.exists(), f"there is no program {program}"
@@ -209,7 +210,9 @@ def options_of(program: str, *commands: str) -> Set[str]:
 
 def subcommands_in(words: List[str]) -> List[str]:
     """Such as `keys new` in `scaler keys new --role client`."""
-    return words[1:3] if words[1:2] == ["keys"] else []
+    if words[1:2] == ["keys"]:
+        return words[1:3]
+    return words[1:2] if words[1:2] == ["drain"] else []
 
 
 @pytest.mark.parametrize(

@@ -224,6 +224,7 @@ def test_other_names_of_versions_are_refused(version: str, site: Path, tmp_path:
 # All of it.
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 def test_the_site_is_built_without_a_warning_and_its_search_answers(tmp_path: Path) -> None:

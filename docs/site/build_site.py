@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import List
 
 from markdown_export import llms_text, one_page
-from site_pages import PAGES, TREE
+from site_pages import PAGES, TREE, with_links_of_the_site
 from site_search import ask, has_node, questions
 from site_source import stage
 
@@ -48,7 +48,7 @@ def build(output: Path) -> None:
 
     (made / ".buildinfo").unlink()
     for page in PAGES.values():
-        shutil.copyfile(STAGED / f"{page.name}.md", made / f"{page.name}.md")
+        (made / f"{page.name}.md").write_text(with_links_of_the_site(page), encoding="utf-8")
     (made / "scaler.md").write_text(one_page(), encoding="utf-8")
     (made / "llms.txt").write_text(llms_text(), encoding="utf-8")
     check(made)

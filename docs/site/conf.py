@@ -47,6 +47,7 @@ html_js_files = ["versions.js"]
 html_search_scorer = str(Path(__file__).parent / "static/search_scorer.js")
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 html_last_updated_fmt = None
 html_permalinks_icon = "#"
 html_theme_options = {

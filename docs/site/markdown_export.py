@@ -11,9 +11,10 @@ import posixpath
 import re
 from typing import List
 
-from site_pages import HOME, LINK, PAGES, in_order, resolved, with_links_of_the_site
+from site_pages import HOME, LINK, PAGES, in_order, navigation, resolved, with_links_of_the_site
 
 LEFT_OUT = ("docs/adr/", "packaging/", "benchmarks/", "conformance-tests/", "CHANGELOG.md", "protocol-spec/")
+BELOW = navigation()
 COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 
 
@@ -28,8 +29,17 @@ def llms_text() -> str:
         lines += [f"## {title}", ""]
         for item in re.split(r"^- ", section, flags=re.MULTILINE)[1:]:
             lines.append("- " + " ".join(_linked(item).split("\n\n")[0].split()))
+            lines += _pages_below(item)
         lines.append("")
     return "\n".join(lines)
+
+
+def _pages_below(item: str) -> List[str]:
+    """A list of the pages below an index that an item of docs/README.md links to."""
+    targets = [resolved(PAGES[HOME], match["path"]) for match in LINK.finditer(item)]
+    indices = [each for each in targets if each in BELOW and not each.startswith(LEFT_OUT)]
+    pages = [page for index in indices for section in BELOW[index] for page in section.pages]
+    return [f"  - [{page.title}]({page.name}.md)" for page in pages]
 
 
 def _linked(item: str) -> str:

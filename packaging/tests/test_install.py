@@ -58,7 +58,7 @@ def test_the_sdk_alone_works_with_a_binary_scheduler(sdk_python: Path, binary: P
     assert_serves([str(binary)], clean_environment(tmp_path), sdk_python, tmp_path)
 
 
-@pytest.mark.parametrize("place", ["PATH", "SCALER_SCHEDULER", None])
+@pytest.mark.parametrize("place", ["PATH", pytest.param("SCALER_SCHEDULER", marks=pytest.mark.exhaustive), None])
 def test_a_local_cluster_of_the_sdk_alone_starts_the_binary_it_finds(
     place: Optional[str], sdk_python: Path, binary: Path, tmp_path: Path
 ) -> None:

@@ -163,7 +163,7 @@ def test_each_program_of_the_appliance_is_in_it(pex: Path, unpacked: Path, tmp_p
         assert version(pex, {**machine, "PEX_SCRIPT": program}).startswith(f"{name} "), "by the variable"
 
 
-@pytest.mark.parametrize("is_started_by_name", [True, False])
+@pytest.mark.parametrize("is_started_by_name", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_on_pypy_it_has_the_larger_young_generation(
     is_started_by_name: bool, pex: Path, unpacked: Path, tmp_path: Path
 ) -> None:

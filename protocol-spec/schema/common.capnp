@@ -33,6 +33,7 @@ struct TaskOptions {
   atMostOnce @6 :Bool;  # never run again once handed to a worker
   streamOutput @7 :Bool;  # send what the task prints as TaskLog
   actor @8 :Bool;  # its tasks are calls of the actor that the function's object holds: see scheduler.md
+  timeRequestMilliseconds @9 :UInt64;  # for how long each may run: a worker must stay so long; 0: not known
 }
 
 enum TaskStatus {

@@ -21,8 +21,9 @@ struct Hello {
   previousSession @13 :UInt32;  # 0: none; for the log of a peer that comes back
   heartbeatIntervalMilliseconds @14 :UInt32;
   functions @15 :List(Text);  # worker: names of functions it serves; NAME* for all that begin with NAME; none listed: any
-  dataAddress @16 :Text;  # worker: where other workers fetch objects from it, with a Ticket; empty: nowhere
-  dataKey @17 :Data;  # worker: its public key (CURVE) there, and when it fetches itself; empty: it uses none
+  remainingMilliseconds @16 :UInt64;  # worker: for how long from now on tasks may run here; 0: no end is known
+  dataAddress @17 :Text;  # worker: where other workers fetch objects from it, with a Ticket; empty: nowhere
+  dataKey @18 :Data;  # worker: its public key (CURVE) there, and when it fetches itself; empty: it uses none
 }
 
 struct Welcome {
@@ -110,12 +111,23 @@ struct DisconnectRequest {
   # The sender is leaving (a peer), or asks the peer to leave (the scheduler).
   reason @0 :DisconnectReason;
   message @1 :Text;
+  drainCause @2 :DrainCause;  # of the reason draining
 }
 
 enum DisconnectReason {
   leaving @0;
   shutdown @1;
   draining @2;
+}
+
+enum DrainCause {
+  # Why a worker drains, for people.
+  unknown @0;
+  signal @1;  # its program was asked to end
+  operator @2;  # a client asked for it
+  idle @3;  # it had no tasks for long
+  lifetime @4;  # its end of life is near
+  notice @5;  # its machine will be taken away
 }
 
 struct DisconnectResponse {}
@@ -159,7 +171,8 @@ struct Info {
 }
 
 struct WorkerShutdown {
-  # A client asks that one worker leaves: a protected scheduler refuses. Answered by WorkerShutdownResponse.
+  # A client asks that one worker leaves. A protected scheduler refuses to stop it at once. Answered by
+  # WorkerShutdownResponse.
   requestId @0 :UInt64;
   session @1 :UInt32;  # of the worker; 0: `name` names it
   isDraining @2 :Bool;  # it finishes what it runs and gives the rest back; otherwise it stops at once

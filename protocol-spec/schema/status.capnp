@@ -24,7 +24,7 @@ struct SchedulerStatus {
   address @6 :Text;  # where clients and workers connect
   host @7 :Text;
   processId @8 :UInt32;
-  isProtected @9 :Bool;  # refuses WorkerShutdown and ClientShutdown
+  isProtected @9 :Bool;  # refuses ClientShutdown, and WorkerShutdown unless the worker is to drain
   cpuPermille @10 :UInt32;
   residentBytes @11 :UInt64;
   statusMicroseconds @12 :UInt64;  # of processor time that publishing took since the scheduler started
@@ -75,7 +75,7 @@ struct WorkerColumns $Columns.entries("sessions") $Columns.complete {
   residentBytes @7 :List(UInt64);
   freeBytes @8 :List(UInt64);  # memory that its host has left
   latencyMicroseconds @9 :List(UInt32);
-  states @10 :List(UInt8);  # bits: 1 congested, 2 leaving
+  states @10 :List(UInt8);  # bits: 1 congested, 2 leaving; the next three: DrainCause
   processors @11 :List(UInt32);  # how many it has reported; 0: forget those that it had
 }
 

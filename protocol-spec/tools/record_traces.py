@@ -119,7 +119,7 @@ class Relay:
         if data:
             other.sendall(data)
             return
-        # The other end may have more to say, and its end is an event as well, in either order.
+        # The other end may have more to say, and its end is an event as well, whichever end was first.
         del self._streams[stream]
         with suppress(OSError):
             other.shutdown(socket.SHUT_WR)
@@ -305,6 +305,19 @@ def draining(cluster: Cluster) -> None:
     cluster.relay.wait_for("closed", 2)
 
 
+def leaving(cluster: Cluster) -> None:
+    """A worker whose program gets SIGTERM asks to be drained, and leaves when its task has ended."""
+    worker = cluster.worker("--functions", "scaler.conformance/*=scaler.conformance")
+    with cluster.client() as client:
+        future = client.submit(NamedFunction("scaler.conformance/sleep"), 500)
+        cluster.relay.wait_for("Task", 2)
+        time.sleep(0.25)  # until it has begun: else it is given back
+        worker.terminate()
+        future.result()
+        cluster.relay.wait_for("closed")
+    cluster.relay.wait_for("closed", 2)
+
+
 def cancel_waiting(cluster: Cluster) -> None:
     """A task is cancelled that no worker has, for there is none."""
     with cluster.client() as client:
@@ -379,6 +392,7 @@ SCENARIOS: List[Callable[[Cluster], None]] = [
     named_function,
     output,
     draining,
+    leaving,
     cancel_waiting,
     cancel_running,
     objects_by_request,

@@ -19,6 +19,7 @@ from scheduler_harness import Harness, Peer, hello
 
 from scaler_appliance.core.effects import PeerError
 from scaler_protocol import messages as m
+from scaler_protocol.session.features import DRAIN_REQUESTS
 
 tomllib = pytest.importorskip("tomllib", reason="Python before 3.11 cannot read TOML")
 
@@ -50,7 +51,7 @@ class Connection:
         return peer
 
     def hello(self, **fields: Any) -> m.Hello:
-        return hello(self.role, slots=1 if self.role == WORKER else 0, **fields)
+        return hello(self.role, slots=1 if self.role == WORKER else 0, features=[DRAIN_REQUESTS], **fields)
 
     def order(self, is_draining: bool) -> None:
         """The other client asks that the peer leave."""
@@ -136,11 +137,14 @@ def _refused_while_stopping(connection: Connection) -> None:
 
 NO_IDS = array("Q")
 OUTCOMES = m.TaskCancelConfirm(ids=NO_IDS)
+TO_DRAIN = m.DisconnectRequest(reason=m.DisconnectReason.DRAINING)
 FORMS = [
     Form("hello", "Hello", lambda connection: connection.peer.send(connection.hello())),
     Form("bad_hello", "of another major", lambda connection: connection.peer.send(connection.hello(major=99))),
     Form("bad_hello", "while the scheduler stops", _refused_while_stopping),
     Form("request", "DisconnectRequest", _sends(m.DisconnectRequest())),
+    Form("request", "of a client, draining", _sends(TO_DRAIN), (CLIENT,)),
+    Form("ask", "DisconnectRequest", _sends(TO_DRAIN), (WORKER,)),
     Form("response", "DisconnectResponse", _sends(m.DisconnectResponse())),
     Form("heartbeat", "Heartbeat", _sends(m.Heartbeat(sequence=7))),
     Form("answer", "HeartbeatEcho", _sends(m.HeartbeatEcho())),

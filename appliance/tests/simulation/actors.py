@@ -88,7 +88,12 @@ class ActorsSeen:
         beginning = [(task, self._actors[task.call_of].need) for task in calls]
         beginning = [(task, need) for task, need in beginning if self._actors[task.call_of].worker is None]
         for worker in workers if beginning else ():
-            if worker.slots_taken < worker.slots and not worker.is_congested and ACTORS in worker.features:
+            if (
+                worker.slots_taken < worker.slots
+                and not worker.is_congested
+                and not worker.is_draining
+                and ACTORS in worker.features
+            ):
                 for task, need in beginning:
                     could_begin = worker.fits(need) and worker.serves(task.client.tenant)
                     assert not could_begin, f"the actor of {task} waits that could begin at a free slot"

@@ -103,14 +103,15 @@ class Checker:
         """The scheduler is told that a connection does not exist any more."""
         party = self._parties.get(link)
         if party is not None:
-            self._end(party, is_fault=True)
+            self._end(party, is_fault=not party.is_asking)  # one that drains may break off
 
     def shut_down(self) -> None:
         """The scheduler is told to stop."""
         self._is_stopping = True
 
     def _on_left(self, party: Party, message: object, payload: bytes) -> None:
-        self._end(party, is_fault=False)
+        if not party.asks_to_drain(message):
+            self._end(party, is_fault=False)
 
     def _on_heartbeat(self, party: Party, message: m.Heartbeat, payload: bytes) -> None:
         party.slots = party.hello_slots + sum(processor.suspended for processor in message.processors)
@@ -350,7 +351,8 @@ class Checker:
         elif isinstance(message, m.ObjectResponse):
             self._check_reader(link, message)
         elif isinstance(message, m.DisconnectRequest):
-            assert self._is_stopping
+            is_to_drain = message.reason == m.DisconnectReason.DRAINING and (party is None or party.is_told_to_drain())
+            assert is_to_drain or self._is_stopping
             if party is not None and not party.is_worker:
                 self._end(party, is_fault=False)
         else:
@@ -375,6 +377,7 @@ class Checker:
             offset, first = offset + size, first + count
             task = client.tasks[int(data.rsplit(b" ", 1)[-1])]
             assert task.payload == data
+            assert not worker.is_draining or task.call_of, f"{task} is given to a worker that drains"
             assert not worker.is_congested and not client.is_congested, f"{task} is given to or for who does not read"
             if isinstance(task, Node):
                 assert task.may_run(), f"{task} is given, though it is {task.due or task.outcome or 'not ready'}"
@@ -487,8 +490,7 @@ class Checker:
         ids = set(message.ids)
         assert len(ids) == len(message.ids)
         if message.action in (m.ObjectAction.SPILL, m.ObjectAction.DROP):
-            is_drop = message.action == m.ObjectAction.DROP
-            assert worker.is_worker is is_drop, "only who made an object hears that it is on disk"
+            assert worker.is_worker is (message.action == m.ObjectAction.DROP), "only a maker hears of its disk"
             return
         if message.action == m.ObjectAction.CREATE:
             seen.check_own(worker, ids, self._object_tenants)
@@ -507,9 +509,6 @@ class Checker:
         reader = self._tenants.get(link, "")
         assert owner is None or reader in (owner, "*"), f"a peer of {reader!r} reads an object of {owner!r}"
 
-    def _on_ticket(self, worker: Party, message: m.Ticket, payload: bytes) -> None:
-        seen.check_own(worker, {message.id} if message.holder else set(), self._object_tenants)
-
     def _on_cancel_sent(self, worker: Party, message: m.TaskCancel, payload: bytes) -> None:
         for instance in message.ids:
             key = worker.session, instance
@@ -524,7 +523,7 @@ class Checker:
         m.TaskResult: _on_outcomes,
         m.TaskCancelConfirm: _on_answers,
         m.ObjectInstruction: _on_objects_announced,
-        m.Ticket: _on_ticket,
+        m.Ticket: lambda self, worker, message, _: seen.check_ticket(worker, message, self._object_tenants),
         m.TaskCancel: _on_cancel_sent,
     }
 

@@ -7,6 +7,7 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
+from scaler_protocol.session.features import DRAIN_REQUESTS
 
 SUCCESS = int(m.TaskStatus.SUCCESS)
 CANCELLED = -1
@@ -108,6 +109,7 @@ class Party:
         self.is_worker = hello.role == m.Role.WORKER
         self.last_heard = now
         self.is_congested = False  # the scheduler was told that it leaves much unread
+        self.is_asking = self.is_draining = False  # a worker: it wants to drain, and was told to
         self.hello_slots = self.slots = hello.slots
         self.queue_size = hello.queue_size
         self.gpu = hello.capabilities[0].amount if hello.capabilities else None
@@ -119,6 +121,21 @@ class Party:
         self.fetched_first: Dict[int, Tuple[Task, Due]] = {}  # outcomes, by the object that is fetched before
         self.features = hello.features
         self.actor_needs: Dict[int, float] = {}  # what the actors of a worker use, by function
+
+    def asks_to_drain(self, message: object) -> bool:
+        """It wants to leave: whether it is to finish its tasks before. One that has finished has none that would run
+        again."""
+        if isinstance(message, m.DisconnectRequest):
+            is_to_drain = message.reason == m.DisconnectReason.DRAINING and DRAIN_REQUESTS in self.features
+            self.is_asking |= is_to_drain
+            return is_to_drain
+        assert not (self.is_draining and self.tasks), f"{self.link!r} has drained, and {list(self.tasks)} run again"
+        return False
+
+    def is_told_to_drain(self) -> bool:
+        """The scheduler tells it to drain: whether it has asked."""
+        self.is_draining = self.is_asking
+        return self.is_draining
 
     def serves(self, tenant: str) -> bool:
         """Whether what belongs to a tenant may get to the worker."""
@@ -205,7 +222,7 @@ def check_no_slot_idles(waiting: Iterable[Task], workers: Iterable[Party]) -> No
     """Check that no free slot could run one of these tasks."""
     needs = {(task.client.tenant, task.need, task.codec, task.name) for task in waiting if not task.call_of}
     for worker in workers:
-        if worker.slots_taken < worker.slots and not worker.is_congested:
+        if worker.slots_taken < worker.slots and not (worker.is_congested or worker.is_draining):
             suited = [each for each in needs if worker.serves(each[0])]
             could_run = [need for _, need, *call in suited if worker.fits(need) and worker.understands(*call)]
             assert not could_run, "a task waits that a free slot could run"
@@ -251,3 +268,8 @@ def check_own(worker: Party, ids: Set[int], tenants: Mapping[int, str]) -> None:
     """
     foreign = [each for each in ids if each in tenants and not worker.serves(tenants[each])]
     assert not foreign, "a foreign object is announced to a worker, or may be fetched by it"
+
+
+def check_ticket(worker: Party, ticket: m.Ticket, tenants: Mapping[int, str]) -> None:
+    """A ticket that names a holder is about an object that the worker may have."""
+    check_own(worker, {ticket.id} if ticket.holder else set(), tenants)

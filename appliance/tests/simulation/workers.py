@@ -1,4 +1,4 @@
-"""Simulated workers: they queue, run, wait for nested tasks, report late and twice, and die."""
+"""Simulated workers: they queue, run, wait for nested tasks, report late and twice, drain, and die."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simulation.world import World, column
 
 from scaler_protocol import encode_struct
 from scaler_protocol import messages as m
-from scaler_protocol.session.features import KEPT_RESULTS, PEER_FETCH
+from scaler_protocol.session.features import DRAIN_REQUESTS, KEPT_RESULTS, PEER_FETCH
 
 Outcome = m.CancelOutcome
 SUCCESS, FAILED, LOST = m.TaskStatus.SUCCESS, m.TaskStatus.FAILED, m.TaskStatus.LOST
@@ -60,16 +60,18 @@ class Worker(Peer):
         self.kept: Dict[int, bytes] = {}  # results that stay here
         self.broken: Set[int] = set()
         self.transfers = WorkerTransfers(self)
+        self.is_asking = self.is_draining = False
+        self.handed_over: Set[int] = set()  # of the kept results
 
     def hello(self) -> m.Hello:
         hello = super().hello()
         hello.slots = self.slots
-        hello.features = [KEPT_RESULTS]
+        hello.features = [KEPT_RESULTS, DRAIN_REQUESTS]
         hello.queue_size = 5
         if self.slots == 1 and not self.gpu:
             hello.codecs, hello.functions = ["json"], ["fast", "m*"]  # others serve all: they list nothing
         if self.world.actors.random.random() < 0.8 or self.world.is_calm:
-            hello.features = [ACTORS, KEPT_RESULTS]
+            hello.features = [ACTORS, KEPT_RESULTS, DRAIN_REQUESTS]
         if self.data_address:
             hello.features.append(PEER_FETCH)
             hello.data_address = self.data_address
@@ -131,6 +133,8 @@ class Worker(Peer):
     def start_some(self) -> None:
         """Run what can run in the free slots, first come first served."""
         self.start_calls()
+        if self.is_asking and self.queue:
+            self.give_back(self.era, len(self.queue), 0)
         for job in list(self.queue):
             if len(self.running) - len(self.suspended) >= self.slots or job not in self.queue:
                 break  # none is free, or it was started while we ended another
@@ -242,6 +246,8 @@ class Worker(Peer):
     def keeps(self, job: Job) -> bool:
         """Whether a large result stays here. That of a node which no client waits for does not, unless no worker can be
         lost: then it would be made again, which the simulation of whole systems judges."""
+        if self.is_asking:
+            return False  # it would be fetched before it is reported
         rate, is_safe = self.world.kept_rate, self.world.transfers.loses_no_worker
         is_wanted = self.world.checker.is_wanted(self.link.name, job.instance)
         return (rate > 0.0 and is_wanted and self.world.keeps(rate)) or bool(self.data_address and is_safe)
@@ -253,6 +259,9 @@ class Worker(Peer):
         else:
             chunk = content[message.offset : message.offset + message.length]
             self.send(m.ObjectResponse(id=message.id, offset=message.offset, size=len(content)), chunk)
+            if message.offset + len(chunk) >= len(content):
+                self.handed_over.add(message.id)
+                self.leave_if_drained()
 
     def end(self, job: Job, status: int, data: bytes, large: int = 0) -> None:
         del self.running[job.instance]
@@ -280,6 +289,40 @@ class Worker(Peer):
         )
         message.payload_sizes.extend(len(report.data) for report in reports)
         self.send(message, b"".join(report.data for report in reports))
+        self.leave_if_drained()
+
+    # Draining -------------------------------------------------------------------------------------------------------
+
+    def ask_to_drain(self) -> None:
+        """It is to leave: what it has not begun goes back, and what runs may end."""
+        self.report(self.era)
+        self.is_asking = True
+        cause = self.world.leaving_random.choice(list(m.DrainCause))
+        self.send(m.DisconnectRequest(reason=m.DisconnectReason.DRAINING, message="it is told to", drain_cause=cause))
+        self.start_some()
+        era = self.era
+        self.world.after(self.world.leaving_random.choice((1.0, 5.0, 25.0)), lambda: self.leave_late(era))
+
+    def leave_late(self, era: int) -> None:
+        """Its time to drain is over."""
+        if self.is_alive and era == self.era:
+            self.send(m.DisconnectRequest(message="its time is over"))
+            self.die()
+
+    def on_refused(self, message: object) -> None:
+        is_told = isinstance(message, m.DisconnectRequest) and message.reason == m.DisconnectReason.DRAINING
+        if is_told and self.is_asking:
+            self.is_draining = True
+            self.leave_if_drained()
+        else:
+            super().on_refused(message)
+
+    def leave_if_drained(self) -> None:
+        """Leave once there are no tasks and no actors, and what is kept is handed over."""
+        has_tasks = self.running or self.queue or self.reports or self.calls
+        if self.is_draining and self.is_alive and not (has_tasks or self.kept.keys() - self.handed_over):
+            self.send(m.DisconnectResponse())
+            self.die()
 
     def on_task_cancel(self, message: m.TaskCancel, payload: bytes) -> None:
         era = self.era
@@ -294,6 +337,7 @@ class Worker(Peer):
         outcomes = bytes(self.cancel_one(instance, message.force) for instance in message.ids)
         self.send(m.TaskCancelConfirm(ids=message.ids, outcomes=outcomes))
         self.start_some()
+        self.leave_if_drained()
 
     def cancel_one(self, instance: int, force: bool) -> Outcome:
         for job in self.queue:
@@ -333,6 +377,8 @@ class Worker(Peer):
 
     def misfortune(self) -> None:
         super().misfortune()
+        if self.session and not self.is_asking and self.world.leaving_random.random() < self.world.drain_rate:
+            self.ask_to_drain()
         if self.session and self.world.chance(self.world.rates.give_back):
             self.give_back(self.era, self.random.choice((1, 3, 10)), 0)
 
@@ -355,6 +401,7 @@ class Worker(Peer):
             for function in self.calls.keys() & set(message.ids):
                 self.end_actor(function)
             self.start_some()  # in the slots of the calls that have ended
+            self.leave_if_drained()
             return
         offset = 0
         for object_id, size, storage in zip(message.ids, message.sizes, message.storages):

@@ -179,6 +179,8 @@ class World:
         self.needs_random = Random(f"tasks that need others: {seed}")  # histories without them stay what they were
         self.needs = self.needs_random.choice((0.0, 0.0, 0.3, 0.9))  # how often a client submits such tasks
         self.tenants_random = Random(f"tenants: {seed}")  # histories without them stay what they were
+        self.leaving_random = Random(f"leaving: {seed}")
+        self.drain_rate = self.leaving_random.choice((0.0, 0.0, 0.01, 0.05))  # of workers that ask to be drained
         self.has_tenants = self.tenants_random.random() < 0.4
         self.actors = ActorWorld(seed)
         self.tenants: Dict[bytes, str] = {}  # by link, of those that have keys

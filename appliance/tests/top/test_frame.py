@@ -216,6 +216,9 @@ def test_outcomes_that_are_rare_are_shown_once_they_happen() -> None:
 def test_workers_that_leave_or_do_not_read_are_counted() -> None:
     frame = shown(cluster(status(of_workers={"states": bytes([1, 2, 3])})))
     assert "Total 3 worker(s); 2 leaving; 2 do not read their messages" in frame
+    draining = bytes([2 | m.DrainCause.SIGNAL << 2, 2 | m.DrainCause.IDLE << 2, 2 | 7 << 2])
+    frame = shown(cluster(status(of_workers={"states": draining})))
+    assert "Total 3 worker(s); 3 leaving (idle, signal)" in frame
 
 
 def test_the_scheduler_says_where_it_is() -> None:

@@ -86,12 +86,13 @@ def test_a_refusal_is_told_in_the_schedulers_words(scheduler: Scheduler) -> None
         ask(scheduler.address)
 
 
-def test_a_protected_scheduler_is_not_asked(scheduler: Scheduler) -> None:
+def test_a_protected_scheduler_is_asked_to_drain_workers_and_not_to_stop_them(scheduler: Scheduler) -> None:
     scheduler.answer = lambda message: accepting(message, protected=True)
 
     with pytest.raises(NotAllowedError, match="--no-protected"):
-        ask(scheduler.address)
+        ask(scheduler.address, is_draining=False)
     assert not any(isinstance(message, m.WorkerShutdown) for message in scheduler.received)
+    assert ask(scheduler.address, is_draining=True) == "done"
 
 
 def test_a_scheduler_that_does_not_know_the_question_is_named(scheduler: Scheduler) -> None:

@@ -189,13 +189,13 @@ def test_actions_are_off_by_default_and_not_for_other_sites() -> None:
     assert scheduler.asked == []
 
 
-def test_a_protected_scheduler_is_not_even_asked() -> None:
+def test_a_protected_scheduler_is_not_even_asked_to_stop_a_worker() -> None:
     scheduler = Scheduler()
     site = Site(actions_allowed=True, ask_to_shut_down=scheduler)
     assert site.state.cluster.scheduler is not None
     site.state.cluster.scheduler.is_protected = True
 
-    answer = site.browser.post("/api/workers/1001/drain", **ASKED)
+    answer = site.browser.post("/api/workers/1001/stop", **ASKED)
 
     assert (answer.status, scheduler.asked) == (409, [])
     assert "--no-protected" in answer.json()["error"]

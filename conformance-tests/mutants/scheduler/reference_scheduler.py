@@ -41,6 +41,7 @@ SENT_BY = {
 }
 ANSWERS = {"HeartbeatEcho", "DisconnectResponse", "BalanceResponse", "TaskCancelConfirm", "ObjectResponse"}
 MAJOR, MINOR = 1, 0
+DRAIN_REQUESTS = "drainRequests"
 FAREWELL_SECONDS = 5.0
 MAXIMUM_ELEMENTS = 16_384
 
@@ -290,7 +291,7 @@ class ReferenceScheduler(KeyChecks, ActorKeeper, TaskKeeper, GraphKeeper, Depend
             "implementation": {"name": "reference scheduler", "version": "1", "language": "Python"},
             "schedulerId": b"0123456789abcdef",
             "session": peer.number,
-            "features": ["predecessors", "actors", KEPT_RESULTS, PEER_FETCH],
+            "features": ["predecessors", "actors", KEPT_RESULTS, PEER_FETCH, DRAIN_REQUESTS],
             "limits": {
                 "maximumMessageBytes": self.message_limit,
                 "maximumObjectBytes": self.object_limit,
@@ -326,8 +327,15 @@ class ReferenceScheduler(KeyChecks, ActorKeeper, TaskKeeper, GraphKeeper, Depend
         self.end_session(connection)
 
     def on_disconnect_request(self, connection: Connection, message: Message) -> None:
+        peer = self.sessions.get(connection)
+        if isinstance(peer, Worker) and message.reason == "draining" and self.drains_on_request(peer):
+            self.send_away(peer, True)
+            return
         self.end_session(connection, left=True)
         self.send_to(connection, "DisconnectResponse")
+
+    def drains_on_request(self, worker: Worker) -> bool:
+        return DRAIN_REQUESTS in worker.hello.features
 
     def on_disconnect_response(self, peer: Peer, message: Message) -> None:
         self.end_session(peer.connection, left=True)
@@ -386,14 +394,14 @@ class ReferenceScheduler(KeyChecks, ActorKeeper, TaskKeeper, GraphKeeper, Depend
 
     def on_worker_shutdown(self, peer: Peer, message: Message) -> None:
         found = self.find_worker(message)
-        accepted = self.obeys() and self.may_stop(peer.connection) and len(found) == 1
+        accepted = self.obeys(message) and self.may_stop(peer.connection) and len(found) == 1
         text = "" if accepted else "the scheduler is protected, or there is not one such worker"
         self.send(peer, "WorkerShutdownResponse", requestId=message.requestId, accepted=accepted, message=text)
         if accepted:
             self.send_away(found[0], message.isDraining)
 
-    def obeys(self) -> bool:
-        return not self.is_protected
+    def obeys(self, message: Message) -> bool:
+        return message.isDraining or not self.is_protected
 
     def find_worker(self, message: Message) -> List[Worker]:
         if message.session:

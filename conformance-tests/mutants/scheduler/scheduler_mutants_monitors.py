@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional
 from mutants import mutant
 from mutants.scheduler.reference_scheduler import ReferenceScheduler
 from mutants.scheduler.scheduler_monitors import Row
-from mutants.scheduler.scheduler_state import Worker
+from mutants.scheduler.scheduler_state import Peer, Worker
 from scaler_conformance.codec.schema_codec import Message
 
 MONITORS = "scheduler/monitors"
@@ -90,7 +90,7 @@ class WarnsOfMissingKeysOnlyOnce(ReferenceScheduler):
 
 @mutant(breaks="SCL-SCH-036", caught_by="scheduler/sending-away/protected-scheduler-asks-no-worker-to-leave")
 class ProtectsNoWorker(ReferenceScheduler):
-    def obeys(self) -> bool:
+    def obeys(self, message: Message) -> bool:
         return True
 
 
@@ -102,12 +102,25 @@ class TakesAnyOfThatName(ReferenceScheduler):
 
 @mutant(breaks="SCL-SCH-038", caught_by="scheduler/sending-away/worker-is-asked-to-drain")
 class SendsTasksToDrainingWorkers(ReferenceScheduler):
-    def send_away(self, worker: Worker, is_draining: bool) -> None:
-        super().send_away(worker, is_draining)
-        worker.is_leaving = not is_draining
+    def on_worker_shutdown(self, peer: Peer, message: Message) -> None:
+        super().on_worker_shutdown(peer, message)
+        for each in self.find_worker(message):
+            each.is_leaving &= not message.isDraining
 
 
 @mutant(breaks="SCL-SCH-038", caught_by="scheduler/sending-away/worker-is-asked-to-stop")
 class AsksWorkersToDrainInstead(ReferenceScheduler):
     def send_away(self, worker: Worker, is_draining: bool) -> None:
         super().send_away(worker, True)
+
+
+@mutant(breaks="SCL-SCH-047", caught_by="scheduler/sending-away/worker-that-asks-is-drained")
+class TakesEveryRequestForAGoodbye(ReferenceScheduler):
+    def drains_on_request(self, worker: Worker) -> bool:
+        return False
+
+
+@mutant(breaks="SCL-SCH-047", caught_by="scheduler/sending-away/worker-that-asks-is-drained")
+class DrainsWorkersThatDoNotKnowHow(ReferenceScheduler):
+    def drains_on_request(self, worker: Worker) -> bool:
+        return True

@@ -133,6 +133,19 @@ class OverlooksMissingCapabilities(ReferenceScheduler):
         return not worker.hello.capabilities or super().has_capabilities(worker, task)
 
 
+@mutant(breaks="SCL-SCH-048", caught_by="scheduler/placing/tasks-go-where-they-can-end")
+class IgnoresTheEndsOfWorkers(ReferenceScheduler):
+    def stays_long_enough(self, worker: Worker, task: Task) -> bool:
+        return True
+
+
+@mutant(breaks="SCL-SCH-048", caught_by="scheduler/placing/tasks-go-where-they-can-end")
+class IgnoresTimeThatHasPassed(ReferenceScheduler):
+    def stays_long_enough(self, worker: Worker, task: Task) -> bool:
+        needed = task.options.timeRequestMilliseconds
+        return bool(task.options.actor or needed <= (worker.hello.remainingMilliseconds or needed))
+
+
 @mutant(breaks="SCL-SCH-009", caught_by="scheduler/placing/capabilities-are-counted")
 class CountsNoCapabilities(ReferenceScheduler):
     def in_use(self, used: List[Dict[str, float]], name: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
@@ -41,6 +42,7 @@ class Worker(Peer):
         self.held: Dict[int, Task] = {}  # by instance
         self.announced: Set[int] = set()
         self.is_leaving = False
+        self.ends_at = time.monotonic() + (hello.remainingMilliseconds / 1000 or math.inf)
         self.balance_request = 0  # the open one
 
 

@@ -5,6 +5,7 @@ Rule: a task's state changes here and in scheduler_graphs, nowhere else.
 
 from __future__ import annotations
 
+import time
 from typing import Any, Dict, List, Optional, Sequence
 
 from mutants.scheduler.scheduler_frames import plain
@@ -145,12 +146,17 @@ class TaskKeeper:
             and len(worker.connection.unsent) < MOST_UNREAD_BYTES
             and self.has_room(worker)
             and self.has_capabilities(worker, task)
+            and self.stays_long_enough(worker, task)
             and self.reads(worker, task.codec)
             and self.serves(worker, task.name)
         )
 
     def has_room(self, worker: Worker) -> bool:
         return len(worker.held) < (worker.slots + worker.suspended) * worker.queue_size
+
+    def stays_long_enough(self, worker: Worker, task: Task) -> bool:
+        needed = 0 if task.options.actor else task.options.timeRequestMilliseconds
+        return not needed or time.monotonic() + needed / 1000 <= worker.ends_at
 
     def has_capabilities(self, worker: Worker, task: Task) -> bool:
         offered = amounts(worker.hello.capabilities)

@@ -86,6 +86,9 @@ class ReferenceWorker(WorkerLoop):
 
     def start_ready(self) -> None:
         """Start what has a slot and its objects."""
+        if self.is_asking and self.held:
+            self.send("BalanceResponse", ids=[task.id for task in self.held])
+            self.held.clear()
         for task in self.in_order():
             missing = [each for each in task.needs if self.objects.is_missing(each)]
             if missing:

@@ -25,6 +25,7 @@ from mutants.worker.worker_transfers import PEER_FETCH, WorkerTransfers
 from scaler_conformance.codec.schema_codec import SCHEMA, Message, UnreadableMessageError
 from scaler_conformance.playing.curve_keys import PEER_KEY
 
+DRAIN_REQUESTS = "drainRequests"
 UNGREETED = ("Welcome", "Refusal", "DisconnectRequest", "DisconnectResponse")
 """What means something to a worker without a session."""
 
@@ -64,7 +65,7 @@ class WorkerLoop:
         self.kept: Dict[int, Outcome] = {}  # by object id: sent when the scheduler has fetched it
         self.objects = self.make_objects()
         self.transfers = self.make_transfers()
-        self.is_draining = False
+        self.is_asking = self.is_draining = False
         self.is_watched = False
         self.is_leaving = False
         self.last_heard = self.last_beat = time.monotonic()
@@ -139,7 +140,7 @@ class WorkerLoop:
 
     def terminate(self) -> None:
         """Ask it to end, from another thread or a signal handler."""
-        self.do_soon(self.leave)
+        self.do_soon(self.ask_to_drain)
 
     def close(self) -> None:
         for task in self.running.values():
@@ -186,7 +187,7 @@ class WorkerLoop:
             "minorMax": 0,
             "role": "worker",
             "implementation": {"name": "reference worker", "version": "1", "language": "Python"},
-            "features": [KEPT_RESULTS, PEER_FETCH],
+            "features": [KEPT_RESULTS, PEER_FETCH, DRAIN_REQUESTS],
             "dataAddress": self.transfers.listen(),
             "codecs": ["json", "raw"],
             "functions": [PREFIX + each for each in FUNCTIONS],
@@ -252,7 +253,7 @@ class WorkerLoop:
 
     def on_connection_lost(self) -> None:
         self.end_session()
-        if self.is_leaving or self.is_draining:
+        if self.is_leaving or self.is_asking or self.is_draining:
             self.exit_code = 0
         else:
             self.come_back()
@@ -339,12 +340,23 @@ class WorkerLoop:
             self.send("DisconnectResponse")
             self.exit_code = 0
 
+    def ask_to_drain(self) -> None:
+        """It is to end: it begins nothing more, and leaves when what runs has ended and the scheduler has answered."""
+        if not (self.session and self.drains_by_itself()):
+            self.leave()
+        elif not self.is_asking:
+            self.is_asking = True
+            self.send("DisconnectRequest", reason="draining", drainCause="signal")
+
+    def drains_by_itself(self) -> bool:
+        return DRAIN_REQUESTS in self.welcome.features
+
     def leave(self) -> None:
         self.is_leaving = True
         self.send("DisconnectRequest", reason="leaving")
 
     def on_disconnect_response(self, message: Message) -> None:
-        if self.is_leaving:
+        if self.is_leaving or self.is_asking:
             self.exit_code = 0
 
     # What follows is the child's -----------------------------------------------------------------------------------

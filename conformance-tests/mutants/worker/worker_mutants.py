@@ -187,6 +187,19 @@ class DrainsAtOnce(ReferenceWorker):
             self.exit_code = 0
 
 
+@mutant(breaks="SCL-SES-025", caught_by="worker/session/asks-to-be-drained")
+class DoesNotWaitForTheAnswer(ReferenceWorker):
+    def see_whether_drained(self) -> None:
+        self.is_draining |= self.is_asking
+        super().see_whether_drained()
+
+
+@mutant(breaks="SCL-SES-026", caught_by="worker/session/does-not-ask-a-scheduler-without-the-feature")
+class AsksAnyScheduler(ReferenceWorker):
+    def drains_by_itself(self) -> bool:
+        return True
+
+
 # Frames -------------------------------------------------------------------------------------------------------------
 
 

@@ -31,7 +31,8 @@ class SaysItsVersionsBackwards(ReferenceWorker):
 @mutant(breaks="SCL-SEC-013", caught_by="worker/session/hello-has-at-most-64-kib")
 class SaysALongHello(ReferenceWorker):
     def hello(self) -> Dict[str, Any]:
-        return {**super().hello(), "features": ["x" * (64 << 10)]}
+        usual = super().hello()
+        return {**usual, "features": [*usual["features"], "x" * (64 << 10)]}
 
 
 @mutant(breaks="SCL-SES-013", caught_by="worker/session/sends-heartbeats")

@@ -65,6 +65,11 @@ class Peer:
         assert [type(message) for message in self.sent()] == [m.Heartbeat]
         return self
 
+    def asking(self) -> Peer:
+        self.opened().session.ask_to_drain(m.DrainCause.SIGNAL, "SIGTERM")
+        self.take()
+        return self
+
     def draining(self) -> Peer:
         assert self.opened().hear(m.DisconnectRequest(reason=m.DisconnectReason.DRAINING))
         return self

@@ -56,7 +56,7 @@ def test_a_worker_that_is_stopped_leaves_its_tasks_to_others(unprotected: str, d
 
 def test_who_cannot_be_asked_is_named(unprotected: str, any_client: Client) -> None:
     with pytest.raises(ValueError, match="protected"):
-        any_client.shutdown_worker(1)
+        any_client.shutdown_worker(1, drain=False)
     with Client(address=unprotected) as client:
         with pytest.raises(ValueError, match="no worker with the name 'unknown'"):
             client.shutdown_worker("unknown")

@@ -18,7 +18,8 @@ from whole_system.simulated_world import FAULTS, Plan
 from whole_system.system import System
 
 from scaler.values.named_functions import NamedFunction
-from scaler.worker.agent.core import named_function_ids, task_durations
+from scaler.worker.agent.core import task_durations
+from scaler.worker.agent.core.function_ids import named_function_ids
 from scaler_appliance.core.monitoring import status_changes
 from scaler_appliance.core.placement import task_placement
 from scaler_appliance.core.tasks import batches, function_durations

@@ -108,7 +108,9 @@ class Future:
             return task.death_count > 0 and (task.at_most_once or attempts > task.retries)
         if kind == kinds.WORKER_LOST:
             most = 1 if task.at_most_once else system.scheduler.maximum_attempts
-            return system.scheduler.worker_losses > 0 and task.sent_count >= most
+            # What a worker hands over before it leaves may be lost by the scheduler.
+            losses = system.scheduler.worker_losses + system.scheduler.storage_losses
+            return losses > 0 and task.sent_count >= most
         if kind == kinds.ACTOR_LOST:
             return task.actor is not None
         if kind == kinds.REJECTED:

@@ -17,6 +17,7 @@ from typing import Tuple
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[3] / "appliance/tests"))
 
+from whole_system.bugs.leaving_bugs import LEAVING_BUGS
 from whole_system.bugs.planted_bugs import BUGS_OF_THE_TRIAL, NEW_BUGS, PLANTED_BUGS, planted
 from whole_system.bugs.tenant_bugs import TENANT_BUGS
 from whole_system.bugs.transfer_bugs import TRANSFER_BUGS
@@ -46,6 +47,8 @@ def _list_of(name: str) -> str:
         if name in TENANT_BUGS
         else "transfers"
         if name in TRANSFER_BUGS
+        else "leaving"
+        if name in LEAVING_BUGS
         else "first"
     )
 

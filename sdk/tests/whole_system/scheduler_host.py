@@ -188,7 +188,7 @@ class SchedulerHost(Process):
 
     def on_message(self, name: bytes, message: Any, payload: bytes) -> None:
         if self.is_up:
-            self._dialogues.on_received(name, message)
+            self._dialogues.on_received(self.now, name, message)
             self._judge.on_received(self.now, name, message, payload)
             if self._tenants.are_there:
                 self._tenant_judge.on_received(name, message)
@@ -395,7 +395,7 @@ class SchedulerHost(Process):
                 self.tasks[key_of(split(payload[offset : offset + size])[1])].sent_count += 1
                 offset += size
         worker: Any = self.core.state.sessions.get(name)
-        self._dialogues.on_sent(name, message, len(payload), getattr(worker, "slots", 0))
+        self._dialogues.on_sent(self.now, name, message, len(payload), getattr(worker, "slots", 0))
         self._judge.on_sent(self.now, name, message, payload)
         header = encode(message)
         if self._tenants.are_there:

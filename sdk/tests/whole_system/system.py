@@ -94,7 +94,7 @@ class System:
         name, key = self._name("worker"), self.tenants.of_worker(takes_all)
         has_gpu = takes_all and bool(self.world.rates["capabilities"])
         worker = WorkerHost(
-            self.world, self.scheduler, self.tasks, name, key, self._new_nested_user, self.links, has_gpu
+            self.world, self.scheduler, self.tasks, name, key, self._new_nested_user, self.links, has_gpu, takes_all
         )
         self.workers.append(worker)
         self._all_workers.append(worker)
@@ -133,7 +133,8 @@ class System:
     def _staff(self) -> None:
         """Some worker takes tasks: one that drains waits for its own, and these may wait for tasks of their own."""
         self._replace_workers(1.0)
-        staying = [worker for worker in self.workers if worker.core.session.state is not SessionState.DRAINING]
+        leaving = (SessionState.ASKING, SessionState.DRAINING)
+        staying = [worker for worker in self.workers if worker.core.session.state not in leaving and worker.stays]
         needs_gpu, has_tenants = bool(self.world.rates["capabilities"]), self.tenants.are_there
         if not any(
             (worker.has_gpu or not needs_gpu) and (worker.key.tenant == ANY_TENANT or not has_tenants)

@@ -38,6 +38,7 @@ MANY_BATCHES = 70
 MOST_UNFINISHED = (5, 5, 5, 15, 15, 60)
 LATE_TASKS = 6
 _LATE = m.TaskOptions(priority=-1)
+TIME_REQUESTS_SECONDS = (0.0, 0.0, 0.5, 5.0, 30.0)
 
 
 class User:
@@ -54,6 +55,9 @@ class User:
         self._code_of_functions: Dict[int, List[Archive]] = {}  # by id
         self._contents: Dict[int, bytes] = {}  # of objects, by id
         self._options: Dict[Tuple[Any, ...], m.TaskOptions] = {}  # equal options are one object
+        # Apart: other draws stay what they were.
+        times = Random(f"time requests: {system.world.plan.seed} {name}")
+        self._time_requests = times if times.random() < 0.2 else None
         self._submissions: List[Tuple[Future, Set[int]]] = []  # that hold functions and objects until `submit` returns
         self._actors: List[KeptObject] = []
         self._former_actors: List[KeptObject] = []  # of sessions that have ended
@@ -287,11 +291,13 @@ class User:
         task.retries = world.random.choice((1, 3)) if world.uses("retries") and not task.at_most_once else 0
         priority = world.random.choice((0, 0, 0, 1))
         amount = world.random.choice(GPU_NEEDS) if may_need and world.uses("capabilities") else 0.0
-        key = (task.at_most_once, task.retries, priority, amount)
-        if key == (False, 0, 0, 0.0):
+        seconds = self._time_requests.choice(TIME_REQUESTS_SECONDS) if self._time_requests is not None else 0.0
+        key = (task.at_most_once, task.retries, priority, amount, seconds)
+        if key == (False, 0, 0, 0.0, 0.0):
             return None
         if key not in self._options:
             options = m.TaskOptions(at_most_once=task.at_most_once, retries=task.retries, priority=priority)
+            options.time_request_milliseconds = int(seconds * 1000)
             options.capabilities = [m.Capability(name=GPU, amount=amount)] if amount else []
             self._options[key] = options
         return self._options[key]

@@ -5,6 +5,8 @@ Rules:
   workers each event is a round of its own, of others several events are.
 - File operations are answered in the order in which they were asked for, at once or later.
 - No processor that runs nothing gets tasks while as many as there are slots run some, or will.
+- A worker that can drain stops no task before its time to drain, or its life, is over, unless it is told to stop at
+  once. So no task runs again needlessly.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Set
 
-from whole_system.links.data_links import DataLink, DataLinks
+from whole_system.links.data_links import DataLinks
+from whole_system.links.link_end import DATA_EFFECTS, LinkEnd
 from whole_system.network import Peer
 from whole_system.processors import Processor
 from whole_system.scheduler_host import SchedulerHost
@@ -25,10 +28,9 @@ from scaler.values.code_notes import read_note
 from scaler.worker import frames
 from scaler.worker.agent.core.agent_core import AgentCore
 from scaler.worker.agent.core.agent_identity import AgentIdentity
+from scaler.worker.agent.core.departure import FAREWELL_SECONDS, HAND_OVER_SECONDS
 from scaler.worker.agent.core.effects import (
     ERROR,
-    CloseData,
-    ConnectData,
     Deliver,
     EndProcessors,
     FindObject,
@@ -46,7 +48,6 @@ from scaler.worker.agent.core.effects import (
     RemoveFiles,
     RemoveLeftovers,
     Send,
-    SendData,
     SpawnProcessor,
     StopProcessor,
     UnpackCode,
@@ -59,16 +60,18 @@ from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import messages as m
 from scaler_protocol.session.effects import Connect, Disconnect, StopConnecting
 from scaler_protocol.session.peer_session import NEVER
+from scaler_protocol.session.session_table import SessionState
 
 if TYPE_CHECKING:
     from whole_system.nested_users import NestedUser
 
 
-class WorkerHost(Peer):
+class WorkerHost(LinkEnd, Peer):
     """Parameters:
     new_client: starts a client in a task of a tenant.
     links: between workers.
     has_gpu: whether it must have one; it may have some otherwise.
+    is_lasting: it does not leave by itself.
     """
 
     def __init__(
@@ -81,10 +84,9 @@ class WorkerHost(Peer):
         new_client: Callable[[str], NestedUser],
         links: DataLinks,
         has_gpu: bool = False,
+        is_lasting: bool = False,
     ) -> None:
         super().__init__(world)
-        self._links = links
-        self.data_links: Dict[int, DataLink] = {}  # by their number at this end
         random = world.random
         self.name, self.key = name, key
         self.tasks = tasks
@@ -96,8 +98,7 @@ class WorkerHost(Peer):
         self._undealt: Dict[int, int] = {}  # functions of tasks that need nothing else, by instance
         self._defined: Set[int] = set()  # objects that some processor has got in this session
         self.is_shared = world.uses("shared_files")
-        self.data_address = links.new_address(self)
-        self.data_key = name.encode() if world.plan.seed % 2 else b""
+        self.open_links(links)
         self.files: Dict[str, bytes] = {}
         self.folders: Dict[str, bytes] = {}  # of clients' code: the archive that each was unpacked from
         self.processors: Dict[int, Processor] = {}
@@ -117,6 +118,19 @@ class WorkerHost(Peer):
         self._slots = random.choice((1, 1, 2, 4))
         self.is_exact = world.rates["exact_times"] > 0.0
         self.has_gpu = world.uses("capabilities") or has_gpu
+        self._leaving = Random(f"leaving: {world.plan.seed} {name}")  # apart, too
+        leaving = self._leaving
+        self._drain_seconds = leaving.choice((0.0, 0.5, 5.0, 25.0))
+        life = leaving.choice((3.0, 12.0, 50.0)) if leaving.random() < 0.1 and not (has_gpu or is_lasting) else None
+        self._stops_tasks_at = NEVER if life is None else self._end_of_tasks(life)
+        self._signals = 0
+        self._signal_rate = leaving.choice((0.0, 0.0, 0.01, 0.1))
+        self._ways = leaving.choice(
+            ((False,), (True,), (False, True))
+        )  # in which each signal comes: from its supervisor
+        self._has_end = life is not None
+        idle_seconds = leaving.choice((0.7, 4.0)) if leaving.random() < 0.1 and not is_lasting else 0.0
+        self.stays = life is None and not idle_seconds
         is_forgetful = random.random() < 0.5
         self._knows_what_waits = not (is_forgetful or world.rates["code"])
         settings = WorkerSettings(
@@ -129,6 +143,9 @@ class WorkerHost(Peer):
             per_worker_queue_size=random.choice((1, 2, 4)) if world.uses("small_limits") else 1000,
             capabilities=((GPU, random.choice((1.0, 2.0))),) if self.has_gpu else (),
             functions=SERVED_FUNCTIONS,
+            drain_timeout_seconds=self._drain_seconds,
+            idle_timeout_seconds=idle_seconds,
+            end_of_life=None if life is None else self.now + life,
         )
         identity = AgentIdentity(name, "host", 77, "Python")
         self.core = AgentCore(settings, identity, self.page, lambda *_: b"too large", random.random)
@@ -157,14 +174,46 @@ class WorkerHost(Peer):
         at = self._timer_at
         self.after(0.0, lambda: self._on_time(at))
 
+    def _end_of_tasks(self, life_seconds: float) -> float:
+        """When a worker that lives for so long from now on may stop what runs."""
+        whole_seconds = self._drain_seconds + HAND_OVER_SECONDS + FAREWELL_SECONDS
+        kept_seconds = min(whole_seconds, life_seconds / 2)
+        tasks_share = 0.0 if self._meets_earlier_schedulers else self._drain_seconds / whole_seconds
+        return self.now + life_seconds - kept_seconds * (1.0 - tasks_share)
+
     def stop(self) -> None:
-        """A signal asks it to stop."""
-        self.is_stopping = True
-        self.core.on_stop_requested("asked to stop", self.now)
+        """It is told to stop at once, or a signal asks it to."""
+        if self._leaving.random() < 0.4:
+            self.is_stopping = True
+            self._stops_tasks_at = self.now
+            self.core.on_stop_requested("asked to stop", self.now)
+        else:
+            self._signals += 1
+            self.is_stopping |= self._signals > 1
+            is_at_once = self._signals > 1 or not self.has_session or self._meets_earlier_schedulers
+            seconds = 0.0 if is_at_once else self._drain_seconds
+            self._stops_tasks_at = min(self._stops_tasks_at, self.now + seconds)
+            name = self._leaving.choice(("SIGTERM", "SIGINT"))
+            for is_forwarded in self._ways:
+                self.core.on_signal(name, is_forwarded, self.now)
         self._turn()
+
+    def _check_farewell(self, message: m.DisconnectRequest) -> None:
+        is_idle = message.drain_cause == m.DrainCause.IDLE
+        held = [each.number for each in self.processors.values() if each.held and not each.is_dismissed]
+        assert not (is_idle and held), f"{self.name} leaves because it is idle, and processors {held} have tasks"
+
+    def _check_end_of_processors(self) -> None:
+        """A worker that stops its tasks has given them the time that they have."""
+        running = [each.number for each in self.processors.values() if each.held and not each.is_dismissed]
+        left_seconds = self._stops_tasks_at - self.now
+        assert not running or left_seconds < 1e-6, f"{self.name} ends processors {running} {left_seconds} s too early"
 
     def misfortune(self) -> None:
         world = self.world
+        if self._leaving.random() < self._signal_rate and not self.is_stopping:
+            self.stop()
+            return
         if world.fault("worker_crash"):
             self.crash()
         elif world.fault("pause"):
@@ -179,10 +228,7 @@ class WorkerHost(Peer):
         for processor in self.processors.values():
             processor.die("its worker ended")
         self.processors.clear()
-        for link in list(self.data_links.values()):
-            if not self.world.fault("data_silence"):
-                link.close(self)
-        self.data_links.clear()
+        self.end_links()
         self.files.clear()
         self.folders.clear()
         for path in [path for path in self._scheduler.files if path.rpartition("/")[2].startswith(self._token)]:
@@ -234,6 +280,12 @@ class WorkerHost(Peer):
             elif isinstance(effect.message, m.BalanceResponse):
                 begun = self._started_instances.intersection(effect.message.ids)
                 assert not begun, f"{begun} are given back, and have begun"
+                for instance in effect.message.ids:
+                    self._undealt.pop(instance, None)
+            elif isinstance(effect.message, m.DisconnectRequest):
+                self._check_farewell(effect.message)
+            elif isinstance(effect.message, m.Hello):
+                assert bool(effect.message.remaining_milliseconds) is self._has_end, "it does not say when it leaves"
             self.send(effect.message, effect.payload)
         elif isinstance(effect, Deliver):
             processor = self.processors.get(effect.number)
@@ -245,19 +297,18 @@ class WorkerHost(Peer):
                     self._check_slots(processor)
                     for instance in frames.parse_tasks(flags, frame.body).ids:
                         self._undealt.pop(instance, None)
+                        pool = core.tasks.pool
+                        is_new = not (
+                            instance in self._started_instances or (pool.get(effect.number) or processor).actor
+                        )
+                        is_last = core.session.state in (SessionState.ASKING, SessionState.DRAINING)
+                        assert not (is_new and is_last), f"{self.name} drains, and begins {instance}"
                 elif kind == FrameKind.DEFINE:
                     self._defined.add(frames.parse_define(frame.body)[0])
                 processor.inbox.send(frame)
                 processor.note_delivered(frame)
-        elif isinstance(effect, ConnectData):
-            self._links.connect(self, effect.connection, effect.address, effect.key)
-        elif isinstance(effect, SendData):
-            if effect.connection in self.data_links:
-                self.data_links[effect.connection].send(self, effect.message, effect.payload)
-        elif isinstance(effect, CloseData):
-            link = self.data_links.pop(effect.connection, None)
-            if link is not None:
-                link.close(self)
+        elif isinstance(effect, DATA_EFFECTS):
+            self.perform_on_link(effect)
         elif isinstance(effect, Connect):
             self.connect(self._scheduler.network)
         elif isinstance(effect, StopConnecting):
@@ -278,6 +329,7 @@ class WorkerHost(Peer):
                 processor.is_dismissed = True
                 processor.inbox.send(Frame(FrameKind.STOP, 0, b""))
         elif isinstance(effect, EndProcessors):
+            self._check_end_of_processors()
             for processor in self.processors.values():
                 processor.die("its worker leaves")
             self.processors.clear()
@@ -396,14 +448,7 @@ class WorkerHost(Peer):
             self._write_chunk(effect)
         elif isinstance(effect, ReadChunk):
             self._lose_sometimes(effect.path)
-            content = self.read(effect.path)
-            if content is None:
-                core.on_chunk_read(
-                    effect.object_id, effect.offset, effect.length, b"", "No such file", effect.connection
-                )
-            else:
-                chunk = content[effect.offset : effect.offset + effect.length]
-                core.on_chunk_read(effect.object_id, effect.offset, effect.length, chunk, "", effect.connection)
+            self.answer_part(effect, self.read(effect.path))
         elif isinstance(effect, ReadNote):
             core.on_note_read(effect.function, read_note(self.read(effect.path) or b""))
         elif isinstance(effect, UnpackCode):
@@ -488,19 +533,6 @@ class WorkerHost(Peer):
         else:
             self._round()
 
-    # Other workers --------------------------------------------------------------------------------------------------
-
-    def round_of_data(self) -> None:
-        """A data connection has changed the core."""
-        self._round()
-
-    def on_data_closed(self, link: DataLink, reason: str) -> None:
-        for number, each in list(self.data_links.items()):
-            if each is link:
-                del self.data_links[number]
-                self.core.on_data_closed(number, reason)
-                self._round()
-
     # In the end -----------------------------------------------------------------------------------------------------
 
     def what_is_kept(self) -> List[str]:
@@ -511,9 +543,7 @@ class WorkerHost(Peer):
             table = getattr(core.objects, name)
             if table:
                 kept.append(f"{name} {table}")
-        transfers = core.objects.transfers
-        if len(transfers.fetches) or len(transfers.service) or core.objects._held:
-            kept.append(f"{len(transfers.fetches)} fetches from workers, {len(transfers.service)} tickets and callers")
+        kept += self.what_links_keep()
         if self.files or self.folders:
             kept.append(f"files {list(self.files)}, folders {list(self.folders)}")
         return kept

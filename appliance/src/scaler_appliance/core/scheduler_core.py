@@ -424,8 +424,9 @@ class SchedulerCore:
 
     # SCL-SES-012
     def _on_disconnect_request(self, session: Session, message: m.DisconnectRequest, payload: bytes) -> None:
-        self._remove(session, message.message or "it left", is_fault=False)
-        self.state.send(session.peer, m.DisconnectResponse())
+        if not (isinstance(session, WorkerSession) and self._worker_shutdowns.on_disconnect_request(session, message)):
+            self._remove(session, message.message or "it left", is_fault=False)
+            self.state.send(session.peer, m.DisconnectResponse())
 
     def _on_info_request(self, client: ClientSession, message: m.InfoRequest) -> None:
         uptime_seconds = 0.0 if self._started is None else self._now - self._started

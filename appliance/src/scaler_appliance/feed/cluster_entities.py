@@ -100,6 +100,7 @@ class WorkerRecord:
         self.tasks = self.queued = self.sent = self.finished = self.failed = 0
         self.cpu_permille = self.resident_bytes = self.free_bytes = self.latency_microseconds = 0
         self.is_congested = self.is_leaving = False
+        self.drain_cause = ""  # why it drains: signal, operator, idle, lifetime or notice
         self.finished_per_second = 0.0
         self.processors: List[ProcessorRecord] = []
 

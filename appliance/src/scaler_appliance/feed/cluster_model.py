@@ -31,6 +31,10 @@ _Entity = TypeVar("_Entity")
 _Ending = TypeVar("_Ending", FunctionFigures, GraphRecord)
 
 
+_DRAIN_CAUSES = ["", *(cause.name.lower() for cause in m.DrainCause if cause), "", ""]
+"""By the three bits that say it; those of a newer scheduler are not known."""
+
+
 class ClusterModel:
     """The current state of a cluster.
 
@@ -149,6 +153,7 @@ class ClusterModel:
             worker.cpu_permille, worker.resident_bytes, worker.free_bytes = cpu_permille, resident, free
             worker.latency_microseconds = latency
             worker.is_congested, worker.is_leaving = bool(bits & 1), bool(bits & 2)
+            worker.drain_cause = _DRAIN_CAUSES[bits >> 2 & 7]
             if not processors:
                 worker.processors = []
         for session, worker in self._busy_workers.items():

@@ -187,9 +187,10 @@ def _total(cluster: ClusterModel, view: View, matching: int) -> Line:
         words += f", at {text.safe(cluster.scheduler.address)}"
     if view.wanted:
         words += f"; {text.count(matching)} rows match"
-    leaving = sum(worker.is_leaving for worker in cluster.workers.values())
+    leaving = [worker for worker in cluster.workers.values() if worker.is_leaving]
     if leaving:
-        words += f"; {text.count(leaving)} leaving"
+        causes = sorted({worker.drain_cause for worker in leaving if worker.drain_cause})
+        words += f"; {text.count(len(leaving))} leaving" + (f" ({', '.join(causes)})" if causes else "")
     congested = sum(worker.is_congested for worker in cluster.workers.values())
     return (Span(words), Span(f"; {text.count(congested)} do not read their messages" if congested else "", NOTICE))
 

@@ -86,6 +86,7 @@ def _worker(worker: WorkerRecord, functions: Dict[int, FunctionFigures], now: in
         "latency_microseconds": worker.latency_microseconds,
         "is_congested": worker.is_congested,
         "is_leaving": worker.is_leaving,
+        "drain_cause": worker.drain_cause,
         "processors": [_processor(each, functions, now) for each in worker.processors],
     }
 

@@ -98,7 +98,7 @@ async def _ask(credentials: Credentials, question: m.WorkerShutdown) -> m.Worker
         while True:
             for answer in await conversation.receive():
                 if isinstance(answer, m.Welcome):
-                    if answer.protected:
+                    if answer.protected and not question.is_draining:
                         why = "it was started without --no-protected, or the key has not the role admin"
                         raise NotAllowedError(f"the scheduler is protected: {why}")
                     await conversation.send(question)

@@ -150,8 +150,10 @@ class _Handlers:
         scheduler = self._state.cluster.scheduler
         if scheduler is None or not self._state.feed.is_connected():
             raise HTTPException(503, "the scheduler is silent at the moment")
-        if scheduler.is_protected:
-            raise HTTPException(409, "the scheduler is protected: it was started without --no-protected")
+        if scheduler.is_protected and action == "stop":
+            raise HTTPException(
+                409, "the scheduler is protected: it was started without --no-protected; drain the worker"
+            )
         if session not in self._state.cluster.workers:
             raise HTTPException(404, "this worker does not exist, or has left")
         address = reachable(scheduler.address, self._state.feed.address)

@@ -26,6 +26,7 @@ from scaler_appliance import __version__
 from scaler_appliance.feed.cluster_entities import FunctionFigures
 from scaler_appliance.feed.durations import BUCKETS_AN_OCTAVE
 from scaler_appliance.ui.ui_state import UiState, cpu_permille, hosts, resident_bytes
+from scaler_protocol import messages as m
 from scaler_protocol.host.interpreter import python_version
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -269,6 +270,12 @@ class StateCollector(Collector):
             sum(worker.is_congested for worker in workers),
         )
         yield _gauge("scaler_workers_leaving", "Workers that drain.", sum(worker.is_leaving for worker in workers))
+        causes = GaugeMetricFamily("scaler_workers_draining", "Workers that drain, by the cause.", labels=["cause"])
+        for cause in m.DrainCause:
+            if cause:
+                name = cause.name.lower()
+                causes.add_metric([name], sum(worker.drain_cause == name for worker in workers))
+        yield causes
 
     def _hosts(self) -> Iterator[Metric]:
         """Metrics of the hosts with the most slots."""

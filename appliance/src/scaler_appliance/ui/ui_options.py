@@ -172,7 +172,7 @@ UI = Program(
         Option(
             "--allow-actions",
             Switch(),
-            "allow viewers to drain and stop workers, if the scheduler is not protected",
+            "allow viewers to drain workers, and to stop them if the scheduler is not protected",
             default=False,
             group="the page",
         ),

@@ -142,10 +142,11 @@ def test_who_stops_workers_and_the_scheduler(role: str, stops: Any, is_protected
     harness = harness_with_keys(protected=is_protected)
     peer, worker = client_with(harness, role), worker_with(harness, "worker")
     may_stop = is_protected in stops
-    peer.send(m.WorkerShutdown(request_id=1, session=worker.session, is_draining=True))
-    assert peer.take(m.WorkerShutdownResponse).accepted is may_stop
-    if may_stop:
-        worker.take(m.DisconnectRequest)
+    for is_draining, may in ((True, bool(stops)), (False, may_stop)):
+        peer.send(m.WorkerShutdown(request_id=1, session=worker.session, is_draining=is_draining))
+        assert peer.take(m.WorkerShutdownResponse).accepted is may
+        if may:
+            worker.take(m.DisconnectRequest)
     peer.send(m.ClientShutdown())
     answer = peer.take(m.ClientShutdownResponse)
     assert answer.accepted is may_stop

@@ -23,9 +23,9 @@ def comparisons(monkeypatch: pytest.MonkeyPatch) -> List[object]:
     made: List[object] = []
     offers = WorkerSession.offers
 
-    def counted(worker: WorkerSession, needs: Needs) -> bool:
+    def counted(worker: WorkerSession, needs: Needs, now: float) -> bool:
         made.append(needs)
-        return offers(worker, needs)
+        return offers(worker, needs, now)
 
     monkeypatch.setattr(WorkerSession, "offers", counted)
     return made

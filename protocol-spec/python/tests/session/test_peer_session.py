@@ -40,6 +40,7 @@ STATES: Dict[SessionState, Callable[[Peer], Peer]] = {
     SessionState.APART: Peer.started,
     SessionState.GREETING: Peer.greeting,
     SessionState.OPEN: Peer.opened,
+    SessionState.ASKING: Peer.asking,
     SessionState.DRAINING: Peer.draining,
     SessionState.LEAVING: Peer.leaving,
     SessionState.ENDED: Peer.ended,
@@ -59,6 +60,7 @@ EVENTS: Dict[SessionEvent, Callable[[Peer], Any]] = {
     SessionEvent.LOST: lambda peer: peer.session.on_disconnected(peer.now, "reset by peer"),
     SessionEvent.TOLD_TO_LEAVE: lambda peer: peer.hear(m.DisconnectRequest(reason=m.DisconnectReason.SHUTDOWN)),
     SessionEvent.TOLD_TO_DRAIN: lambda peer: peer.hear(m.DisconnectRequest(reason=m.DisconnectReason.DRAINING)),
+    SessionEvent.ASK: lambda peer: peer.session.ask_to_drain(m.DrainCause.SIGNAL, "SIGTERM"),
     SessionEvent.DRAINED: lambda peer: peer.session.drained(peer.now),
     SessionEvent.LEAVE: lambda peer: peer.session.leave(peer.now),
     SessionEvent.RESPONSE: lambda peer: peer.hear(m.DisconnectResponse()),
@@ -85,24 +87,44 @@ def test_each_event_in_each_state_does_what_the_table_says(state: SessionState, 
     peer = STATES[state](Peer())
     assert peer.session.state is state
     decision = TRANSITIONS[state][event]
-    if isinstance(decision, Fault) and event is SessionEvent.DRAINED:
-        with pytest.raises(AssertionError, match="drained"):
+    if isinstance(decision, Fault) and event in (SessionEvent.ASK, SessionEvent.DRAINED):
+        with pytest.raises(AssertionError, match=event.value):
             EVENTS[event](peer)
         return
     EVENTS[event](peer)
     effects = peer.take()
     assert peer.session.state is (decision if isinstance(decision, SessionState) else state)
-    sent = [type(effect.message).__name__ for effect in effects if isinstance(effect, Transmit)]
+    sent = [_as_specified(effect.message) for effect in effects if isinstance(effect, Transmit)]
     specified = tomllib.loads(TABLE.read_text(encoding="utf-8"))["replies"].get(f"{state.value}.{event.value}")
     assert sent == ([] if specified is None else [specified])
     if isinstance(decision, (Ignored, Fault)):
         assert effects == []
     elif decision is SessionState.ENDED:
-        assert only(Ended, effects).was_open is (state in (SessionState.OPEN, SessionState.DRAINING))
+        in_session = (SessionState.OPEN, SessionState.ASKING, SessionState.DRAINING)
+        assert only(Ended, effects).was_open is (state in in_session)
         assert peer.session.next_time == NEVER
     elif decision is SessionState.APART and state is not SessionState.APART:
         assert only(Interrupted, effects).was_open is (state is SessionState.OPEN)
         only(Disconnect, effects)
+
+
+def _as_specified(message: m.Member) -> str:
+    is_to_drain = isinstance(message, m.DisconnectRequest) and message.reason == m.DisconnectReason.DRAINING
+    return type(message).__name__ + (", draining" if is_to_drain else "")
+
+
+def test_a_worker_that_asks_to_be_drained_says_why_and_owns_its_messages_until_it_has_left() -> None:
+    peer = Peer().opened()
+    peer.session.ask_to_drain(m.DrainCause.IDLE, "no tasks for 5 s")
+    (asked,) = peer.sent()
+    assert isinstance(asked, m.DisconnectRequest)
+    assert (asked.drain_cause, asked.message) == (m.DrainCause.IDLE, "no tasks for 5 s")
+    assert peer.hear(m.Task()) and peer.session.is_open
+    assert peer.hear(m.DisconnectRequest(reason=m.DisconnectReason.DRAINING)), (
+        "its owner learns that no more tasks come"
+    )
+    peer.session.drained(peer.now)
+    assert only(Ended, peer.take()).cause is EndCause.LEFT
 
 
 def test_a_client_takes_a_request_to_drain_for_a_shutdown() -> None:
@@ -516,9 +538,9 @@ def test_no_history_breaks_the_session(data: st.DataObject) -> None:
         elif step == "sleep":
             peer.now += data.draw(st.floats(0, 30))
             peer.session.on_time(peer.now)
-        elif step == "DRAINED":
-            if peer.session.state is SessionState.DRAINING:
-                peer.session.drained(peer.now)
+        elif step in ("ASK", "DRAINED"):
+            if peer.session.is_open if step == "ASK" else peer.session.state is SessionState.DRAINING:
+                EVENTS[SessionEvent[step]](peer)
         elif step != "CONNECT" and (connecting is None or step in ("LEAVE", "LOST")):
             EVENTS[SessionEvent[step]](peer)
         assert ends <= 1

@@ -117,9 +117,9 @@ TASK, RESULT = encode(lone_task()), encode(lone_result())
         (replaced(TASK, 16, RESULT[16:17]), "refused"),
         (replaced(TASK, 24, bytes(8)), "message"),  # no member: the default
         (replaced(TASK, OPTIONS_AT, bytes(8)), "message"),  # no options
-        (replaced(TASK, OPTIONS_AT, struct.pack("<Q", struct_pointer(8, 2, 1))), "message"),  # of an older schema
-        (replaced(TASK, OPTIONS_AT, struct.pack("<Q", struct_pointer(8, 3, 2))), "refused"),  # too large by one word
-        (replaced(TASK, OPTIONS_AT, struct.pack("<Q", struct_pointer(7, 3, 1))), "message"),  # other words
+        (replaced(TASK, OPTIONS_AT, struct.pack("<Q", struct_pointer(8, 3, 1))), "message"),  # of an older schema
+        (replaced(TASK, OPTIONS_AT, struct.pack("<Q", struct_pointer(8, 4, 2))), "refused"),  # too large by one word
+        (replaced(TASK, OPTIONS_AT, struct.pack("<Q", struct_pointer(7, 4, 1))), "message"),  # other words
         (replaced(TASK, OPTIONS_AT + 8, struct.pack("<Q", list_pointer(0, BYTE, 0))), "refused"),  # bytes, no column
         (replaced(TASK, OPTIONS_AT + 16, struct.pack("<Q", list_pointer(0, EIGHT_BYTES, 0))), "message"),
         (replaced(TASK, len(TASK) - 8, struct.pack("<Q", list_pointer(0, 7, 0))), "refused"),  # capabilities

@@ -73,12 +73,21 @@ class LoopSubmitter(LoopSubmission):
         at_most_once: Optional[bool] = None,
         profiling: Optional[bool] = None,
         stream_output: Optional[bool] = None,
+        time_request: Optional[Duration] = None,
     ) -> LoopSubmitterWithOptions:
         """The same client with other options for what is submitted through it: see `scaler.Client.options`."""
         return LoopSubmitterWithOptions(
             self,
             self._options.refined(
-                capabilities, priority, retries, timeout, memory_limit, at_most_once, profiling, stream_output
+                capabilities,
+                priority,
+                retries,
+                timeout,
+                memory_limit,
+                at_most_once,
+                profiling,
+                stream_output,
+                time_request=time_request,
             ),
         )
 

@@ -147,6 +147,11 @@ class Client(Submitter, ClientArguments):
     It is a context manager: the end of the `with` block cancels unfinished tasks, with an UnfinishedTasksWarning. It
     may be used by many threads, and can be passed to tasks. A client without any reference left disconnects by itself
     once its tasks are done. In a fork of its process it is disconnected.
+
+    Example:
+        >>> with Client(address) as client:
+        ...     print(client.submit(pow, 2, 10).result())
+        1024
     """
 
     _identity: Optional[bytes] = None
@@ -201,6 +206,11 @@ class Client(Submitter, ClientArguments):
             Those of `Client`.
 
         Raises InvalidArgumentError, ArgumentTypeError and ModuleUploadError as `Client`.
+
+        Example:
+            >>> with Client.synchronous() as client:
+            ...     print(client.submit(pow, 2, 10).result())
+            1024
         """
         return cls(
             SYNCHRONOUS, profiling=profiling, serializer=serializer, stream_output=stream_output, modules=modules
@@ -243,6 +253,11 @@ class Client(Submitter, ClientArguments):
             name: for error messages and monitors.
 
         Returns a reference to pass to `submit` and `map`; it is valid until `clear` or `disconnect`.
+
+        Example:
+            >>> table = client.send_object(list(range(1000)), name="table")
+            >>> client.submit(sum, table).result()
+            499500
         """
         return self._send_object(obj, name)
 
@@ -254,6 +269,13 @@ class Client(Submitter, ClientArguments):
             timeout_seconds: how long to wait for the scheduler's answer, such as 10 or "500ms".
 
         Raises InvalidArgumentError if the future belongs to another client.
+
+        Example:
+            >>> future = client.options(capabilities={"gpu": 1}).submit(abs, -1)
+            >>> client.explain(future)
+            'the task waits because no connected worker offers gpu=1 (no worker has any gpu): start one that does'
+            >>> future.cancel()
+            True
         """
         if not isinstance(future, ScalerFuture):
             raise ArgumentTypeError(f"future must be a ScalerFuture, got {type(future).__name__}")
@@ -273,6 +295,11 @@ class Client(Submitter, ClientArguments):
         Raises:
             DisconnectedError: this client is disconnected, or the scheduler does not answer.
             ArgumentTypeError, InvalidArgumentError: `maximum_workers` is not a whole number, or below 0.
+
+        Example:
+            >>> info = client.info()
+            >>> info.worker_count, info.slots
+            (1, 2)
         """
         wanted = min(whole("maximum_workers", maximum_workers), (1 << 32) - 1)
         return info(self._shell, self._address, wanted, waiting_seconds(timeout_seconds))
@@ -335,17 +362,19 @@ class Client(Submitter, ClientArguments):
         self.disconnect()
 
     def shutdown_worker(self, worker: Union[int, str], drain: bool = True) -> None:
-        """Make one worker leave the cluster, unless the scheduler is protected.
+        """Make one worker leave the cluster.
 
         Parameters:
             worker: its session number, or its name if no other has the same.
             drain: the worker finishes its running tasks and gives back those that have not started; otherwise it stops
-            at once, and its running tasks run again elsewhere. Either way it is not restarted.
+            at once, and its running tasks run again elsewhere, unless the scheduler is protected. Either way it is not
+            restarted.
 
         Returns when the worker has been asked, not when it has left.
 
         Raises:
-            ShutdownRefusedError: the scheduler is in protected mode, or knows no such worker, or several.
+            ShutdownRefusedError: the scheduler is in protected mode, and the worker is to stop at once; or it knows no
+                such worker, or several.
             InvalidArgumentError, ArgumentTypeError: the worker is neither a session number nor a name.
             DisconnectedError: the scheduler did not answer.
         """

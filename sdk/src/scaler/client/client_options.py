@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         profiling: Optional[bool]
         stream_output: Optional[bool]
         progress: Optional[Wanted]
+        time_request: Optional[Duration]
 
 
 class Options(NamedTuple):
@@ -56,6 +57,7 @@ class Options(NamedTuple):
     profiling: bool = False
     stream_output: bool = False
     progress: Wanted = False  # used by this client only: does not travel
+    time_request: float = 0.0  # seconds; 0: not known
     actor: bool = False  # the task is a call of an actor; no option of users
 
     def refined(
@@ -69,6 +71,7 @@ class Options(NamedTuple):
         profiling: Optional[bool] = None,
         stream_output: Optional[bool] = None,
         progress: Optional[Wanted] = None,
+        time_request: Optional[Duration] = None,
     ) -> Options:
         """These options with some changed; None leaves one as it is.
 
@@ -84,6 +87,7 @@ class Options(NamedTuple):
             self.profiling if profiling is None else _switch("profiling", profiling),
             self.stream_output if stream_output is None else _switch("stream_output", stream_output),
             self.progress if progress is None else checked(progress),
+            self.time_request if time_request is None else seconds("time_request", time_request, below=_SECONDS_LIMIT),
             self.actor,
         )
         if changed.at_most_once and changed.retries:
@@ -118,6 +122,7 @@ def _message(options: Options) -> m.TaskOptions:
         profiling=options.profiling,
         at_most_once=options.at_most_once,
         stream_output=options.stream_output,
+        time_request_milliseconds=ceil(options.time_request * 1000),
         actor=options.actor,
     )
 

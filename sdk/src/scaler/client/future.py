@@ -183,6 +183,11 @@ class ScalerFuture(TaskOutcome, FutureWithSharedCondition[R]):
             force: False leaves a task alone that is already running, or whose worker does not answer in time.
 
         Returns True if the future is now cancelled; False if it has an outcome, or is running and `force` is False.
+
+        Example:
+            >>> future = client.submit(time.sleep, 60)
+            >>> future.cancel()
+            True
         """
         if self.done():
             return self.cancelled()

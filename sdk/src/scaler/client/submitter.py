@@ -83,6 +83,7 @@ class Submitter(Maps):
         profiling: Optional[bool] = None,
         stream_output: Optional[bool] = None,
         progress: Optional[Wanted] = None,
+        time_request: Optional[Duration] = None,
     ) -> SubmitterWithOptions:
         """The same client with other options for what is submitted through it.
 
@@ -102,14 +103,30 @@ class Submitter(Maps):
             stream_output: what the task prints comes to this client.
             progress: show a bar while `map`, `starmap`, `get` and `wait` wait, in a terminal or notebook; "always":
                 also where standard error leads to a file.
+            time_request: how long the task may run, in seconds or as in "30min": it goes only to workers that stay so
+                long, as far as they say (`--lifetime-seconds`). It is no limit, which is `timeout`; 0: not known.
 
         Raises ArgumentTypeError and InvalidArgumentError if an option is invalid, or two contradict each other;
         MissingPackageError if a bar is wanted and tqdm is missing.
+
+        Example:
+            >>> careful = client.options(timeout="1min", memory_limit="1GB", retries=2)
+            >>> careful.submit(pow, 2, 10).result()
+            1024
         """
         return SubmitterWithOptions(
             self,
             self._options.refined(
-                capabilities, priority, retries, timeout, memory_limit, at_most_once, profiling, stream_output, progress
+                capabilities,
+                priority,
+                retries,
+                timeout,
+                memory_limit,
+                at_most_once,
+                profiling,
+                stream_output,
+                progress,
+                time_request,
             ),
         )
 
@@ -173,6 +190,13 @@ class Submitter(Maps):
             SerializeObjectError: the function or an argument cannot be serialised.
             MissingObjects: an object reference is stale.
             DisconnectedError: this client is closed, or has lost its scheduler.
+
+        Example:
+            >>> future = client.submit(pow, 2, 10)
+            >>> future.result()
+            1024
+            >>> client.submit(pow, future, 2).result()
+            1048576
         """
         shell = self._shell
         record = shell.functions.find(fn)
@@ -219,6 +243,10 @@ class Submitter(Maps):
             changed. All other changes are detected, and arguments are serialised at each call in any case.
 
         Raises as `submit` and `options`.
+
+        Example:
+            >>> client.submit_verbose(int, ("ff",), {"base": 16}).result()
+            255
         """
         if capabilities is not None:
             return self.options(capabilities=capabilities).submit_verbose(fn, args, kwargs, None, reserialize)
@@ -247,6 +275,11 @@ class Submitter(Maps):
             timeout_seconds: how long to wait at most, such as 30 or "5min"; None waits for ever.
             return_when: ALL_COMPLETED, FIRST_COMPLETED or FIRST_EXCEPTION of `concurrent.futures`.
             progress: as of `options`; None: that of this client or view.
+
+        Example:
+            >>> done, not_done = client.wait([client.submit(abs, number) for number in (-1, -2)])
+            >>> len(done), len(not_done)
+            (2, 0)
         """
         futures = list(futures)
         wanted = self._options.progress if progress is None else checked(progress)
@@ -287,6 +320,11 @@ class Submitter(Maps):
 
         and what `submit` raises, and when it waits, the exception of the first task that failed; a note says which one.
         The rest of what is asked for is cancelled then.
+
+        Example:
+            >>> graph = {"a": 2, "b": (pow, "a", 3), "sum": (sum, ["a", "b", 10])}
+            >>> client.get(graph, ["sum", "b"])
+            {'sum': 20, 'b': 8}
         """
         submitter: Submitter = self
         if capabilities is not None or progress is not None:
@@ -301,7 +339,12 @@ class Submitter(Maps):
         return run_graph(submitter, graph, keys) if block else submit_graph(submitter, graph, keys)
 
     def submit_graph(self, graph: Dict[Any, Any], keys: Sequence[Hashable]) -> List[ScalerFuture[Any]]:
-        """As `get` with `block=False`, but returns a list of futures in the order of `keys`."""
+        """As `get` with `block=False`, but returns a list of futures in the order of `keys`.
+
+        Example:
+            >>> [future.result() for future in client.submit_graph({"a": 2, "b": (pow, "a", 3)}, ["b"])]
+            [8]
+        """
         return FuturesInOrder(submit_graph(self, graph, keys).values())
 
     asynchronous = False
@@ -337,6 +380,11 @@ class Submitter(Maps):
             options: as of `options`, for all calls.
 
         Raises as `options`, and as ClientExecutor. Its `shutdown` waits for its calls, and leaves the client as it is.
+
+        Example:
+            >>> with client.executor() as executor:
+            ...     print(list(executor.map(abs, [-1, 2, -3])))
+            [1, 2, 3]
         """
         from scaler.executor.client_executor import ClientExecutor  # rarely needed
         from scaler.executor.executor_state import ExecutorState
@@ -368,6 +416,11 @@ class Submitter(Maps):
             InvalidArgumentError: an argument is a future that is not done, or the option `retries` is set.
             ActorsNotSupportedError: the scheduler is too old.
             DisconnectedError: this client is closed, or has lost its scheduler.
+
+        Example:
+            >>> with client.actor(collections.Counter, "abracadabra") as letters:
+            ...     print(letters.most_common(1).result())
+            [('a', 5)]
         """
         from scaler.actors.actor_handle import make_actor  # rarely needed
 

@@ -5,7 +5,8 @@ Rules:
   closes and the child stops.
 - If this process has no standard output or error, the child's is discarded.
 - The child has a session of its own, so that Ctrl-C reaches only this program, which may have more to do.
-- Stopping takes a bounded time: SIGTERM, a grace period, SIGKILL.
+- Stopping takes a bounded time: SIGTERM, a grace period, SIGKILL. A worker that is to stop without finishing its tasks
+  learns so from its pipe, which is closed before.
 - A child does not notify the service manager of this process.
 - A fork of this process leaves the child to it.
 - A child that ends without having been asked to is restarted if `scaler.restarts` says so.
@@ -53,14 +54,23 @@ class ChildProgram:
         command: the program and its arguments.
         environment: variables that differ from this process's.
         is_replaced: whether another process is started when this one is killed.
+        stops_at_once: `shutdown` closes the pipe first, and then sends SIGTERM.
+        stop_timeout_seconds: the grace period.
     """
 
     def __init__(
-        self, command: Sequence[str], environment: Optional[Dict[str, str]] = None, is_replaced: bool = False
+        self,
+        command: Sequence[str],
+        environment: Optional[Dict[str, str]] = None,
+        is_replaced: bool = False,
+        stops_at_once: bool = False,
+        stop_timeout_seconds: float = STOP_TIMEOUT_SECONDS,
     ) -> None:
         self._command: List[str] = list(command)
         self._environment = environment
         self._is_replaced = is_replaced
+        self._stops_at_once = stops_at_once
+        self._stop_timeout_seconds = stop_timeout_seconds
         self._child: Optional[_Child] = None
 
     def start(self) -> None:
@@ -73,7 +83,11 @@ class ChildProgram:
             raise AlreadyStartedError(f"this {type(self).__name__} was started before; make another one")
         try:
             child = _Child(
-                self._command, {**without_service_manager(os.environ), **(self._environment or {})}, pass_fds
+                self._command,
+                {**without_service_manager(os.environ), **(self._environment or {})},
+                pass_fds,
+                self._stops_at_once,
+                self._stop_timeout_seconds,
             )
         except OSError as error:
             raise ProgramStartError(
@@ -141,7 +155,16 @@ class ChildProgram:
 class _Child:
     """The process itself, and those that replace it."""
 
-    def __init__(self, command: Sequence[str], environment: Dict[str, str], pass_fds: Sequence[int]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Dict[str, str],
+        pass_fds: Sequence[int],
+        stops_at_once: bool = False,
+        stop_timeout_seconds: float = STOP_TIMEOUT_SECONDS,
+    ) -> None:
+        self._stops_at_once = stops_at_once
+        self._stop_timeout_seconds = stop_timeout_seconds
         self._command = command
         self._environment = environment
         self._parent = os.getpid()
@@ -230,9 +253,13 @@ class _Child:
     def stop(self) -> None:
         if os.getpid() != self._parent:  # at the exit of a fork, for example
             return
+        if self._stops_at_once:
+            with self._lock:
+                self._is_ending.set()
+                _close_pipe(self.process)
         self.terminate()
         try:
-            self.process.wait(STOP_TIMEOUT_SECONDS)
+            self.process.wait(self._stop_timeout_seconds)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

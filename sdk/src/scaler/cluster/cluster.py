@@ -18,6 +18,9 @@ from scaler.values.texts import counted
 class Cluster(ChildProgram):
     """A worker that connects to a scheduler. If its process is killed, it is replaced by a new one.
 
+    `shutdown` and the end of a `with` block stop it at once, and what it runs goes to other workers. After `terminate`
+    it drains first: its running tasks may take `drain_timeout_seconds` to end.
+
     Parameters:
         address: of the scheduler.
         n_workers: the slots of the worker: how many tasks it runs at once, each in a process of its own. By default
@@ -53,6 +56,7 @@ class Cluster(ChildProgram):
             ],
             environment=_environment(),
             is_replaced=True,
+            stops_at_once=True,
         )
         self._address = settings.address
         self._n_workers = n_workers

@@ -29,6 +29,12 @@ class SchedulerClusterCombo(EarlierHooks):
         seconds or texts such as "30s", sizes are bytes or texts such as "1GB".
 
     Raises ProgramStartError if the scheduler does not start, and what `Cluster` raises.
+
+    Example:
+        >>> with SchedulerClusterCombo(n_workers=2, logging_level="ERROR") as cluster:
+        ...     with Client(cluster.get_address()) as client:
+        ...         print(client.map(abs, [-1, 2, -3]))
+        [1, 2, 3]
     """
 
     @accepts_earlier("SchedulerClusterCombo")

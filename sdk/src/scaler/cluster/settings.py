@@ -61,6 +61,10 @@ class ClusterOptions(CommonOptions):
     garbage_collect_interval_seconds: Duration = 30
     trim_memory_threshold_bytes: Size = 1024 * 1024 * 1024
     object_retention_seconds: Duration = 3600
+    drain_timeout_seconds: Duration = 25
+    idle_timeout_seconds: Duration = 0
+    lifetime_seconds: Optional[Duration] = None
+    drain_file: Optional[str] = None
     preload: Optional[str] = None
     per_worker_capabilities: Optional[Mapping[str, float]] = None
     capabilities: Optional[Mapping[str, float]] = None

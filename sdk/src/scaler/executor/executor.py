@@ -37,6 +37,11 @@ class ScalerExecutor(ClientExecutor):
         SerializeObjectError: `initargs` cannot be serialised.
 
     and what `Client` and `SchedulerClusterCombo` raise.
+
+    Example:
+        >>> with ScalerExecutor(address) as executor:
+        ...     print(executor.submit(pow, 2, 10).result())
+        1024
     """
 
     def __init__(

@@ -13,6 +13,7 @@ from scaler_protocol.programs.startup import run_program
 
 COMMANDS: Dict[str, str] = {
     "dev": "scaler.programs.dev",
+    "drain": "scaler.programs.drain",
     "keys": "scaler_protocol.keys.command",
     "replay": "scaler.programs.replay",
 }

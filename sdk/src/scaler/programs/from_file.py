@@ -3,8 +3,9 @@
 Rules:
 - Each program reads its own section, as it does when it is started by itself. Workers and monitors without an address
   get that of the scheduler in the same file.
-- They start in the order scheduler, workers, user interface, and stop in reverse order. When one ends for good, all
-  stop, the exit code is that of this program, and the log says which one it was.
+- They start in the order scheduler, workers, user interface, and stop in reverse order. Workers drain: they have the
+  time to finish their running tasks that the file gives them; a second signal stops them at once. When a program ends
+  for good, all stop, the exit code is that of this program, and the log says which one it was.
 - What they write passes through.
 """
 
@@ -21,7 +22,7 @@ from types import FrameType
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from scaler.cluster.appliance import interface_command, scheduler_command
-from scaler.cluster.child_program import ChildProgram
+from scaler.cluster.child_program import STOP_TIMEOUT_SECONDS, ChildProgram
 from scaler.cluster.scheduler import SchedulerProcess
 from scaler.exceptions import ScalerError
 from scaler.programs.scaler_options import SCALER
@@ -146,11 +147,16 @@ def print_config(own: Reading, parts: Sequence[Part]) -> int:
 def needs_address(path: str, sections: Sections, part: Part) -> bool:
     """Whether a program without an address of its own gets that of the file's scheduler, or of its monitor."""
     if part.section == "cluster":
-        entry = int(part.command[-1]) if "--config-entry" in part.command else None
-        origin = Reading(CLUSTER, {"config": path, "config_entry": entry}).origins["address"]
+        origin = reading_of_workers(path, part).origins["address"]
         return origin not in (path, f"environment {_OWN_ADDRESS}")
     keys = {key.replace("-", "_") for section in sections.get(part.section, ()) for key in section}
     return part.section == "ui" and "monitor_address" not in keys and _OWN_MONITOR_ADDRESS not in os.environ
+
+
+def reading_of_workers(path: str, part: Part) -> Reading:
+    """The options of the workers of one section."""
+    entry = int(part.command[-1]) if "--config-entry" in part.command else None
+    return Reading(CLUSTER, {"config": path, "config_entry": entry})
 
 
 class RunningPrograms:
@@ -198,7 +204,9 @@ class RunningPrograms:
             program = self._scheduler = SchedulerProcess(["--config", self._path, _LIFE_LINE])
         else:
             command = [*part.command, *self._address_for(part), _LIFE_LINE]
-            program = ChildProgram(command, is_replaced=part.section == "cluster")
+            is_worker = part.section == "cluster"
+            stop_timeout_seconds = STOP_TIMEOUT_SECONDS + (self._drain_timeout_seconds(part) if is_worker else 0.0)
+            program = ChildProgram(command, is_replaced=is_worker, stop_timeout_seconds=stop_timeout_seconds)
         program.start()
         self._started.append((part, program))
         if self._scheduler is program:
@@ -211,6 +219,9 @@ class RunningPrograms:
             return []
         is_monitor = part.section == "ui"
         return [self._scheduler.get_monitor_address() if is_monitor else self._scheduler.get_address()]
+
+    def _drain_timeout_seconds(self, part: Part) -> float:
+        return float(reading_of_workers(self._path, part).values.drain_timeout_seconds)
 
     def _watch(self, part: Part, program: ChildProgram) -> None:
         code = program.join()

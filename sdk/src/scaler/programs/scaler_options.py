@@ -1,4 +1,4 @@
-"""The options of `scaler CONFIG.toml` and `scaler dev`: tables like those of any other program.
+"""The options of `scaler CONFIG.toml`, `scaler dev` and `scaler drain`: tables like those of any other program.
 
 See `scaler_protocol.programs.options` for option tables.
 """
@@ -6,23 +6,30 @@ See `scaler_protocol.programs.options` for option tables.
 from __future__ import annotations
 
 import argparse
-from typing import List
+from typing import List, Optional, Tuple
 
 from scaler.cpus import default_slots
 from scaler.version import __version__
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
+from scaler_protocol.host.discovery import DiscoveryError, find_scheduler
 from scaler_protocol.keys.keys_options import KEYS
 from scaler_protocol.programs.logging_setup import LEVELS
 from scaler_protocol.programs.options import (
     Choice,
+    ConfigurationError,
     Directory,
     ExistingFile,
+    NetworkAddresses,
     Option,
     Program,
+    Seconds,
     Switch,
     Whole,
+    Words,
+    key_options,
     logging_options,
 )
+from scaler_protocol.programs.options.table import Sections
 
 DEFAULT_PORT = 2345
 DEFAULT_UI_PORT = 8081
@@ -93,18 +100,87 @@ DEV = Program(
     ],
 )
 
+
+def _scheduler_here(sections: Sections) -> Optional[Tuple[str, str]]:
+    """The address of a scheduler that is found on this host."""
+    try:
+        return find_scheduler().address, "found on this host"
+    except DiscoveryError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def _faults_of_drain(options: argparse.Namespace) -> List[str]:
+    return [] if options.workers or options.all_on else ["which worker? give its name or session, or --all-on HOST"]
+
+
+DRAIN = Program(
+    name="scaler drain",
+    section="drain",
+    description="Let workers finish their running tasks and leave, and wait until they have left. Tasks that have not"
+    " begun go to other workers at once.",
+    epilog="examples:\n"
+    "  scaler drain gpu-node-3\n"
+    "  scaler drain 1042 1043 --timeout-seconds 600\n"
+    "  scaler drain --all-on node7 --address tcp://scheduler:2345 --key-file admin.key",
+    version=_version,
+    is_configured=False,
+    faults=_faults_of_drain,
+    options=[
+        Option(
+            "workers",
+            Words(),
+            "names or session numbers, as scaler_top shows them",
+            metavar="WORKER",
+            is_command_line_only=True,
+        ),
+        Option(
+            "--all-on",
+            Words(is_repeated=True),
+            "all workers on this host; may be given several times",
+            metavar="HOST",
+            is_command_line_only=True,
+        ),
+        Option(
+            "--now",
+            Switch(has_negation=False),
+            "stop the workers at once: what they run goes to other workers; a protected scheduler refuses",
+            default=False,
+            is_command_line_only=True,
+        ),
+        Option("--wait", Switch(), "wait until they have left", default=True, is_command_line_only=True),
+        Option(
+            "--timeout-seconds",
+            Seconds(0),
+            "how long to wait; 0: as long as it takes",
+            default=0.0,
+            is_command_line_only=True,
+        ),
+        Option(
+            "--address",
+            NetworkAddresses(),
+            "address of the scheduler, such as tcp://127.0.0.1:8516",
+            default_text="this user's newest scheduler on this host",
+            is_required=True,
+            environment=("SCALER_ADDRESS",),
+            find=_scheduler_here,
+        ),
+        *key_options("admin or provisioner"),
+    ],
+)
+
 SCALER = Program(
     name="scaler",
     section="scaler",
     description="Start the programs that a file has sections for: a scheduler, workers, a user interface. Ctrl-C stops"
     " all of them.",
     epilog="`scaler dev` starts all of them on this machine without a file: see `scaler dev -h`."
+    " `scaler drain WORKER` lets a worker finish its tasks and leave: see `scaler drain -h`."
     " `scaler keys` makes and revokes the keys of other users' programs: see `scaler keys -h`."
     " `scaler replay FILE` repeats what a scheduler, worker or client has recorded."
     " docs/configuration.md describes the file; so does -h of scaler_scheduler and the others, each its section.",
     version=_version,
     is_configured=False,
-    commands=[DEV, KEYS],
+    commands=[DEV, DRAIN, KEYS],
     options=[
         Option(
             "config",

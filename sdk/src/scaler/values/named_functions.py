@@ -33,6 +33,10 @@ class NamedFunction:
             argument of bytes, and bytes as the result.
 
     Raises InvalidArgumentError if the name or the codec is invalid.
+
+    Example:
+        >>> client.submit(NamedFunction("python:math:hypot"), 3, 4).result()
+        5.0
     """
 
     __slots__ = ("name", "codec", "__weakref__")

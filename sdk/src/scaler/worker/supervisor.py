@@ -6,7 +6,8 @@
 Rules:
 - The supervisor runs no user code and starts no thread: it waits, and forwards signals. It shares most of its memory
   with the agent, which is a fork of it.
-- The agent has a session of its own, so that it gets Ctrl-C only once: from the supervisor.
+- The agent has a session of its own, so that it gets Ctrl-C only once: from the supervisor. What is forwarded is told
+  apart from what it gets itself (`forwarded_signals`).
 - A worker that is started with `--exit-when-stdin-closes` has no supervisor: the process that holds the other end
   watches it.
 """
@@ -25,11 +26,14 @@ from typing import Optional, Sequence
 
 from scaler.restarts import EXIT_ERROR, Restarts
 from scaler.worker import worker_program as program
+from scaler.worker.forwarded_signals import FORWARDED_AS
 from scaler.worker.worker_options import read_options
 from scaler_protocol.programs.service_manager import ServiceManager
 from scaler_protocol.programs.startup import EXIT_INTERRUPTED
 
-_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_FORWARDED = tuple(FORWARDED_AS)
+_SENT = {forwarded: number for number, forwarded in FORWARDED_AS.items()}
+_MASKED = (*_FORWARDED, *FORWARDED_AS.values())
 
 
 class Supervisor:
@@ -77,7 +81,7 @@ class Supervisor:
         except (OSError, MemoryError) as error:
             return self._cannot_start(error)
         try:
-            signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)  # until it is clear which process handles them
+            signal.pthread_sigmask(signal.SIG_BLOCK, _MASKED)  # until it is clear which process handles them
             try:
                 self._agent = os.fork()
                 if not self._agent:
@@ -85,7 +89,7 @@ class Supervisor:
                     self._become_agent(life_line)
             finally:
                 os.close(life_line)
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, _MASKED)
             status = os.waitpid(self._agent, 0)[1]
         except ChildProcessError:  # another part of this process has waited for it
             status = EXIT_ERROR << 8
@@ -94,7 +98,9 @@ class Supervisor:
         finally:
             os.close(held)
         process_id, self._agent = self._agent, 0
-        code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        code = (
+            -_SENT.get(os.WTERMSIG(status), os.WTERMSIG(status)) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        )
         ended = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with code {code}"
         self._note = f"ClusterProcess: process {process_id} {ended}, this process replaces it"
         return code
@@ -116,7 +122,7 @@ class Supervisor:
                 signal.signal(number, signal.SIG_DFL)
             os.dup2(life_line, 0)
             os.close(life_line)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _MASKED)
             code = program.run(self._options, self._note, self._service_manager)
         except SystemExit as leave:
             code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
@@ -135,7 +141,7 @@ class Supervisor:
         self._service_manager.stopping(_signal_name(number))
         if self._agent:
             with contextlib.suppress(OSError):  # it has just ended, or runs as another user
-                os.kill(self._agent, number)
+                os.kill(self._agent, FORWARDED_AS[signal.Signals(number)])
 
 
 def _signal_name(number: int) -> str:

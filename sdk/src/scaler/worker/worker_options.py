@@ -10,6 +10,7 @@ import argparse
 import importlib.util
 import os
 import sys
+import time
 from math import isfinite
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -272,6 +273,57 @@ _TIMES = [
     ),
 ]
 
+SLURM_END_VARIABLE = "SLURM_JOB_END_TIME"
+"""In which Slurm says when a job ends, in seconds since 1970."""
+
+
+def _life_in_slurm(sections: Sections) -> Optional[Tuple[float, str]]:
+    """How long the Slurm job still runs that this program is in, if it has a limit."""
+    text = os.environ.get(SLURM_END_VARIABLE)
+    if not text:
+        return None
+    try:
+        seconds = float(text) - time.time()
+    except ValueError:
+        raise ConfigurationError(
+            f"{SLURM_END_VARIABLE} must be seconds since 1970, not {text!r}; give --lifetime-seconds"
+        ) from None
+    return (seconds, f"environment {SLURM_END_VARIABLE}") if seconds > 0 else None  # else Slurm lets it run on
+
+
+_LEAVING = [
+    Option(
+        "--drain-timeout-seconds",
+        _SECONDS,
+        "how long running tasks may take to end when the worker is asked to stop by SIGTERM, Ctrl-C or a notice, or at"
+        " its end of life; 0: stop at once",
+        default=_DEFAULTS.drain_timeout_seconds,
+        group="leaving",
+    ),
+    Option(
+        "--idle-timeout-seconds",
+        _SECONDS,
+        "leave when there was no task for this long; 0: never",
+        default=_DEFAULTS.idle_timeout_seconds,
+        group="leaving",
+    ),
+    Option(
+        "--lifetime-seconds",
+        _SECONDS,
+        "leave in time to have ended so long after the start, and take no task that says it takes longer; 0: stay",
+        default_text=f"until {SLURM_END_VARIABLE}, in a Slurm job with a time limit; else 0",
+        find=_life_in_slurm,
+        group="leaving",
+    ),
+    Option(
+        "--drain-file",
+        Kind(),
+        "leave when a file with this path appears, by which another program gives notice",
+        metavar="PATH",
+        group="leaving",
+    ),
+]
+
 _NETWORK = [
     Option(
         "-el --event-loop",
@@ -343,6 +395,7 @@ CLUSTER = Program(
         ),
         *_WORKERS,
         *_TIMES,
+        *_LEAVING,
         *_NETWORK,
         *recording_options("worker's agent"),
         *logging_options(),
@@ -353,8 +406,9 @@ CLUSTER = Program(
 
 
 def read_options(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    """See `Program.read`; the number of slots is known then."""
+    """See `Program.read`; the number of slots is known then, and the end of life on the monotonic clock."""
     options = CLUSTER.read(arguments, _own_name())
+    options.end_of_life = time.monotonic() + options.lifetime_seconds if options.lifetime_seconds else None
     if options.num_of_workers is None:
         names = len(options.worker_names)
         options.num_of_workers = names if names > 1 else default_slots()

@@ -28,6 +28,10 @@ class WorkerSettings:
     only_named: bool = False  # functions are served, and nothing that clients send is unpickled
     capabilities: Tuple[Tuple[str, float], ...] = ()  # of the host, that is of all its slots together
     data_address: str = "tcp://*:0"  # where other workers fetch objects; see `data_address`
+    drain_timeout_seconds: float = 25
+    idle_timeout_seconds: float = 0  # 0: it stays, tasks or not
+    end_of_life: Optional[float] = None  # when the program has to have ended, by the monotonic clock
+    drain_file: Optional[str] = None
     record: Optional[str] = None  # the file that everything is written to that reaches the agent
     record_payloads: bool = False
     record_limit_bytes: int = 1 << 30

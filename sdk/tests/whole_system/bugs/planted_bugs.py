@@ -10,6 +10,7 @@ from typing import Dict
 
 from whole_system.bugs.actor_bugs import ACTOR_BUGS
 from whole_system.bugs.kept_result_bugs import KEPT_RESULT_BUGS
+from whole_system.bugs.leaving_bugs import LEAVING_BUGS
 from whole_system.bugs.new_bugs import NEW_BUGS
 from whole_system.bugs.planting import AGENT as _AGENT
 from whole_system.bugs.planting import CLIENT as _CLIENT
@@ -348,6 +349,7 @@ PLANTED_BUGS: Dict[str, PlantedBug] = {
     **TRIAL_BUGS,
     **NEW_BUGS,
     **ACTOR_BUGS,
+    **LEAVING_BUGS,
     **TENANT_BUGS,
 }
 

@@ -48,12 +48,14 @@ class TaskClass(NamedTuple):
     codec: str
     function_name: str
     tenant: str
+    request_seconds: float = 0.0  # for which a worker must stay
 
     @staticmethod
     def of(message: Any, tenant: str) -> TaskClass:
         needs = tuple((each.name, each.amount) for each in message.options.capabilities)
         function_name = "" if message.function else message.function_name
-        return TaskClass(message.options.priority, needs, message.codec, function_name, tenant)
+        seconds = 0.0 if message.options.actor else message.options.time_request_milliseconds / 1000
+        return TaskClass(message.options.priority, needs, message.codec, function_name, tenant, seconds)
 
 
 class JudgedClient:
@@ -95,8 +97,10 @@ class AtWorker(NamedTuple):
 
 
 class JudgedWorker:
-    def __init__(self, hello: m.Hello, key: Key) -> None:
+    def __init__(self, hello: m.Hello, key: Key, now: float) -> None:
         self.key = key
+        self.now = now
+        self._ends_at = now + (hello.remaining_milliseconds / 1000 or float("inf"))
         self.own_slots = self.slots = hello.slots
         self.capabilities = {each.name: each.amount for each in hello.capabilities}
         self.tasks: Dict[int, AtWorker] = {}  # by instance
@@ -131,6 +135,8 @@ class JudgedWorker:
 
     def fits(self, task_class: TaskClass) -> bool:
         if not serves(self.key, task_class.tenant):
+            return False
+        if task_class.request_seconds and self.now + task_class.request_seconds > self._ends_at:
             return False
         for name, amount in task_class.needs:
             used = sum(each for task in self.tasks.values() for other, each in task.task_class.needs if other == name)
@@ -317,6 +323,8 @@ class PlacementJudge:
 
     def on_sent(self, now: float, name: bytes, message: Any, payload: bytes) -> None:
         self._now = now
+        for each in self._workers.values():
+            each.now = now
         if isinstance(message, m.Welcome):
             self._on_welcome(name, message)
         elif isinstance(message, m.Refusal):
@@ -335,7 +343,7 @@ class PlacementJudge:
         role = self._roles[name] = m.Role(hello.role)
         assert told_seconds == self._timeouts_seconds[role], f"{role.name} expects {told_seconds} s"
         if role == m.Role.WORKER:
-            self._workers[name] = JudgedWorker(hello, self._keys.get(name, OWNER))
+            self._workers[name] = JudgedWorker(hello, self._keys.get(name, OWNER), self._now)
         else:
             client = JudgedClient(welcome.session, self._keys.get(name, OWNER).tenant)
             self._clients_by_name[name] = self._clients[welcome.session] = client
@@ -427,6 +435,8 @@ class PlacementJudge:
             is_of_parts: whether the scheduler needed several calls until there was nothing left to do at once. Then a
                 pass over the classes may have begun before a worker had room, and their order is not judged.
         """
+        for worker in self._workers.values():
+            worker.now = now
         for client, task_class, by in self._overtaken:
             waits = self._clients.get(client.session) is client and client.claims[task_class].keys
             assert not waits, f"client {client.session} waits, and {by} has a turn"

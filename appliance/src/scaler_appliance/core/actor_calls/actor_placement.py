@@ -178,7 +178,8 @@ class ActorPlacement:
         needs = actor.requirement.needs._replace(capabilities=actor.capabilities)
         for worker in self._placement.workers_with_room():
             # SCL-SCH-043
-            if worker.runs_actors and worker.offers(needs) and worker.has_room_for_actor(actor.capabilities):
+            is_able = worker.runs_actors and worker.offers(needs, self._state.now)
+            if is_able and worker.has_room_for_actor(actor.capabilities):
                 yield worker
 
     def _rank(self, actor: ActorRecord, worker: WorkerSession) -> Tuple[bool, float, bool, float]:

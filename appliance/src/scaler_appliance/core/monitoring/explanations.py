@@ -44,6 +44,7 @@ class Cause(Enum):
 
     NO_WORKER = "no worker is connected"
     NOT_OFFERED = "no connected worker has the capabilities"
+    ENDS_BEFORE = "no worker that could run them stays as long as they may take"
     IN_USE = "the capabilities are in use"
     UNREAD = "their client does not take its results"
     QUOTA = "their tenant has as many tasks at workers as it may"
@@ -54,7 +55,7 @@ class Cause(Enum):
     CALLS_BEFORE = "their actor has other calls before them"
 
 
-_UNTIL_PLACED = (Cause.NO_WORKER, Cause.NOT_OFFERED, Cause.UNKNOWN, Cause.NO_ACTORS)
+_UNTIL_PLACED = (Cause.NO_WORKER, Cause.NOT_OFFERED, Cause.ENDS_BEFORE, Cause.UNKNOWN, Cause.NO_ACTORS)
 """Causes that end when a task is placed. The others come and go all the time, and are reported once."""
 
 
@@ -221,7 +222,7 @@ class Explanations:
             del self._told[needs]
 
     def _is_due(self, now: float, cause: Cause, wait: _Wait) -> bool:
-        if cause in (Cause.NOT_OFFERED, Cause.NO_ACTORS):
+        if cause in (Cause.NOT_OFFERED, Cause.ENDS_BEFORE, Cause.NO_ACTORS):
             return True
         if cause == Cause.CALLS_BEFORE:
             return False
@@ -265,14 +266,16 @@ class Explanations:
         serving = self._serving(needs.tenant)
         if not serving:
             return Cause.NO_WORKER
-        able = [worker for worker in serving if worker.offers(needs)]
+        able = [worker for worker in serving if worker.offers(needs, self._state.now)]
         if not able:
-            return Cause.NOT_OFFERED
+            timeless = needs._replace(time_request_seconds=0.0)
+            is_offered = any(worker.offers(timeless, self._state.now) for worker in serving)
+            return Cause.ENDS_BEFORE if is_offered else Cause.NOT_OFFERED
         if self._state.shares.has_quotas and not self._state.shares.room_of(needs.tenant):
             return Cause.QUOTA
         if any(worker.assigned < worker.slots and worker.room_for(needs.capabilities) for worker in able):
             return Cause.UNKNOWN
-        is_picky = needs.capabilities or len(able) < len(serving)
+        is_picky = needs.capabilities or needs.time_request_seconds or len(able) < len(serving)
         return Cause.IN_USE if is_picky else Cause.BUSY
 
     def _cause_of_call(self, needs: Needs) -> Cause:
@@ -288,7 +291,8 @@ class Explanations:
         able = [worker for worker in serving if worker.runs_actors]
         if not able:
             return Cause.NO_ACTORS
-        return Cause.NO_ROOM if any(worker.offers(wanted) for worker in able) else Cause.NOT_OFFERED
+        is_offered = any(worker.offers(wanted, self._state.now) for worker in able)
+        return Cause.NO_ROOM if is_offered else Cause.NOT_OFFERED
 
     def _clause_of_call(self, cause: Cause, needs: Needs) -> str:
         actor = self._state.actors.find(needs.actor)
@@ -321,9 +325,13 @@ class Explanations:
             return self._clause_of_call(cause, needs)
         if cause == Cause.NOT_OFFERED:
             return _missing_capabilities_clause(needs, workers)
+        if cause == Cause.ENDS_BEFORE:
+            return self._end_of_life_clause(needs, workers)
         if cause == Cause.IN_USE:
-            number = _count(sum(worker.offers(needs) for worker in workers), "worker")
+            number = _count(sum(worker.offers(needs, self._state.now) for worker in workers), "worker")
             wanted = _text_of(needs.capabilities) or _text_of_call(needs)
+            if needs.time_request_seconds:
+                wanted += f" and a worker that stays for {needs.time_request_seconds:g} s"
             return f"{number} can run what needs {wanted}, and other tasks keep all of them busy"
         if cause == Cause.QUOTA:
             count = _count(self._state.shares.running_of(needs.tenant), "task")
@@ -333,6 +341,19 @@ class Explanations:
             waiting = _count(self._state.ready.waiting_of(needs.tenant), "task")
             return f"{_count(slots, 'slot')} of {_count(len(workers), 'worker')} are busy, and {waiting} in line"
         return "a worker with a free slot does not accept tasks at the moment: it is leaving, or does not read messages"
+
+    def _end_of_life_clause(self, needs: Needs, workers: List[WorkerSession]) -> str:
+        """How long the workers stay that could run tasks with these needs."""
+        timeless = needs._replace(time_request_seconds=0.0)
+        now = self._state.now
+        longest = max(worker.stays_until for worker in workers if worker.offers(timeless, now)) - now
+        left = (
+            f"the one that stays longest has {longest:.0f} s left" if longest > 0 else "all of them are about to leave"
+        )
+        return (
+            f"it may take {needs.time_request_seconds:g} s (time_request), and no worker that could run it stays"
+            f" so long: {left}; start one with a longer life"
+        )
 
     def _no_worker_clause(self, client: ClientSession) -> str:
         tenant = client.tenant

@@ -84,6 +84,7 @@ def _workers(state: SchedulerState) -> List[Row]:
             "known_objects": len(worker.known_objects),
             "balance_request": worker.balance_request,
             "leaving": worker.leaving,
+            "drain_cause": worker.drain_cause.name.lower(),
             "congested": worker.is_congested,
         }
         for worker in state.workers.values()

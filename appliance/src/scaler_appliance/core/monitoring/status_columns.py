@@ -370,7 +370,7 @@ def _worker_columns(workers: List[WorkerSession]) -> m.WorkerColumns:
         resident_bytes=[beat.resident_bytes for beat in beats],
         free_bytes=[beat.free_bytes for beat in beats],
         latency_microseconds=[beat.latency_microseconds for beat in beats],
-        states=bytes([worker.is_congested | worker.leaving << 1 for worker in workers]),
+        states=bytes([worker.is_congested | worker.leaving << 1 | worker.drain_cause << 2 for worker in workers]),
         processors=[len(beat.processors) for beat in beats],
     )
 

@@ -17,6 +17,7 @@ from scaler_appliance.core.effects import Buffer, PeerError, RemoveObject
 from scaler_appliance.core.graphs.graph_reactions import GraphReactions
 from scaler_appliance.core.large_tables import drained, keys_in_parts
 from scaler_appliance.core.objects.object_records import ChunkRequest, ObjectRecord
+from scaler_appliance.core.objects.object_transfers import fetches_from_workers
 from scaler_appliance.core.peers.flow_control import FlowControl
 from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
 from scaler_appliance.core.state import SchedulerState
@@ -57,7 +58,7 @@ class ObjectReactions:
         if message.action == m.ObjectAction.CLEAR:
             return self.drop_all(session)
         # SCL-OBJ-033
-        if isinstance(session, WorkerSession) and session.fetches_from_workers:
+        if isinstance(session, WorkerSession) and fetches_from_workers(session):
             if message.action == m.ObjectAction.HOLD:
                 return self._add_copies(session, message)
             if message.action == m.ObjectAction.DROP:
@@ -117,7 +118,7 @@ class ObjectReactions:
         room = HANDED_OVER_AT_ONCE - len(objects.arriving_from(worker.number))
         needless: array[int] = array("Q")
         for record in list(objects.kept_by(worker.number).values()) if room > 0 else ():
-            if worker.fetches_from_workers and self._has_another_copy(worker, record):
+            if fetches_from_workers(worker) and self._has_another_copy(worker, record):
                 objects.forget_holder(record, worker.number)
                 needless.append(record.object_id)
             elif record.source is None and record.is_elsewhere:
@@ -144,7 +145,7 @@ class ObjectReactions:
     def on_ticket_request(self, worker: WorkerSession, message: m.TicketRequest) -> None:
         """A worker asks which worker it can fetch an object from."""
         # SCL-OBJ-033
-        if not worker.fetches_from_workers:
+        if not fetches_from_workers(worker):
             text = f"a TicketRequest of a worker that did not list the feature {PEER_FETCH}"
             raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
         record = self._state.objects.find(message.id)

@@ -23,11 +23,17 @@ from scaler_appliance.core.effects import Effect, Send
 from scaler_appliance.core.objects.object_records import Copies, ObjectRecord
 from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_protocol import messages as m
+from scaler_protocol.session.features import PEER_FETCH
 
 COPIES_PER_HOLDER = 2
 MAXIMUM_TRANSFERS = 32  # from one worker at once, of all objects
 TICKET_SECONDS = 30.0
 SECRET_BYTES = 32
+
+
+def fetches_from_workers(worker: WorkerSession) -> bool:
+    """Whether a worker can fetch from others, and knows of tickets."""
+    return PEER_FETCH in worker.hello.features
 
 
 class ObjectTransfers:
@@ -127,7 +133,7 @@ class ObjectTransfers:
         worker = self._workers.get(number)
         if worker is None or worker.is_gone or worker.leaving or not worker.hello.data_address:
             return False
-        return worker.fetches_from_workers and self._serving.get(number, 0) < MAXIMUM_TRANSFERS
+        return fetches_from_workers(worker) and self._serving.get(number, 0) < MAXIMUM_TRANSFERS
 
     # SCL-OBJ-026
     def _issue(self, fetcher: WorkerSession, object_id: int, copies: Copies, number: int) -> None:

@@ -5,8 +5,9 @@ Rules:
 - A tenant's tasks, objects and functions are its own. To peers of another tenant they do not exist: an id of theirs is
   answered like one that is unknown. This holds for owners, too, whose programs are of the tenant DEFAULT_TENANT.
 - Figures are of one's own tenant, and of the workers that serve it. Owners, and keys of ANY_TENANT, see all.
-- Owners are programs of the user that the scheduler runs as. To stop the cluster, they need `--no-protected`, which
-  guards against mistakes; a key with the role admin is made for it.
+- Owners are programs of the user that the scheduler runs as. To stop the cluster or a worker, they need
+  `--no-protected`, which guards against mistakes; a key with the role admin is made for it. To drain a worker costs no
+  work, and is not guarded.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def may_drain(grant: Grant, is_protected: bool, is_draining: bool) -> bool:
     Parameters:
         is_draining: the worker is to finish its tasks before.
     """
-    return grant.may(DRAIN if is_draining else STOP) and not (grant.role == OWNER and is_protected)
+    return grant.may(DRAIN) if is_draining else grant.may(STOP) and not (grant.role == OWNER and is_protected)
 
 
 def why_not_stopped(grant: Grant, is_worker: bool) -> str:
@@ -111,7 +112,9 @@ def why_not_stopped(grant: Grant, is_worker: bool) -> str:
         )
     if grant.may(STOP):
         what = "the worker" if is_worker else "it"
-        return f"the scheduler is protected: stop {what} where it was started, or start it with --no-protected"
+        others = ", or let it drain" if is_worker else ""
+        text = f"the scheduler is protected: stop {what} where it was started{others}"
+        return f"{text}, or start the scheduler with --no-protected"
     if is_worker and grant.may(DRAIN):
         return f"a key with the role {grant.role} can drain workers, and not stop them: use one with the role admin"
     what = "workers" if is_worker else "the scheduler"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import deque
+from math import inf
 from typing import ClassVar, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from scaler_appliance.core.actor_calls.actor_table import ACTORS, MAXIMUM_ACTORS_OF_WORKER, ActorRecord
@@ -26,7 +27,6 @@ from scaler_appliance.core.tasks.first_ids import FirstIds
 from scaler_appliance.core.tasks.task_states import TaskState
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import ANY_TENANT, Grant
-from scaler_protocol.session.features import PEER_FETCH
 
 MAXIMUM_LABEL_CHARACTERS = 256  # of a peer's name, and of its host
 _ROUNDING = 1e-9  # of sums and quotients of capability amounts
@@ -325,7 +325,6 @@ class WorkerSession(Session):
         self.known_objects: Table[None] = {}
         self.lost_results: Deque[ObjectRecord] = deque()  # that were lost with it, until it is settled what follows
         self.forgotten_objects: array[int] = array("Q")
-        self.fetches_from_workers = PEER_FETCH in hello.features
         self.cancelled_instances: array[int] = array("Q")
         self.forced_instances: array[int] = array("Q")
         self.heartbeat: Optional[m.Heartbeat] = None
@@ -334,6 +333,9 @@ class WorkerSession(Session):
         self._latencies: Deque[int] = deque(maxlen=_LATENCIES)
         self.processor_tasks: Sequence[RunningTask] = ()  # an entry for each processor of the heartbeat
         self.balance_request: Optional[int] = None  # id of the request it has not answered yet
+        self.drain_cause = m.DrainCause.UNKNOWN  # why it drains, if it does
+        # How long tasks may run there, by the scheduler's clock.
+        self.stays_until = now + hello.remaining_milliseconds / 1000 if hello.remaining_milliseconds else inf
 
     def on_heartbeat(self, now: float, heartbeat: m.Heartbeat, tasks: Sequence[RunningTask]) -> None:
         """Store its figures, and what its processors run.
@@ -372,12 +374,13 @@ class WorkerSession(Session):
         return self.serves(tenant)
 
     # SCL-SCH-009
-    def offers(self, needs: Needs) -> bool:
-        """Whether tasks with these needs can ever run here."""
-        own = self.capabilities
-        return self.understands(needs) and all(
-            name in own and own[name] >= amount for name, amount in needs.capabilities
-        )
+    def offers(self, needs: Needs, now: float) -> bool:
+        """Whether tasks with these needs can run here, if they begin now or later."""
+        own, seconds = self.capabilities, needs.time_request_seconds
+        # SCL-SCH-048
+        if (seconds and now + seconds > self.stays_until) or not self.understands(needs):
+            return False
+        return all(name in own and own[name] >= amount for name, amount in needs.capabilities)
 
     def understands(self, needs: Needs) -> bool:
         """Whether it runs tasks of their tenant, understands the codec, and serves the named function."""

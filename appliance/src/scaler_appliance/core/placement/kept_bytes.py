@@ -24,6 +24,6 @@ def keeper_of_most(
     needs = span.batch.requirement.needs
     for number in sorted(kept_bytes, key=lambda each: -kept_bytes[each]):
         worker = candidates[number]
-        if worker.offers(needs) and worker.room_for(needs.capabilities):
+        if worker.offers(needs, state.now) and worker.room_for(needs.capabilities):
             return worker
     return None

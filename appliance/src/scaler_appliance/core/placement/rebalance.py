@@ -66,7 +66,7 @@ class Rebalance:
         for donor in donors:
             surplus = donor.assigned - donor.slots
             count = -(-surplus * free_slots // (free_slots + donor.slots))
-            if _could_run_elsewhere(donor, idle):
+            if _could_run_elsewhere(donor, idle, self._state.now):
                 self._ask_back(donor, count)
                 free_slots -= min(free_slots, count)
             if not free_slots:
@@ -119,6 +119,6 @@ def _place(run: Tuple[Dispatch, int, int]) -> Tuple[int, int]:
     return run[0].number, run[1]
 
 
-def _could_run_elsewhere(donor: WorkerSession, idle: List[WorkerSession]) -> bool:
+def _could_run_elsewhere(donor: WorkerSession, idle: List[WorkerSession], now: float) -> bool:
     needs = {each.batch.requirement.needs for each in donor.dispatches.values() if not each.is_of_actor}
-    return any(worker.offers(each) and worker.room_for(each.capabilities) for each in needs for worker in idle)
+    return any(worker.offers(each, now) and worker.room_for(each.capabilities) for each in needs for worker in idle)

@@ -24,19 +24,20 @@ Rules:
 - If tasks of several tenants wait, tenants take turns as well: at each, few tasks of one class are placed, and then it
   is the turn of the tenant that has had least (`tenant_shares`). A tenant gets no more tasks than its quota allows.
 - A task that was lost with several workers is sent only to a free slot: if it is the cause, few others are lost with
-  it.
+  it. So is a task that says how long it may run, if the worker has an end of life: it has to begin now to end in time.
 """
 
 from __future__ import annotations
 
 from itertools import chain, islice
-from math import ceil
+from math import ceil, inf
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
 from scaler_appliance.core.actor_calls.actor_table import ActorRecord
 from scaler_appliance.core.large_tables import LARGE, in_chunks
 from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.objects.object_table import announcement
+from scaler_appliance.core.objects.object_transfers import fetches_from_workers
 from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_appliance.core.placement.distance import Distance
 from scaler_appliance.core.placement.kept_bytes import keeper_of_most
@@ -284,9 +285,10 @@ class Placement:
         if ready_class.offered != self._changes:
             needs, workers = ready_class.requirement.needs, self._state.workers
             self._looks_left -= len(workers) * (UNITS_OF_A_WORKER + len(needs.capabilities) // CAPABILITIES_PER_UNIT)
-            if not any(worker.offers(needs) for worker in workers.values()):
+            if not any(worker.offers(needs, self._state.now) for worker in workers.values()):
                 return False
-            ready_class.offered = self._changes
+            if not needs.time_request_seconds:  # which the passing of time changes, too
+                ready_class.offered = self._changes
         return True
 
     def _able(
@@ -300,11 +302,12 @@ class Placement:
         if self._suit_everyone(needs):
             return iter(workers)
         self._looks_left -= len(candidates) * (UNITS_OF_A_WORKER + len(needs.capabilities) // CAPABILITIES_PER_UNIT)
-        return (worker for worker in workers if worker.offers(needs) and worker.room_for(needs.capabilities))
+        now = self._state.now
+        return (worker for worker in workers if worker.offers(needs, now) and worker.room_for(needs.capabilities))
 
     def _suit_everyone(self, needs: Needs) -> bool:
         """Whether every connected worker can run tasks with these needs: most can, and the answer is kept."""
-        if needs.capabilities:
+        if needs.capabilities or needs.time_request_seconds:
             return False
         suit = self._suiting.get(needs)
         if suit is None:
@@ -424,7 +427,8 @@ class Placement:
             others: tasks of the same class that wait as well.
         """
         free_slots = worker.slots - worker.assigned
-        if span.batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT:
+        is_timed = worker.stays_until < inf and span.batch.requirement.needs.time_request_seconds > 0.0
+        if is_timed or span.batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT:
             ahead, urgent = free_slots, 0
         else:
             estimate = self._unmeasured_microseconds if duration_microseconds is None else duration_microseconds
@@ -541,6 +545,6 @@ class Placement:
                 unknown.setdefault(record.codec, []).append(record)
         for records in unknown.values():
             self._left -= len(records)
-            instruction, payload = announcement(records, worker.fetches_from_workers)
+            instruction, payload = announcement(records, fetches_from_workers(worker))
             self._burst_bytes += sum(map(len, payload))
             self._state.send(worker.peer, instruction, payload)

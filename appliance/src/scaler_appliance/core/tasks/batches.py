@@ -40,6 +40,7 @@ class Needs(NamedTuple):
     function_name: str = ""  # that it must serve; empty: the function comes as an object
     tenant: str = DEFAULT_TENANT  # whose tasks it must run
     actor: int = 0  # whose calls they are; 0: they are no calls
+    time_request_seconds: float = 0.0  # for which a worker must stay; 0: any
 
 
 class Requirement(NamedTuple):
@@ -52,17 +53,22 @@ class Requirement(NamedTuple):
     def of(
         options: m.TaskOptions, codec: str = "", function_name: str = "", tenant: str = DEFAULT_TENANT
     ) -> Requirement:
-        if not options.capabilities:
+        # A call of an actor says nothing of how long the actor lives.
+        time_request_seconds = 0.0 if options.actor else options.time_request_milliseconds / 1000
+        if not (options.capabilities or time_request_seconds):
             return _PLAIN.get((options.priority, codec, function_name, tenant)) or _plain(
                 options.priority, codec, function_name, tenant
             )
         amounts: Dict[str, float] = {}
         for capability in options.capabilities:
             amounts[capability.name] = amounts.get(capability.name, 0.0) + capability.amount
-        return Requirement(-options.priority, Needs(tuple(sorted(amounts.items())), codec, function_name, tenant))
+        capabilities = tuple(sorted(amounts.items()))
+        needs = Needs(capabilities, codec, function_name, tenant, time_request_seconds=time_request_seconds)
+        return Requirement(-options.priority, needs)
 
 
-# Those without capabilities, by priority, codec, function's name and tenant: nearly every task has one of few.
+# Those without capabilities and time request, by priority, codec, function's name and tenant: nearly every task has one
+# of few.
 _PLAIN: Dict[Tuple[int, str, str, str], Requirement] = {}
 
 

@@ -53,6 +53,7 @@ def workers_table(state: UiState) -> EntityTable[WorkerRecord]:
             "latency_us": lambda worker: worker.latency_microseconds,
             "is_congested": lambda worker: worker.is_congested,
             "is_leaving": lambda worker: worker.is_leaving,
+            "drain_cause": lambda worker: worker.drain_cause,
             "processors": lambda worker: len(worker.processors),
             "busy": lambda worker: worker.busy,
             "suspended": lambda worker: worker.suspended,

@@ -74,6 +74,23 @@ def capabilities_are_counted(bench: RoleBench) -> None:
     worker.expect_task(b"c")
 
 
+@case(covers=["SCL-SCH-048"])
+def tasks_go_where_they_can_end(bench: RoleBench) -> None:
+    """A task that may run longer than a worker stays is not sent there, and others are; time that has passed counts."""
+    client, short = bench.client(), bench.worker(slots=9, remainingMilliseconds=60_000)
+    client.submit(payload=b"long", options={"timeRequestMilliseconds": 3_600_000})
+    client.submit(payload=b"passed", options={"timeRequestMilliseconds": 60_000})
+    client.submit(payload=b"brief", options={"timeRequestMilliseconds": 1000})
+    client.submit(payload=b"any")
+    short.expect_task(b"brief")
+    short.expect_task(b"any")
+    bench.quiet(client, short)
+    short.expect_nothing_more(expected="no task that could not end before its worker")
+    endless = bench.worker(slots=9)
+    endless.expect_task(b"long")
+    endless.expect_task(b"passed")
+
+
 @case(covers=["SCL-SCH-010"])
 def workers_are_not_sent_more_than_they_take(bench: RoleBench) -> None:
     """A worker never has more unfinished tasks than slots × queueSize."""

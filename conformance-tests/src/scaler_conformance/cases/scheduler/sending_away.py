@@ -1,4 +1,4 @@
-"""WorkerShutdown: clients that ask for single workers to leave."""
+"""Single workers that are to leave: clients ask for it by WorkerShutdown, or workers themselves."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from scaler_conformance.codec.schema_codec import Message
 from scaler_conformance.playing.conversation import check
 from scaler_conformance.playing.scheduler_peers import PlayedClient
 
+FEATURE = "drainRequests"
+
 
 def ask(client: PlayedClient, request: int, **fields: Any) -> Message:
     """Ask that a worker leaves, and return the answer."""
@@ -19,13 +21,12 @@ def ask(client: PlayedClient, request: int, **fields: Any) -> Message:
 
 @case(covers=["SCL-SCH-036"])
 def protected_scheduler_asks_no_worker_to_leave(bench: RoleBench) -> None:
-    """A protected scheduler answers WorkerShutdown with accepted = false, and the worker is not asked to leave."""
+    """A protected scheduler does not accept that a worker is to stop at once, and the worker is not asked to leave."""
     bench.variant("protected")
     client, worker = bench.client(), bench.worker()
     bench.need(client.welcome.protected, "protection")
-    for request, draining in ((1, True), (2, False)):
-        answer = ask(client, request, session=worker.number, isDraining=draining)
-        check(not answer.accepted and answer.message, "accepted = false and a message that says why", answer)
+    answer = ask(client, 1, session=worker.number)
+    check(not answer.accepted and answer.message, "accepted = false and a message that says why", answer)
     client.submit()
     worker.succeed(worker.expect_task())
     client.expect_outcome(1, "success")
@@ -93,3 +94,29 @@ def worker_is_asked_to_stop(bench: RoleBench) -> None:
     other = bench.worker()
     other.succeed(other.expect_task())
     client.expect_outcome(1, "success")
+
+
+@case(covers=["SCL-SCH-047"], features=["drain-requests"])
+def worker_that_asks_is_drained(bench: RoleBench) -> None:
+    """A worker that asks to be drained stays in session and gets no more tasks; one without the feature has left."""
+    client, leaver = bench.client(), bench.worker(features=[FEATURE])
+    check(FEATURE in leaver.welcome.features, f"the feature {FEATURE} in the Welcome", leaver.welcome.features)
+    client.submit()
+    running = leaver.expect_task()
+    leaver.send("DisconnectRequest", reason="draining", drainCause="signal")
+    leaver.expect("DisconnectRequest", reason="draining")
+    client.submit()
+    leaver.succeed(running)
+    client.expect_outcome(1, "success")
+    bench.quiet(client, leaver)
+    leaver.expect_nothing_more(expected="no task for a worker that drains")
+    leaver.send("DisconnectResponse")
+    older = bench.worker()
+    task = older.expect_task()
+    older.send("DisconnectRequest", reason="draining")
+    older.expect("DisconnectResponse", requirement="SCL-SES-012")
+    other = bench.worker()
+    again = other.expect_task()
+    check(task.id != again.id, "another instance of the task", again)
+    other.succeed(again)
+    client.expect_outcome(2, "success")

@@ -7,6 +7,8 @@ from scaler_conformance.cases import case
 from scaler_conformance.codec.other_schemas import tomorrow
 from scaler_conformance.playing.conversation import check
 
+DRAIN_REQUESTS = "drainRequests"
+
 
 @case(covers=["SCL-SES-001"], smoke=True)
 def says_hello_first(bench: RoleBench) -> None:
@@ -119,6 +121,43 @@ def drains(bench: RoleBench) -> None:
         check(outcome.status == "success", "the task to succeed", outcome)
         check(outcome.message.position < response.position, "all outcomes before the DisconnectResponse", outcome)
     bench.expect_exit("the worker to exit")
+
+
+@case(covers=["SCL-SES-025"], features=["signals", "drain-requests"])
+def asks_to_be_drained(bench: RoleBench) -> None:
+    """A worker that gets SIGTERM asks to be drained, ends or gives back its tasks, and leaves after the answer."""
+    worker = bench.welcomed(features=[DRAIN_REQUESTS])
+    check(DRAIN_REQUESTS in worker.hello.features, f"the feature {DRAIN_REQUESTS} in the Hello", worker.hello.features)
+    holds = [bench.hold() for _ in range(worker.hello.slots)]
+    running = worker.occupy(holds)
+    queued = worker.submit("echo", "last")
+    assert bench.running is not None
+    bench.running.terminate()
+    worker.expect("DisconnectRequest", reason="draining")
+    late = worker.submit("echo", "crossing")
+    for hold in holds:
+        hold.release()
+    for task in running:
+        outcome = worker.expect_outcome(task)
+        check(outcome.status == "success", "the running task to succeed", outcome)
+    worker.expect_none("DisconnectResponse", expected="no DisconnectResponse before the scheduler's answer")
+    worker.send("DisconnectRequest", reason="draining")
+    worker.expect("DisconnectResponse")
+    given_back = [task for message in worker.waiting("BalanceResponse") for task in message.ids]
+    for task in {queued, late} - set(given_back):
+        worker.expect_outcome(task)
+    bench.expect_exit("the worker to exit")
+
+
+@case(covers=["SCL-SES-026"], features=["signals"])
+def does_not_ask_a_scheduler_without_the_feature(bench: RoleBench) -> None:
+    """A worker that gets SIGTERM does not ask to be drained if its scheduler does not list the feature."""
+    worker = bench.welcomed(features=[])
+    worker.fence()
+    assert bench.running is not None
+    bench.running.terminate()
+    request = worker.expect("DisconnectRequest")
+    check(request.reason != "draining", "another reason than draining", request)
 
 
 @case(covers=["SCL-SES-008"])

@@ -10,3 +10,6 @@ KEPT_RESULTS = "keptResults"
 
 PEER_FETCH = "peerFetch"
 """Workers fetch objects from one another."""
+
+DRAIN_REQUESTS = "drainRequests"
+"""A worker may ask to be drained: the scheduler sends it no more tasks, and it leaves when it has finished its own."""

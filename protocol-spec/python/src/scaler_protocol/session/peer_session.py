@@ -55,7 +55,7 @@ _FAR_MICROSECONDS = 5_000
 
 _LARGEST_LATENCY_MICROSECONDS = (1 << 32) - 1  # the limit of its field in Heartbeat
 
-_IN_SESSION = (SessionState.OPEN, SessionState.DRAINING)
+_IN_SESSION = (SessionState.OPEN, SessionState.ASKING, SessionState.DRAINING)
 
 _OWN: FrozenSet[type] = frozenset(
     {m.Welcome, m.Refusal, m.Heartbeat, m.HeartbeatEcho, m.DisconnectRequest, m.DisconnectResponse}
@@ -183,6 +183,14 @@ class PeerSession:
         # SCL-SES-019
         self._send(m.DisconnectRequest(reason=m.DisconnectReason.LEAVING, message=message))
         self._plan()
+
+    def ask_to_drain(self, cause: m.DrainCause, message: str) -> None:
+        """A worker in a session wants to finish its running tasks and leave. The owner gets the scheduler's
+        DisconnectRequest, behind which no more tasks come; only then may it call `drained`."""
+        if self._apply(SessionEvent.ASK):
+            # SCL-SES-025
+            reason = m.DisconnectReason.DRAINING
+            self._send(m.DisconnectRequest(reason=reason, message=message, drain_cause=cause))
 
     def drained(self, now: float) -> None:
         """A worker that was asked to drain has finished its running tasks."""

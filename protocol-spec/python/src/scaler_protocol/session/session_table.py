@@ -18,6 +18,8 @@ class SessionState(Enum):
     """Hello was sent, and nothing else may be sent."""
     OPEN = "open"
     """The session is open."""
+    ASKING = "asking"
+    """A worker has asked to be drained: it begins nothing new, and may still be sent tasks."""
     DRAINING = "draining"
     """A worker finishes its running tasks, and accepts no new ones."""
     LEAVING = "leaving"
@@ -35,6 +37,7 @@ class SessionEvent(Enum):
     LOST = "lost"
     TOLD_TO_LEAVE = "told_to_leave"
     TOLD_TO_DRAIN = "told_to_drain"
+    ASK = "ask"
     DRAINED = "drained"
     LEAVE = "leave"
     RESPONSE = "response"
@@ -71,6 +74,7 @@ TRANSITIONS: Dict[SessionState, Dict[SessionEvent, Decision]] = {
         _E.LOST: _S.APART,
         _E.TOLD_TO_LEAVE: _CANNOT_COME,
         _E.TOLD_TO_DRAIN: _CANNOT_COME,
+        _E.ASK: _HAS_NO_TASKS,
         _E.DRAINED: _HAS_NO_TASKS,
         _E.LEAVE: _S.ENDED,
         _E.RESPONSE: _CANNOT_COME,
@@ -84,6 +88,7 @@ TRANSITIONS: Dict[SessionState, Dict[SessionEvent, Decision]] = {
         _E.LOST: _S.APART,
         _E.TOLD_TO_LEAVE: _S.ENDED,
         _E.TOLD_TO_DRAIN: _S.ENDED,
+        _E.ASK: _HAS_NO_TASKS,
         _E.DRAINED: _HAS_NO_TASKS,
         _E.LEAVE: _S.LEAVING,
         _E.RESPONSE: _EARLIER_FAREWELL,
@@ -97,9 +102,24 @@ TRANSITIONS: Dict[SessionState, Dict[SessionEvent, Decision]] = {
         _E.LOST: _S.APART,
         _E.TOLD_TO_LEAVE: _S.ENDED,
         _E.TOLD_TO_DRAIN: _S.DRAINING,
+        _E.ASK: _S.ASKING,
         _E.DRAINED: Fault("it was not told to drain"),
         _E.LEAVE: _S.LEAVING,
         _E.RESPONSE: _EARLIER_FAREWELL,
+    },
+    _S.ASKING: {
+        _E.CONNECT: _IS_CONNECTED,
+        _E.WELCOME: Ignored("it has one"),
+        _E.NOT_GREETED: _S.ENDED,
+        _E.SHUTTING_DOWN: _S.ENDED,
+        _E.REFUSED: _S.ENDED,
+        _E.LOST: _S.ENDED,
+        _E.TOLD_TO_LEAVE: _S.ENDED,
+        _E.TOLD_TO_DRAIN: _S.DRAINING,
+        _E.ASK: Ignored("it has asked"),
+        _E.DRAINED: Fault("it was not told to drain"),
+        _E.LEAVE: _S.LEAVING,
+        _E.RESPONSE: _S.ENDED,
     },
     _S.DRAINING: {
         _E.CONNECT: _IS_CONNECTED,
@@ -110,6 +130,7 @@ TRANSITIONS: Dict[SessionState, Dict[SessionEvent, Decision]] = {
         _E.LOST: _S.ENDED,
         _E.TOLD_TO_LEAVE: _S.ENDED,
         _E.TOLD_TO_DRAIN: Ignored("it drains"),
+        _E.ASK: Ignored("it drains"),
         _E.DRAINED: _S.ENDED,
         _E.LEAVE: _S.LEAVING,
         _E.RESPONSE: _EARLIER_FAREWELL,
@@ -123,6 +144,7 @@ TRANSITIONS: Dict[SessionState, Dict[SessionEvent, Decision]] = {
         _E.LOST: _S.ENDED,
         _E.TOLD_TO_LEAVE: _S.ENDED,
         _E.TOLD_TO_DRAIN: _IS_LEAVING,
+        _E.ASK: _IS_LEAVING,
         _E.DRAINED: _IS_LEAVING,
         _E.LEAVE: _IS_LEAVING,
         _E.RESPONSE: _S.ENDED,
@@ -136,6 +158,7 @@ TRANSITIONS: Dict[SessionState, Dict[SessionEvent, Decision]] = {
         _E.LOST: _HAS_ENDED,
         _E.TOLD_TO_LEAVE: _HAS_ENDED,
         _E.TOLD_TO_DRAIN: _HAS_ENDED,
+        _E.ASK: _HAS_ENDED,
         _E.DRAINED: _HAS_ENDED,
         _E.LEAVE: _HAS_ENDED,
         _E.RESPONSE: _HAS_ENDED,

@@ -162,6 +162,18 @@ class DisconnectReason(IntEnum):
 _DISCONNECT_REASON: Dict[int, DisconnectReason] = {member.value: member for member in DisconnectReason}
 
 
+class DrainCause(IntEnum):
+    UNKNOWN = 0
+    SIGNAL = 1
+    OPERATOR = 2
+    IDLE = 3
+    LIFETIME = 4
+    NOTICE = 5
+
+
+_DRAIN_CAUSE: Dict[int, DrainCause] = {member.value: member for member in DrainCause}
+
+
 class CancelOutcome(IntEnum):
     CANCELLED = 0
     RUNNING = 1
@@ -251,7 +263,7 @@ class Capability(Struct):
         return self
 
 
-_TASK_OPTIONS_WORDS = struct.Struct("<iHBx3Q")
+_TASK_OPTIONS_WORDS = struct.Struct("<iHBx4Q")
 
 
 class TaskOptions(Struct):
@@ -265,8 +277,9 @@ class TaskOptions(Struct):
         "at_most_once",
         "stream_output",
         "actor",
+        "time_request_milliseconds",
     )
-    DATA_WORDS = 3
+    DATA_WORDS = 4
     POINTER_WORDS = 1
 
     priority: int
@@ -278,6 +291,7 @@ class TaskOptions(Struct):
     at_most_once: bool
     stream_output: bool
     actor: bool
+    time_request_milliseconds: int
 
     def __init__(
         self,
@@ -291,6 +305,7 @@ class TaskOptions(Struct):
         at_most_once: bool = False,
         stream_output: bool = False,
         actor: bool = False,
+        time_request_milliseconds: int = 0,
     ) -> None:
         self.priority = priority
         self.capabilities = list(capabilities)
@@ -301,6 +316,7 @@ class TaskOptions(Struct):
         self.at_most_once = at_most_once
         self.stream_output = stream_output
         self.actor = actor
+        self.time_request_milliseconds = time_request_milliseconds
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _TASK_OPTIONS_WORDS.pack(
@@ -312,22 +328,24 @@ class TaskOptions(Struct):
             | (8 if self.actor else 0),
             self.time_limit_milliseconds,
             self.memory_limit_bytes,
+            self.time_request_milliseconds,
             writer.structs(self.capabilities, at) if self.capabilities else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> TaskOptions:
         self = cls.__new__(cls)
-        if data_words == 3 and pointer_words == 1:
+        if data_words == 4 and pointer_words == 1:
             words = _TASK_OPTIONS_WORDS.unpack_from(reader.data, start)
         else:
-            words = _TASK_OPTIONS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 3, 1))
+            words = _TASK_OPTIONS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 4, 1))
         (
             self.priority,
             self.retries,
             flags_6,
             self.time_limit_milliseconds,
             self.memory_limit_bytes,
+            self.time_request_milliseconds,
             capabilities,
         ) = words
         self.profiling = flags_6 & 1 != 0
@@ -351,6 +369,7 @@ class TaskOptions(Struct):
             | (8 if self.actor else 0),
             self.time_limit_milliseconds,
             self.memory_limit_bytes,
+            self.time_request_milliseconds,
             0,
         )
 
@@ -364,6 +383,7 @@ class TaskOptions(Struct):
             flags_6,
             self.time_limit_milliseconds,
             self.memory_limit_bytes,
+            self.time_request_milliseconds,
             capabilities,
         ) = _TASK_OPTIONS_WORDS.unpack(words)
         if capabilities:
@@ -750,7 +770,7 @@ class Ticket(Struct):
         return self
 
 
-_HELLO_WORDS = struct.Struct("<4H5I4x9Q")
+_HELLO_WORDS = struct.Struct("<4H5I4x10Q")
 
 
 class Hello(Struct):
@@ -771,10 +791,11 @@ class Hello(Struct):
         "previous_session",
         "heartbeat_interval_milliseconds",
         "functions",
+        "remaining_milliseconds",
         "data_address",
         "data_key",
     )
-    DATA_WORDS = 4
+    DATA_WORDS = 5
     POINTER_WORDS = 9
 
     major: int
@@ -793,6 +814,7 @@ class Hello(Struct):
     previous_session: int
     heartbeat_interval_milliseconds: int
     functions: List[str]
+    remaining_milliseconds: int
     data_address: str
     data_key: bytes
 
@@ -815,6 +837,7 @@ class Hello(Struct):
         previous_session: int = 0,
         heartbeat_interval_milliseconds: int = 0,
         functions: Iterable[str] = (),
+        remaining_milliseconds: int = 0,
         data_address: str = "",
         data_key: Union[bytes, bytearray, memoryview] = b"",
     ) -> None:
@@ -834,6 +857,7 @@ class Hello(Struct):
         self.previous_session = previous_session
         self.heartbeat_interval_milliseconds = heartbeat_interval_milliseconds
         self.functions = list(functions)
+        self.remaining_milliseconds = remaining_milliseconds
         self.data_address = data_address
         self.data_key = data_key if type(data_key) is bytes else octets(data_key)
 
@@ -848,6 +872,7 @@ class Hello(Struct):
             self.queue_size,
             self.previous_session,
             self.heartbeat_interval_milliseconds,
+            self.remaining_milliseconds,
             writer.struct(self.implementation, at),
             writer.texts(self.features, at + 1) if self.features else 0,
             writer.texts(self.codecs, at + 2) if self.codecs else 0,
@@ -862,10 +887,10 @@ class Hello(Struct):
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Hello:
         self = cls.__new__(cls)
-        if data_words == 4 and pointer_words == 9:
+        if data_words == 5 and pointer_words == 9:
             words = _HELLO_WORDS.unpack_from(reader.data, start)
         else:
-            words = _HELLO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 4, 9))
+            words = _HELLO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 5, 9))
         (
             self.major,
             self.minor_min,
@@ -876,6 +901,7 @@ class Hello(Struct):
             self.queue_size,
             self.previous_session,
             self.heartbeat_interval_milliseconds,
+            self.remaining_milliseconds,
             implementation,
             features,
             codecs,
@@ -1369,24 +1395,33 @@ class HeartbeatEcho(Struct):
         return self
 
 
-_DISCONNECT_REQUEST_WORDS = struct.Struct("<H6xQ")
+_DISCONNECT_REQUEST_WORDS = struct.Struct("<HH4xQ")
 
 
 class DisconnectRequest(Struct):
-    __slots__ = ("reason", "message")
+    __slots__ = ("reason", "message", "drain_cause")
     DATA_WORDS = 1
     POINTER_WORDS = 1
 
     reason: Union[DisconnectReason, int]
     message: str
+    drain_cause: Union[DrainCause, int]
 
-    def __init__(self, *, reason: Union[DisconnectReason, int] = DisconnectReason.LEAVING, message: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        reason: Union[DisconnectReason, int] = DisconnectReason.LEAVING,
+        message: str = "",
+        drain_cause: Union[DrainCause, int] = DrainCause.UNKNOWN,
+    ) -> None:
         self.reason = reason
         self.message = message
+        self.drain_cause = drain_cause
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _DISCONNECT_REQUEST_WORDS.pack(
             self.reason,
+            self.drain_cause,
             writer.text(self.message, at) if self.message else 0,
         )
 
@@ -1399,9 +1434,11 @@ class DisconnectRequest(Struct):
             words = _DISCONNECT_REQUEST_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 1))
         (
             reason,
+            drain_cause,
             message,
         ) = words
         self.reason = _DISCONNECT_REASON.get(reason, reason)
+        self.drain_cause = _DRAIN_CAUSE.get(drain_cause, drain_cause)
         at = start + data_words * 8
         self.message = reader.text(message, segment, at) if message else ""
         return self

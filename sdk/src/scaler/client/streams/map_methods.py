@@ -122,6 +122,16 @@ class Maps(Submission):
         and the exception of the first item that failed, by its order, with the item's position in a note; and what
         `submit` raises. The iterator raises these after the results of the items before; so it does with an exception
         of the iterables.
+
+        Example:
+            >>> client.map(abs, [-1, 2, -3])
+            [1, 2, 3]
+            >>> client.map(pow, [2, 3], [3, 2])
+            [8, 9]
+            >>> client.map(pow, [(2, 3), (3, 2)])
+            [8, 9]
+            >>> sum(client.map(abs, itertools.islice(itertools.count(), 1000), buffersize=100))
+            499500
         """
         room = checked_buffersize(buffersize)
         calls, is_unpacked = calls_of_map(iterables, unpack)
@@ -171,6 +181,10 @@ class Maps(Submission):
             Others as of `map`.
 
         Raises what `map` raises, after the results that have arrived by then.
+
+        Example:
+            >>> sorted(client.imap_unordered(abs, [-1, 2, -3]))
+            [1, 2, 3]
         """
         room = checked_buffersize(buffersize)
         calls, is_unpacked = calls_of_map(iterables, unpack)
@@ -207,7 +221,12 @@ class Maps(Submission):
         reserialize: bool = False,
         progress: Optional[Wanted] = None,
     ) -> List[Any]:
-        """Run `fn(*item)` for each item; otherwise as `map`."""
+        """Run `fn(*item)` for each item; otherwise as `map`.
+
+        Example:
+            >>> client.starmap(pow, [(2, 3), (3, 2)])
+            [8, 9]
+        """
         return self._map(capabilities, progress, fn, [tuple(item) for item in iterable])
 
     def as_completed(
@@ -230,6 +249,11 @@ class Maps(Submission):
 
         Raises TimeoutError when the time is over; ArgumentTypeError for what is not a future, and what the iterable
         raises, after the futures before it.
+
+        Example:
+            >>> futures = [client.submit(abs, number) for number in (-1, 2, -3)]
+            >>> sorted(future.result() for future in client.as_completed(futures))
+            [1, 2, 3]
         """
         longest = None if timeout_seconds is None else seconds("timeout_seconds", timeout_seconds, -inf)
         deadline = None if longest is None else time.monotonic() + longest

@@ -244,7 +244,6 @@ class _ForkServer:
     def _become_processor(self, process: ProcessorProcess) -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         for unneeded in (self._wakeup_read, self._wakeup_write, *self._stack_files.values()):
             os.close(unneeded)
         self._agent.close()

@@ -25,7 +25,8 @@ import socket
 import sys
 import threading
 import time
-from typing import NamedTuple, Sequence
+from types import FrameType
+from typing import NamedTuple, Optional, Sequence
 
 from scaler.values.source_versions import versions
 from scaler.worker.fork_server import stacks
@@ -70,6 +71,7 @@ def run(process: ProcessorProcess, page: ProgressPage) -> None:
         return  # the fork server ended before the line above
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
+    _outlive_termination()
     _be_killed_before_the_agent()
     with contextlib.suppress(Exception):  # standard error may be closed, or not a file
         faulthandler.enable()
@@ -143,6 +145,25 @@ def prctl(option: int, argument: int) -> bool:
     with contextlib.suppress(OSError, AttributeError):
         return bool(ctypes.CDLL(None).prctl(option, argument, 0, 0, 0) == 0)
     return False
+
+
+def _outlive_termination() -> None:
+    """Go on when SIGTERM goes to all processes of a program, as from Slurm: the agent decides how long its tasks have.
+
+    Programs that tasks start do not inherit this, and processes that tasks fork begin without it.
+    """
+    signal.signal(signal.SIGTERM, _go_on)
+    os.register_at_fork(after_in_child=_stop_going_on)
+
+
+def _go_on(number: int, frame: Optional[FrameType]) -> None:
+    """A handler, not SIG_IGN: programs that user code starts would inherit the latter."""
+
+
+def _stop_going_on() -> None:
+    if signal.getsignal(signal.SIGTERM) is _go_on:
+        with contextlib.suppress(ValueError):  # not the main thread
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _end_with(parent: int) -> None:

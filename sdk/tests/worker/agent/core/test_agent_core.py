@@ -8,9 +8,9 @@ import pytest
 from agent_core_bench import CHUNK, FUNCTION, Agent
 
 from scaler.worker import exit_codes
-from scaler.worker.agent.core import named_function_ids
 from scaler.worker.agent.core.agent_core import LEAVE_TIMEOUT_SECONDS
 from scaler.worker.agent.core.effects import EndProcessors, ImportModule, RemoveFiles, RemoveLeftovers
+from scaler.worker.agent.core.function_ids import named_function_ids
 from scaler.worker.frames import Frame, FrameKind
 from scaler_protocol import messages as m
 

@@ -15,7 +15,7 @@ Rules:
   processors. `next_time` says when `on_time` has to be called.
 - Messages that follow the scheduler's Welcome are kept until it is known where objects are (`OpenObjects`).
 - When a session ends, its tasks are dropped, because they run elsewhere, and nothing of it is sent any more.
-- A leaving worker ignores all other events.
+- A leaving worker ignores all other events. Before it leaves it drains, unless it is to stop at once: see `departure`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from scaler.values.code_notes import CodeNote
 from scaler.worker import frames
 from scaler.worker.agent.core.agent_identity import AgentIdentity, hello_of, offer_transfers
 from scaler.worker.agent.core.code_sets import CodeSets
+from scaler.worker.agent.core.departure import Departure
 from scaler.worker.agent.core.effects import (
     CRITICAL,
     DEBUG,
@@ -44,27 +45,30 @@ from scaler.worker.agent.core.effects import (
 )
 from scaler.worker.agent.core.finished_tasks import TooLargePayload
 from scaler.worker.agent.core.heartbeats import HeartbeatFigures, ProcessUsage
+from scaler.worker.agent.core.session_reports import report_of_end, report_of_interruption
 from scaler.worker.agent.core.task_flow import TICK_SECONDS, TaskFlow, TaskFlowSettings
+from scaler.worker.agent.core.transfers.data_events import DataEvents
 from scaler.worker.agent.core.worker_objects import WorkerObjects
-from scaler.worker.exit_codes import EXIT_ERROR, EXIT_NO_SCHEDULER, EXIT_OK, EXIT_REFUSED
+from scaler.worker.exit_codes import EXIT_ERROR, EXIT_OK
 from scaler.worker.frames import Frame, FrameError, FrameKind
 from scaler.worker.served_functions import ServedFunctions
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
-from scaler_protocol.session.effects import Disconnect, EndCause, Ended, Interrupted, Opened, SessionEffect, Transmit
+from scaler_protocol.session.effects import Disconnect, Ended, Interrupted, Opened, SessionEffect, Transmit
+from scaler_protocol.session.features import DRAIN_REQUESTS
 from scaler_protocol.session.peer_session import NEVER, PeerSession, SessionSettings
 from scaler_protocol.session.session_table import SessionState
 
 LEAVE_TIMEOUT_SECONDS = 1.0
 """How long a leaving worker waits for the scheduler's answer."""
 
-_DRAINING = SessionState.DRAINING
+_OPEN, _ASKING, _DRAINING = SessionState.OPEN, SessionState.ASKING, SessionState.DRAINING
 _FIRST_PAUSE_SECONDS = 0.1
 _MAXIMUM_PAUSE_SECONDS = 2.0
 
 
-class AgentCore:
+class AgentCore(DataEvents):
     """The decisions of one worker's agent.
 
     Parameters:
@@ -118,6 +122,8 @@ class AgentCore:
         self._tick_at = self._garbage_at = NEVER
         self._reported_suspended = 0
         self._clients_are_expected = False
+        self._departure = Departure(settings)
+        self._takes_drain_requests = False  # the scheduler
         self._is_leaving = False
         self._now = 0.0  # when the last message came
         self._exit_code = EXIT_OK
@@ -139,6 +145,7 @@ class AgentCore:
         """Begin: fork processors, and connect to the scheduler. `now`, here and below: seconds of a monotonic clock."""
         self.tasks.pool.fill()
         self._garbage_at = now + self._settings.garbage_collect_interval_seconds
+        self._departure.start(now)
         self.session.start(now)
         self._follow_session(now)
 
@@ -147,8 +154,53 @@ class AgentCore:
         taken, self.effects[:] = list(self.effects), []
         return taken
 
+    def on_signal(self, name: str, is_forwarded: bool, now: float) -> None:
+        """A signal asks the program to end: the worker drains, and after a second one stops at once.
+
+        Parameters:
+            name: such as SIGTERM.
+            is_forwarded: it came from the supervisor.
+        """
+        number = self._departure.count_signal(name, is_forwarded)
+        if number == 1:
+            self._drain_in_time(m.DrainCause.SIGNAL, f"asked to stop by {name}", now)
+        elif number:
+            self.on_stop_requested(f"asked to stop again by {name}", now)
+
+    def on_notice(self, text: str, now: float) -> None:
+        """Notice was given that the machine will be taken away: the worker drains."""
+        self._drain_in_time(m.DrainCause.NOTICE, text, now)
+
+    def _drain_in_time(self, cause: m.DrainCause, reason: str, now: float) -> None:
+        """Drain within the time that there is for it, or leave at once if there is none."""
+        if self._is_leaving:
+            return
+        timeout_seconds = self._settings.drain_timeout_seconds
+        text = f" within {timeout_seconds:g} s, then leaving; a second SIGTERM or Ctrl-C stops it at once"
+        if self._drain(cause, reason, text, now, timeout_seconds > 0.0):
+            self._departure.limit(now)
+            self._plan()
+
+    def _drain(self, cause: m.DrainCause, reason: str, how: str, now: float, has_time: bool = True) -> bool:
+        """Begin to drain, or leave at once if there is no time or no way to: returns whether it drains.
+
+        Parameters:
+            how: its running tasks end, for the log.
+        """
+        state = self.session.state
+        # SCL-SES-026
+        if not has_time or not (state in (_ASKING, _DRAINING) or (state is _OPEN and self._takes_drain_requests)):
+            self._leave(EXIT_OK, reason, now)
+            return False
+        self._departure.begin(reason, now)
+        self.tasks.drain()
+        self._log(INFO, f"Worker: {reason}" + (", leaving" if self.tasks.is_empty else f": finishing what runs{how}"))
+        self.session.ask_to_drain(cause, reason)
+        self._follow_session(now)
+        return True
+
     def on_stop_requested(self, reason: str, now: float) -> None:
-        """The worker is asked to leave; asked twice, it ends at once."""
+        """The worker is asked to leave at once; asked twice, it does not even wait for an answer to its goodbye."""
         if self._is_leaving:
             self._finish(self._exit_code)
         else:
@@ -185,7 +237,8 @@ class AgentCore:
         else:
             waits_for_answer = self.session.is_open and (self._is_measuring or self._unanswered_openings)
             session_time = NEVER if waits_for_answer else self.session.next_time
-            self.next_time = min(session_time, self._tick_at, self._garbage_at, self.objects.transfers.next_time)
+            due = min(self._departure.next_time, self.objects.transfers.next_time)
+            self.next_time = min(session_time, self._tick_at, self._garbage_at, due)
 
     def on_time(self, now: float) -> None:
         """Do what is due now."""
@@ -195,6 +248,10 @@ class AgentCore:
         elif now >= self.session.next_time and not self._is_measuring and not self._unanswered_openings:
             self._is_measuring = True  # for the heartbeat that is due
             self.effects.append(MeasureProcesses(self._figures.process_ids()))
+        if not self._is_leaving:
+            reason = self._departure.due(now, self._is_idle)
+            if reason is not None:
+                self._drain(*reason, ", then leaving", now)
         if not self._is_leaving:
             if now >= self._tick_at:
                 self._tick_at = NEVER
@@ -226,6 +283,11 @@ class AgentCore:
     def _make_heartbeat(self, now: float) -> m.Heartbeat:
         return self._figures.heartbeat(now, self._usages, self._free_bytes, self.objects.is_shared)
 
+    @property
+    def _is_idle(self) -> bool:
+        """Whether there are no tasks here, nor may be any among the messages that wait."""
+        return self.tasks.is_empty and not self._unanswered_openings
+
     def finish_turn(self, now: float) -> None:
         """Process the consequences of the events since the last turn."""
         if self._is_leaving:
@@ -238,11 +300,19 @@ class AgentCore:
         if tasks.pool.suspended != self._reported_suspended:
             self._reported_suspended = tasks.pool.suspended
             self._beat_soon(now)  # tell the scheduler how many slots are free
+        departure = self._departure
+        if departure.watches_idleness and departure.note_idleness(self.session.state is _OPEN and self._is_idle, now):
+            self._plan()
         # With an opening unanswered, there may be tasks among the early messages.
         if self.session.state is _DRAINING and tasks.is_empty and not self._unanswered_openings:
             if not self.objects.owes_results:  # SCL-OBJ-023
                 self.session.drained(now)
                 self._follow_session(now)
+        if now >= departure.tasks_end_at and not self._is_leaving:
+            if departure.is_over(now, self.objects.owes_results):
+                self._leave(EXIT_OK, departure.text_of_end(now), now)
+            else:
+                self._plan()
 
     # The session ---------------------------------------------------------------------------------------------------
 
@@ -256,6 +326,7 @@ class AgentCore:
         self._is_unreachable = False
         offer_transfers(self._hello, data_address, data_key)
         self.objects.offers_transfers = bool(data_address)
+        self._hello.remaining_milliseconds = self._departure.remaining_milliseconds(now)
         self.session.on_connected(now)
         self._follow_session(now)
 
@@ -310,7 +381,7 @@ class AgentCore:
                 elif isinstance(effect, Opened):
                     self._on_opened(effect.welcome)
                 elif isinstance(effect, Interrupted):
-                    self._on_interrupted(effect)
+                    self.effects.append(report_of_interruption(effect, self._settings.address))
                 elif isinstance(effect, Ended):
                     self._on_ended(effect)
                 else:
@@ -320,6 +391,7 @@ class AgentCore:
         self._plan()
 
     def _on_opened(self, welcome: m.Welcome) -> None:
+        self._takes_drain_requests = DRAIN_REQUESTS in welcome.features
         self.tasks.reset(welcome.limits.maximum_message_bytes)
         self.objects.start_session(welcome)
         self._unanswered_openings += 1
@@ -340,18 +412,6 @@ class AgentCore:
             if self.session.is_open:
                 self._handle(message, payload, now)
 
-    def _on_interrupted(self, effect: Interrupted) -> None:
-        refusal = effect.refusal
-        if refusal is not None and refusal.reason == m.RefusalReason.NOT_GREETED:
-            self._log(WARNING, "Worker: the scheduler does not know this worker (any more), reconnecting")
-        elif refusal is not None:
-            self._log(INFO, f"Worker: the scheduler shuts down ({refusal.message or 'no reason given'}), reconnecting")
-        elif effect.was_open:
-            self._log(WARNING, f"Worker: the connection to the scheduler was lost ({effect.reason}), reconnecting")
-        else:
-            text = f"no scheduler answers at {self._settings.address} yet ({effect.reason}), trying again"
-            self._log(WARNING, f"Worker: {text}")
-
     def _forget_session(self) -> None:
         """The tasks and objects of the session end with it, at once: a task that ends later must not start another
         one."""
@@ -366,29 +426,17 @@ class AgentCore:
         self.effects[:] = [effect for effect in self.effects if not isinstance(effect, Send)]
 
     def _on_ended(self, effect: Ended) -> None:
-        address, settings = self._settings.address, self._settings
-        if effect.cause is EndCause.GAVE_UP:
-            seconds = f"{settings.death_timeout_seconds:g} seconds (death_timeout_seconds)"
-            self._log(ERROR, f"Worker: no scheduler answered at {address} for {seconds}, giving up: {effect.reason}")
-            self._finish(EXIT_NO_SCHEDULER)
-        elif effect.cause is EndCause.REFUSED:
-            reason = effect.refusal.reason if effect.refusal is not None else ""
-            name = getattr(reason, "name", str(reason))
-            self._log(ERROR, f"Worker: refused by the scheduler ({name}): {effect.reason}")
-            self._finish(EXIT_REFUSED)
-        elif effect.cause is EndCause.NOT_A_SCHEDULER:
-            text = f"the program at {address} is not a Scaler scheduler, or an incompatible one: {effect.reason}"
-            self._log(ERROR, f"Worker: {text}")
-            self._finish(EXIT_REFUSED)
-        elif effect.cause is EndCause.SHUT_DOWN:
-            self._log(INFO, f"Worker: the scheduler asks to stop: {effect.reason or 'shutdown'}")
-            self._finish(self._exit_code)
-        else:
-            self._finish(self._exit_code)
+        log, exit_code = report_of_end(effect, self._settings)
+        if log is not None:
+            self.effects.append(log)
+        self._finish(self._exit_code if exit_code is None else exit_code)
 
     # SCL-SES-020
     def _on_told_to_drain(self, request: m.DisconnectRequest, payload: bytes) -> None:
-        self._log(INFO, f"Worker: finishing what runs, then leaving: {request.message or 'draining'}")
+        text = request.message or "draining"
+        if request.drain_cause in (m.DrainCause.UNKNOWN, m.DrainCause.OPERATOR):  # others are its own, and logged
+            self._log(INFO, f"Worker: finishing what runs, then leaving: {text}")
+        self._departure.begin(text, self.session.heard_at)
         self.tasks.drain()
 
     # From the scheduler --------------------------------------------------------------------------------------------
@@ -414,29 +462,6 @@ class AgentCore:
     def _on_ticket(self, ticket: m.Ticket) -> None:
         self.objects.transfers.on_ticket(ticket, self._now)
         self._plan()
-
-    def on_data_accepted(self, connection: int, key: bytes, now: float) -> None:
-        """Another worker has connected to this one, and its handshake is complete.
-
-        Parameters:
-            connection: a number that the shell has chosen: negative, and not used before.
-            key: the public key that it has proved; empty: keys are not used.
-        """
-        self.objects.transfers.on_accepted(connection, key, now)
-        self._plan()
-
-    def on_data_connected(self, connection: int, now: float) -> None:
-        """A connection to another worker is made."""
-        self.objects.transfers.on_connected(connection, now)
-
-    def on_data_message(self, connection: int, message: m.Message, payload: bytes, now: float) -> None:
-        """A message from another worker."""
-        self.objects.transfers.on_message(connection, message, payload, now)
-        self._plan()
-
-    def on_data_closed(self, connection: int, reason: str) -> None:
-        """A connection with another worker has ended, or could not be made, and not because the core closed it."""
-        self.objects.transfers.on_closed(connection, reason)
 
     # From processors and the fork server ---------------------------------------------------------------------------
 
@@ -511,32 +536,6 @@ class AgentCore:
         return names[number] if len(names) > 1 and number < len(names) else f"Processor[{number}]"
 
     # From files ----------------------------------------------------------------------------------------------------
-
-    def on_object_found(self, object_id: int, is_there: bool) -> None:
-        self.objects.on_found(object_id, is_there)
-
-    def on_chunk_written(self, object_id: int, fetch: int, length: int, path: str) -> None:
-        """The file at `path` now has `size` bytes of an object."""
-        self.objects.on_chunk_written(object_id, fetch, length, path)
-
-    def on_chunk_failed(self, object_id: int, fetch: int, why: str, is_full: bool) -> None:
-        """A part of an object could not be written, because memory and disk are full or for another reason."""
-        self.objects.on_chunk_failed(object_id, fetch, why, is_full)
-
-    def on_chunk_read(
-        self, object_id: int, offset: int, length: int, chunk: bytes, why: str = "", connection: int = 0
-    ) -> None:
-        """A requested part of an object, or the reason why it could not be read.
-
-        Parameters:
-            connection: that of the effect.
-        """
-        if self.session.is_open:
-            self.objects.on_chunk_read(object_id, offset, length, chunk, why, connection)
-
-    def on_result_kept(self, object_id: int, target: str, why: str = "") -> None:
-        """The file of a result was renamed to its object's name; or it is gone, for the reason `why`."""
-        self.objects.on_kept(object_id, target, why)
 
     def on_note_read(self, function: int, note: CodeNote) -> None:
         self._code.on_note_read(function, note)

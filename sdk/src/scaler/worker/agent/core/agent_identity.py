@@ -9,7 +9,7 @@ from scaler.version import __version__
 from scaler.worker.agent.core.actor_flow.worker_actors import ACTORS
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import messages as m
-from scaler_protocol.session.features import KEPT_RESULTS, PEER_FETCH
+from scaler_protocol.session.features import DRAIN_REQUESTS, KEPT_RESULTS, PEER_FETCH
 
 
 class AgentIdentity(NamedTuple):
@@ -32,7 +32,7 @@ def hello_of(settings: WorkerSettings, identity: AgentIdentity, functions: List[
         role=m.Role.WORKER,
         implementation=m.Implementation(name="scaler", version=__version__, language=identity.language),
         # SCL-COD-002
-        features=[KEPT_RESULTS] if settings.only_named else [ACTORS, KEPT_RESULTS],
+        features=[DRAIN_REQUESTS, KEPT_RESULTS, *([] if settings.only_named else [ACTORS])],
         codecs=list(NEUTRAL_CODECS if settings.only_named else CODECS),
         functions=functions,
         host=identity.host,

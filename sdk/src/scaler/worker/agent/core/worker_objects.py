@@ -36,7 +36,7 @@ from scaler.worker.agent.core.effects import (
     SendData,
     WriteChunk,
 )
-from scaler.worker.agent.core.named_function_ids import NamedFunctionIds
+from scaler.worker.agent.core.function_ids.named_function_ids import NamedFunctionIds
 from scaler.worker.agent.core.transfers.direct_fetches import FetchOwner
 from scaler.worker.agent.core.transfers.object_progress import ObjectFetch, ServedObject
 from scaler.worker.agent.core.transfers.worker_transfers import WorkerTransfers

@@ -61,6 +61,8 @@ INPUTS = (
     "on_note_read",
     "on_code_unpacked",
     "on_code_failed",
+    "on_signal",
+    "on_notice",
     "on_data_accepted",
     "on_data_connected",
     "on_data_message",

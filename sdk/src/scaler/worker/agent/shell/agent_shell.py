@@ -58,6 +58,7 @@ from scaler.worker.data_address import data_address_of
 from scaler.worker.exit_codes import EXIT_BROKEN_INVARIANT, EXIT_ERROR, EXIT_USAGE
 from scaler.worker.fork_server.fork_server_client import ForkServerClient, ForkServerReport, ReportKind
 from scaler.worker.fork_server.stacks import user_stack
+from scaler.worker.forwarded_signals import FORWARDED_AS
 from scaler.worker.frames import FrameError, FrameKind
 from scaler.worker.progress_page import ProgressPage
 from scaler.worker.resident_memory import private_bytes
@@ -76,6 +77,9 @@ logger = logging.getLogger("scaler")
 
 MAXIMUM_REPORT_FAILURES = 500
 """After so many failures in a row to read its reports the fork server counts as ended: some seconds."""
+
+LOOK_INTERVAL_SECONDS = 1.0
+"""How often the file is looked for by which the worker is told to drain."""
 
 CLOSE_TIMEOUT_SECONDS = 1.0
 """How long to send waiting messages to the scheduler when the worker ends."""
@@ -150,12 +154,15 @@ class Agent:
         """Serve the scheduler until asked to stop; returns the program's exit code."""
         loop = self._loop
         loop.set_exception_handler(self._on_unforeseen)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, self._on_signal, number)
+        for number, forwarded in FORWARDED_AS.items():
+            loop.add_signal_handler(forwarded, self._on_signal, number, True)
+            loop.add_signal_handler(number, self._on_signal, number, False)
         try:
             self._rounds.add_reader(self._fork_server.fileno(), self._on_fork_server)
             if self._settings.exit_when_stdin_closes:
                 self._watch_stdin()
+            if self._settings.drain_file is not None:
+                self._loop.call_soon(self._look_for_notice, self._settings.drain_file)
             self._core.start(time.monotonic())
             self._turn()
             self._service_manager.ready(f"connecting to {self._settings.address}")
@@ -168,6 +175,7 @@ class Agent:
             self._close()
             if self._recorder is not None:
                 self._recorder.close()
+            self._ignore_signals()
 
     def _close(self) -> None:
         with contextlib.ExitStack() as steps:  # each is done, whatever happens in another
@@ -178,6 +186,12 @@ class Agent:
             for handle in self._handles.values():
                 steps.callback(handle.close)
             steps.callback(self._end_processors)
+
+    def _ignore_signals(self) -> None:
+        """The program ends in any case, and a further signal changes nothing: neither how, nor its exit code."""
+        for number in (*FORWARDED_AS, *FORWARDED_AS.values()):
+            self._loop.remove_signal_handler(number)
+            signal.signal(number, lambda *_: None)
 
     def _end_processors(self) -> None:
         """Close the fork server's control socket: it kills all processors and ends."""
@@ -190,9 +204,17 @@ class Agent:
         if not self._finished.done():
             self._finished.set_result(exit_code)
 
-    def _on_signal(self, number: int) -> None:
-        self._core.on_stop_requested(f"asked to stop by {signal.Signals(number).name}", time.monotonic())
+    def _on_signal(self, number: signal.Signals, is_forwarded: bool) -> None:
+        self._core.on_signal(number.name, is_forwarded, time.monotonic())
         self._turn()
+
+    def _look_for_notice(self, path: str) -> None:
+        """Look again and again whether a file is there by which the worker is told to drain."""
+        if os.path.lexists(path):
+            self._core.on_notice(f"the file {path} is there (drain_file)", time.monotonic())
+            self._turn()
+        else:
+            self._loop.call_later(LOOK_INTERVAL_SECONDS, self._look_for_notice, path)
 
     def _on_unforeseen(self, loop: asyncio.AbstractEventLoop, context: Dict[str, Any]) -> None:
         self._break(context["message"], context.get("exception"))

@@ -68,7 +68,7 @@ export function openWorkers(context) {
         draw: (cell, row) => {
           /** @type {[string, string][]} */
           const badges = [];
-          if (row.is_leaving) badges.push(["leaving", "warn"]);
+          if (row.is_leaving) badges.push([row.drain_cause ? `drains: ${row.drain_cause}` : "leaving", "warn"]);
           if (row.is_congested) badges.push(["congested", "warn"]);
           if (!badges.length) badges.push(row.busy > 0 ? ["busy", "good"] : row.tasks > 0 ? ["suspended", "warn"] : ["idle", "plain"]);
           drawBadges(cell, badges);
@@ -125,7 +125,9 @@ function redraw(context, row, cell, body, inner) {
   const head = context.head();
   const facts = [`session ${row.session}`, row.process_id ? `process ${row.process_id}` : "", name(row.implementation, ""), row.capabilities ? `offers ${name(row.capabilities)}` : "", `${count(row.sent)} tasks sent to it`];
   setText(/** @type {Element} */ (shown.querySelector(".facts")), facts.filter(Boolean).join("  ·  "));
-  setAttribute(/** @type {Element} */ (shown.querySelector(".actions")), "hidden", !(head?.actions_allowed && !head?.is_protected));
+  setAttribute(/** @type {Element} */ (shown.querySelector(".actions")), "hidden", !head?.actions_allowed);
+  // A protected scheduler lets workers drain, and refuses to stop them.
+  setAttribute(/** @type {Element} */ (shown.querySelector("button.danger")), "hidden", Boolean(head?.is_protected));
   inner.get(shown)?.show(body.expanded?.[row.session] || []);
 }
 
