@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 from scaler import Client
 
 LINKS_OF_THE_CHAIN = 5
+USERS_OF_THE_BROADCAST = 8
+SECONDS_OF_A_USER = 3.0
 
 
 def make(size: int) -> bytes:
@@ -49,6 +52,25 @@ def many_users(client: Client, size: int) -> bool:
     return set(client.get(graph, keys).values()) == {(size, 0)}
 
 
+def broadcast(client: Client, size: int) -> bool:
+    """One large result that a node on each of many workers needs, while the others wait for it."""
+    graph = {"0": (make, size), **{f"user {number}": (measure_slowly, "0") for number in range(USERS_OF_THE_BROADCAST)}}
+    keys = [key for key in graph if key != "0"]
+    return set(client.get(graph, keys).values()) == {(size, 0)}
+
+
+def measure_slowly(data: bytes) -> tuple[int, int]:
+    """The same as `measure`, but it keeps its slot for a while, so that the nodes of a graph spread."""
+    time.sleep(SECONDS_OF_A_USER)
+    return measure(data)
+
+
+def stream(client: Client, size: int) -> bool:
+    """One result for one user on another worker: the maker is busy with another node."""
+    graph = {"0": (make, size), "busy": (measure_slowly, "0"), "user": (measure, "0")}
+    return set(client.get(graph, ["busy", "user"]).values()) == {(size, 0)}
+
+
 def argument(client: Client, size: int) -> bool:
     """A large argument of one task."""
     return client.submit(measure, bytes(size)).result() == (size, 0)
@@ -71,5 +93,11 @@ SCENES = {
     "chain": Scene(f"chain of {LINKS_OF_THE_CHAIN} results, in a graph", ("worker-1",), chain),
     "futures": Scene(f"chain of {LINKS_OF_THE_CHAIN} results, by futures", ("worker-1",), futures),
     "many-users": Scene("one result, 8 users on 2 workers", ("worker-1", "worker-2"), many_users),
+    "stream": Scene("one result, 1 user on another worker", ("worker-1", "worker-2"), stream),
+    "broadcast": Scene(
+        f"one result, {USERS_OF_THE_BROADCAST} users on {USERS_OF_THE_BROADCAST} workers",
+        tuple(f"worker-{number + 1}" for number in range(USERS_OF_THE_BROADCAST)),
+        broadcast,
+    ),
     "argument": Scene("one argument", ("worker-1",), argument),
 }

@@ -3,13 +3,15 @@
     make bench-hosts                       a table, and with ARGS=--json the figures
 
                  ┌── scheduler        each with a network namespace, a mount namespace and a /dev/shm of its own,
-    bridge ──────┼── worker-1         so that no two of them share an object directory
-                 ├── worker-2
-                 └── client
+    bridge ──────┼── client           so that no two of them share an object directory
+                 ├── worker-1
+                 └── worker-2 …
 
 Rules:
 - Bytes are those that the kernel counts at the bridge's end of each link, headers included.
 - A scene fails if a result is wrong. Times depend on the machine's load; bytes do not.
+- The rate of a stream between two workers is compared with that of a plain Python socket between the same hosts, right
+  after it: both are read off the kernel's counters in the same way, so their ratio says more than either.
 - Without the right to make namespaces, nothing is measured, and one line says why.
 """
 
@@ -22,8 +24,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +35,10 @@ from host_scenes import SCENES
 
 PREFIX = "scaler-"
 NETWORK, PORT = "10.213.77", 2345
-HOSTS = ("scheduler", "worker-1", "worker-2", "client")
+WORKERS = tuple(f"worker-{number}" for number in range(1, 9))
+HOSTS = ("scheduler", "client", *WORKERS)
+SAMPLE_SECONDS = 0.002
+STREAM_PARTS = (0.05, 0.95)  # of its bytes: begin and end are left out
 ADDRESS = f"tcp://{NETWORK}.1:{PORT}"
 READY_SECONDS = 60.0
 MEGABYTE = 1_000_000
@@ -84,9 +90,13 @@ def measure(scene: str, megabytes: int) -> dict[str, Any]:
         before = {host: counters(host) for host in HOSTS}
         began = time.monotonic()
         this = [sys.executable, __file__, "--inside", scene, "--megabytes", str(megabytes)]
-        subprocess.run(inside("client", this), check=True, timeout=600, env=ENVIRONMENT)
+        with Sampling(WORKERS[:2] if scene == "stream" else ()) as sampling:
+            subprocess.run(inside("client", this), check=True, timeout=600, env=ENVIRONMENT)
         seconds = time.monotonic() - began
         after = {host: counters(host) for host in HOSTS}
+        rates = {}
+        if scene == "stream":
+            rates = {"direct": sampling.megabytes_per_second(), "plain socket": plain_socket_rate(megabytes)}
     figures: dict[str, Any] = {
         host: {
             direction: round((after[host][direction] - before[host][direction]) / MEGABYTE, 1)
@@ -95,6 +105,8 @@ def measure(scene: str, megabytes: int) -> dict[str, Any]:
         for host in HOSTS
     }
     figures["seconds"] = round(seconds, 2)
+    if rates:
+        figures["megabytes per second"] = rates
     return figures
 
 
@@ -109,7 +121,79 @@ def table(figures: dict[str, dict[str, Any]], megabytes: int) -> str:
     for name, found in figures.items():
         cells = [f"{found[host]['out']:g} / {found[host]['in']:g}" for host in HOSTS]
         lines.append(f"| {SCENES[name].title} | {' | '.join(cells)} | {found['seconds']:g} |")
+    for found in figures.values():
+        rates = found.get("megabytes per second")
+        if rates:
+            direct, plain = rates["direct"], rates["plain socket"]
+            text = f"One stream between two workers: {direct:.0f} MB/s; a plain Python socket: {plain:.0f} MB/s"
+            lines += ["", f"{text}; ratio {direct / plain:.2f}."]
     return "\n".join(lines)
+
+
+# Rates --------------------------------------------------------------------------------------------------------------
+
+
+class Sampling:
+    """Reads how many bytes hosts have sent, again and again, while the block runs."""
+
+    def __init__(self, hosts: Sequence[str]) -> None:
+        self._samples: dict[str, list[tuple[float, int]]] = {host: [] for host in hosts}
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Sampling:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while self._samples and not self._is_over.wait(SAMPLE_SECONDS):
+            for host, samples in self._samples.items():
+                samples.append((time.monotonic(), counters(host)["out"]))
+
+    def megabytes_per_second(self) -> float:
+        """Of the host that has sent most, between the first and last of its bytes."""
+        samples = max(self._samples.values(), key=lambda each: each[-1][1] - each[0][1])
+        first, last = samples[0][1], samples[-1][1]
+        low, high = (first + part * (last - first) for part in STREAM_PARTS)
+        within = [sample for sample in samples if low <= sample[1] <= high]
+        seconds = within[-1][0] - within[0][0]
+        return (within[-1][1] - within[0][1]) / MEGABYTE / seconds
+
+
+_SENDER = """
+import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as stream:
+    part = bytes(1 << 20)
+    for _ in range(int(sys.argv[3])):
+        stream.sendall(part)
+"""
+_RECEIVER = """
+import socket, sys
+with socket.create_server(("", int(sys.argv[1]))) as listener:
+    print(flush=True)
+    stream, _ = listener.accept()
+    part = bytearray(1 << 20)
+    while stream.recv_into(part):
+        pass
+"""
+
+
+def plain_socket_rate(megabytes: int) -> float:
+    """Megabytes per second of one stream between two hosts, from a Python program to another one."""
+    receiving = inside(WORKERS[1], [sys.executable, "-c", _RECEIVER, str(PORT)])
+    with subprocess.Popen(receiving, stdout=subprocess.PIPE) as receiver:
+        assert receiver.stdout is not None
+        receiver.stdout.readline()
+        place = [f"{NETWORK}.{HOSTS.index(WORKERS[1]) + 1}", str(PORT)]
+        with Sampling(WORKERS[:1]) as sampling:
+            sending = [sys.executable, "-c", _SENDER, *place, str(megabytes * MEGABYTE >> 20)]
+            subprocess.run(inside(WORKERS[0], sending), check=True, timeout=600)
+            receiver.wait(READY_SECONDS)
+    return sampling.megabytes_per_second()
 
 
 # Hosts --------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from scheduler_harness import Client, Harness, Worker
 
 from scaler_appliance.core.effects import StoreChunk
 from scaler_protocol import messages as m
-from scaler_protocol.session.features import KEPT_RESULTS
+from scaler_protocol.session.features import KEPT_RESULTS, PEER_FETCH
 
 KEPT, REMOTE = m.ObjectStorage.KEPT, m.ObjectStorage.REMOTE
 SIZE = 30
@@ -20,10 +20,17 @@ class Keeper:
 
     Parameters:
         slots: how many tasks it runs at once.
+        data_address: where it serves others, and then it fetches from them, too; empty: it does neither.
     """
 
-    def __init__(self, harness: Harness, slots: int = 4, **fields: Any) -> None:
-        self.peer: Worker = harness.worker(slots=slots, features=[KEPT_RESULTS], **fields)
+    def __init__(
+        self, harness: Harness, slots: int = 4, data_address: str = "", data_key: bytes = b"", **fields: Any
+    ) -> None:
+        features = [KEPT_RESULTS, PEER_FETCH] if data_address else [KEPT_RESULTS]
+        places = {"data_address": data_address, "data_key": data_key}
+        self.peer: Worker = harness.worker(slots=slots, features=features, places=places, **fields)
+        self.tickets: List[m.Ticket] = []
+        self.needless: Set[int] = set()
         self.tasks: Dict[int, Tuple[int, List[int]]] = {}  # instance and dependencies, by number of the node
         self.announced: Dict[int, int] = {}  # storage by object
         self.deleted: Set[int] = set()
@@ -39,10 +46,14 @@ class Keeper:
             if isinstance(message, m.ObjectInstruction):
                 if message.action == m.ObjectAction.DELETE:
                     self.deleted.update(message.ids)
+                elif message.action == m.ObjectAction.DROP:
+                    self.needless.update(message.ids)
                 else:
                     self.announced.update(zip(message.ids, message.storages))
             elif isinstance(message, m.ObjectRequest):
                 self.asked.append(message)
+            elif isinstance(message, m.Ticket):
+                self.tickets.append(message)
             elif isinstance(message, m.ObjectResponse):
                 assert message.status == m.ObjectResponseStatus.MISSING
                 self.missing.append(message.id)
@@ -79,6 +90,25 @@ class Keeper:
             response = m.ObjectResponse(id=asked.id, offset=asked.offset, size=SIZE)
             self.peer.send(response, b"x" * min(asked.length, SIZE - asked.offset))
             self.read()
+
+    def ask_ticket(self, object_id: int, failed: int = 0) -> None:
+        self.peer.send(m.TicketRequest(id=object_id, failed_holder=failed))
+        self.read()
+
+    def take_ticket(self) -> m.Ticket:
+        """The only ticket that has come."""
+        self.read()
+        (ticket,) = self.tickets
+        self.tickets.clear()
+        return ticket
+
+    def hold(self, object_id: int) -> None:
+        """It has fetched all bytes of an object."""
+        self.peer.send(m.ObjectInstruction(action=m.ObjectAction.HOLD, ids=array("Q", [object_id])))
+
+    def drop(self, object_id: int) -> None:
+        """It has lost an object, or does not go on to fetch it."""
+        self.peer.send(m.ObjectInstruction(action=m.ObjectAction.DROP, ids=array("Q", [object_id])))
 
     def ask(self, object_id: int) -> None:
         self.peer.send(m.ObjectRequest(id=object_id, offset=0, length=10))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Iterable, List, Sequence, Tuple, Type, TypeVar, Union
+from typing import Any, Callable, Deque, Dict, Iterable, List, Mapping, Sequence, Tuple, Type, TypeVar, Union
 
 from scaler_appliance.core.effects import Effect, Forget, Log, Send
 from scaler_appliance.core.scheduler_core import SchedulerCore
@@ -67,6 +67,7 @@ class Harness:
         tenant: str = "",
         name: str = "",
         features: Sequence[str] = (),
+        places: Mapping[str, Any] = {},
         **capabilities: float,
     ) -> Worker:
         """A worker; with a tenant, it has a key of it."""
@@ -74,7 +75,7 @@ class Harness:
         self.peers[worker.name] = worker
         self._authenticate(worker, tenant, "worker")
         offered = [m.Capability(name=name, amount=amount) for name, amount in capabilities.items()]
-        greeting = hello(m.Role.WORKER, slots=slots, queue_size=queue_size, capabilities=offered, name=name)
+        greeting = hello(m.Role.WORKER, slots=slots, queue_size=queue_size, capabilities=offered, name=name, **places)
         greeting.features = list(features)
         worker.greet(greeting)
         return worker

@@ -39,5 +39,7 @@ struct Message {
     taskRuns @27 :Status.TaskRuns;
     workerShutdown @28 :Session.WorkerShutdown;
     workerShutdownResponse @29 :Session.WorkerShutdownResponse;
+    ticketRequest @30 :Object.TicketRequest;
+    ticket @31 :Object.Ticket;
   }
 }

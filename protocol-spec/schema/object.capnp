@@ -16,6 +16,7 @@ enum ObjectStorage {
   shared @1;  # content in the file named after the id (16 hexadecimal digits) in the object directory
   remote @2;  # content stays with the sender, which answers ObjectRequest for it
   kept @3;  # the same, from a worker, which keeps the content until it is notified of the deletion
+  held @4;  # to a worker: content is with other workers, of which a Ticket names one
 }
 
 enum ObjectAction {
@@ -24,6 +25,8 @@ enum ObjectAction {
   clear @2;  # all objects of this peer; columns are empty
   spill @3;  # from the scheduler: the files of these shared objects of the peer are links to the disk now; a peer
              # that keeps hard links to the old files may replace them, too, to free memory; others ignore it
+  hold @4;  # from a worker: it has all bytes of these objects, and keeps them until it is notified of the deletion
+  drop @5;  # from a worker: it has lost the bytes of these objects, or does not go on to fetch them
 }
 
 struct ObjectInstruction $Columns.entries("ids") {
@@ -44,6 +47,7 @@ struct ObjectRequest {
   id @0 :UInt64;
   offset @1 :UInt64;
   length @2 :UInt32;
+  ticket @3 :Data;  # to another worker: the secret of the Ticket for it
 }
 
 enum ObjectResponseStatus {
@@ -57,4 +61,20 @@ struct ObjectResponse {
   status @2 :ObjectResponseStatus;
   size @3 :UInt64;  # of the whole object
   missingReason @4 :Common.MissingReason;  # of the status missing
+}
+
+struct TicketRequest {
+  # A worker asks the scheduler which worker it can fetch an object from. Answered by Ticket.
+  id @0 :UInt64;
+  failedHolder @1 :UInt32;  # session of the holder in the Ticket before, if the fetch from it failed; 0: none
+}
+
+struct Ticket {
+  # From the scheduler, to both ends of a transfer: one worker may fetch an object from another one.
+  id @0 :UInt64;
+  holder @1 :UInt32;  # session of the worker that has the bytes; 0: none, request them from the scheduler
+  secret @2 :Data;  # 32 bytes that only the two workers and the scheduler know: ObjectRequest.ticket
+  lifetimeMilliseconds @3 :UInt32;  # from now until the first ObjectRequest with it, at the latest
+  address @4 :Text;  # to the fetcher: Hello.dataAddress of the holder
+  key @5 :Data;  # Hello.dataKey of the other end
 }

@@ -137,6 +137,7 @@ def _line(name: str, is_peer: bool, frames: List[bytes]) -> Dict[str, Any]:
     if isinstance(message, m.Hello):
         message.host, message.process_id = "host", 1
         message.name = message.name and name
+        message.data_address = message.data_address and "tcp://127.0.0.1:2346"
     if isinstance(message, m.Welcome):
         message.object_directory = message.object_directory and "/dev/shm/scaler-objects"
         message.monitor_address = "ipc:///tmp/monitor"

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any, List, Tuple
 
-from scaler.worker.agent.core.effects import Log, OpenObjects, RemoveLeftovers, Send
+from scaler.worker.agent.core.effects import (
+    CloseData,
+    ConnectData,
+    Log,
+    OpenObjects,
+    RemoveLeftovers,
+    Send,
+    SendData,
+)
 from scaler.worker.agent.core.worker_objects import WorkerObjects
 from scaler.worker.agent.shell.worker_files import WorkerFiles
 from scaler.worker.frames import ContentPlace
@@ -23,9 +31,11 @@ class Bench:
         self.patterns: List[str] = []
         self.messages: List[Tuple[Any, bytes]] = []
         self.logs: List[str] = []
+        self.data: List[Any] = []  # effects about other workers
         self.write_prefix = ""
         self._events: List[Tuple[str, int]] = []
         self.objects = WorkerObjects(self.effects)
+        self.objects.offers_transfers = True
         self.objects.listener = self
         core: Any = self  # as far as files need it
         self.files = WorkerFiles(core, self.patterns.append)
@@ -49,6 +59,8 @@ class Bench:
             for effect in taken:
                 if isinstance(effect, Send):
                     self.messages.append((effect.message, bytes(effect.payload)))
+                elif isinstance(effect, (ConnectData, SendData, CloseData)):
+                    self.data.append(effect)
                 elif isinstance(effect, Log):
                     self.logs.append(effect.text)
                 else:

@@ -199,7 +199,7 @@ class Checker:
             self._held.update(message.ids)
             self._object_tenants.update(dict.fromkeys(message.ids, party.tenant))
             party.keep(message)
-        else:
+        elif message.action in (m.ObjectAction.DELETE, m.ObjectAction.CLEAR):  # else about copies, which have no owner
             dropped = set(message.ids) if message.action == m.ObjectAction.DELETE else set(party.owned)
             self._held -= dropped & party.owned
             party.owned -= dropped
@@ -488,14 +488,11 @@ class Checker:
     def _on_objects_announced(self, worker: Party, message: m.ObjectInstruction, payload: bytes) -> None:
         ids = set(message.ids)
         assert len(ids) == len(message.ids)
-        if message.action == m.ObjectAction.SPILL:
-            assert not worker.is_worker, "only who made an object hears that it is on disk"
+        if message.action in (m.ObjectAction.SPILL, m.ObjectAction.DROP):
+            assert worker.is_worker is (message.action == m.ObjectAction.DROP), "only a maker hears of its disk"
             return
         if message.action == m.ObjectAction.CREATE:
-            foreign = [
-                each for each, tenant in self._object_tenants.items() if each in ids and not worker.serves(tenant)
-            ]
-            assert not foreign, "a foreign object is announced to a worker"
+            seen.check_own(worker, ids, self._object_tenants)
             worker.learn(ids)
             return
         assert ids <= worker.known, "the end of an object that the worker does not know was announced to it"
@@ -525,6 +522,7 @@ class Checker:
         m.TaskResult: _on_outcomes,
         m.TaskCancelConfirm: _on_answers,
         m.ObjectInstruction: _on_objects_announced,
+        m.Ticket: lambda self, worker, message, _: seen.check_ticket(worker, message, self._object_tenants),
         m.TaskCancel: _on_cancel_sent,
     }
 

@@ -112,6 +112,8 @@ class Client(Peer):
             self.cancel_some()
         if self.world.needs and self.world.needs_random.random() < self.world.needs:
             self.submit_after_others()
+        if self.world.transfers.large_rate and self.session:
+            self.submit_graph()  # of nodes with large results
         if self.world.actors.is_used:
             use_actors(self)
         if self.world.has_tenants and self.world.all_objects:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
@@ -260,3 +260,18 @@ def why_lost(node: Node, data: bytes, held: Set[int]) -> int:
         is_missing = kind == m.FailureKind.OBJECT_MISSING
         assert is_missing and not results - {0} <= held, f"{node} is lost: {kind}"
     return kind
+
+
+def check_own(worker: Party, ids: Set[int], tenants: Mapping[int, str]) -> None:
+    """No object of another tenant is announced to a worker, or may be fetched by it.
+
+    Parameters:
+        tenants: of objects, by id.
+    """
+    foreign = [each for each in ids if each in tenants and not worker.serves(tenants[each])]
+    assert not foreign, "a foreign object is announced to a worker, or may be fetched by it"
+
+
+def check_ticket(worker: Party, ticket: m.Ticket, tenants: Mapping[int, str]) -> None:
+    """A ticket that names a holder is about an object that the worker may have."""
+    check_own(worker, {ticket.id} if ticket.holder else set(), tenants)

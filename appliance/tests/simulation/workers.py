@@ -9,11 +9,12 @@ from simulation.actors import ACTORS
 from simulation.clients import TENANTS, NestedClient
 from simulation.graphs import inputs_and_own_payload, result_content
 from simulation.peers import Peer, content_of
+from simulation.transfers import WorkerTransfers
 from simulation.world import World, column
 
 from scaler_protocol import encode_struct
 from scaler_protocol import messages as m
-from scaler_protocol.session.features import DRAIN_REQUESTS, KEPT_RESULTS
+from scaler_protocol.session.features import DRAIN_REQUESTS, KEPT_RESULTS, PEER_FETCH
 
 Outcome = m.CancelOutcome
 SUCCESS, FAILED, LOST = m.TaskStatus.SUCCESS, m.TaskStatus.FAILED, m.TaskStatus.LOST
@@ -41,6 +42,8 @@ class Worker(Peer):
     def __init__(self, world: World, slots: int, gpu: float, tenants: Sequence[str] = (*TENANTS, "*")) -> None:
         self.slots = slots
         self.gpu = gpu
+        self.world = world
+        self.data_address = world.transfers.new_address(self)
         self.clear()
         super().__init__(world, tenants)
 
@@ -56,6 +59,7 @@ class Worker(Peer):
         self.whole: Set[int] = set()
         self.kept: Dict[int, bytes] = {}  # results that stay here
         self.broken: Set[int] = set()
+        self.transfers = WorkerTransfers(self)
         self.is_asking = self.is_draining = False
         self.handed_over: Set[int] = set()  # of the kept results
 
@@ -68,6 +72,9 @@ class Worker(Peer):
             hello.codecs, hello.functions = ["json"], ["fast", "m*"]  # others serve all: they list nothing
         if self.world.actors.random.random() < 0.8 or self.world.is_calm:
             hello.features = [ACTORS, KEPT_RESULTS, DRAIN_REQUESTS]
+        if self.data_address:
+            hello.features.append(PEER_FETCH)
+            hello.data_address = self.data_address
         hello.capabilities = [m.Capability(name="gpu", amount=self.gpu)] if self.gpu else []
         return hello
 
@@ -221,7 +228,7 @@ class Worker(Peer):
             return  # killed meanwhile
         if self.world.chance(self.world.rates.processor_death):
             self.end(job, LOST, encode_struct(m.Failure(kind=m.FailureKind.PROCESSOR_DIED)))
-        elif self.random.random() < 0.1:
+        elif self.random.random() < 0.1 or (self.data_address and self.world.transfers.has_large_result()):
             content = b"large result of " + job.content
             object_id = self.new_object_id()
             self.world.results[object_id] = content
@@ -237,10 +244,13 @@ class Worker(Peer):
             self.end(job, SUCCESS, b"result of " + job.content)
 
     def keeps(self, job: Job) -> bool:
-        """Whether a large result stays here. That of a node which no client waits for does not: if lost, it is made
-        again, which the simulation of whole systems judges."""
-        rate = 0.0 if self.is_asking else self.world.kept_rate  # else it would be fetched before it is reported
-        return rate > 0.0 and self.world.checker.is_wanted(self.link.name, job.instance) and self.world.keeps(rate)
+        """Whether a large result stays here. That of a node which no client waits for does not, unless no worker can be
+        lost: then it would be made again, which the simulation of whole systems judges."""
+        if self.is_asking:
+            return False  # it would be fetched before it is reported
+        rate, is_safe = self.world.kept_rate, self.world.transfers.loses_no_worker
+        is_wanted = self.world.checker.is_wanted(self.link.name, job.instance)
+        return (rate > 0.0 and is_wanted and self.world.keeps(rate)) or bool(self.data_address and is_safe)
 
     def on_object_request(self, message: m.ObjectRequest, payload: bytes) -> None:
         content = self.kept.get(message.id)
@@ -376,6 +386,9 @@ class Worker(Peer):
 
     # Objects --------------------------------------------------------------------------------------------------------
 
+    def on_ticket(self, message: m.Ticket, payload: bytes) -> None:
+        self.transfers.on_ticket(message)
+
     def on_object_instruction(self, message: m.ObjectInstruction, payload: bytes) -> None:
         if message.action == m.ObjectAction.DELETE:
             for object_id in message.ids:
@@ -398,6 +411,9 @@ class Worker(Peer):
                 assert payload[offset : offset + size] == content_of(object_id)
                 offset += size
                 self.whole.add(object_id)
+            elif storage == m.ObjectStorage.HELD:
+                assert self.data_address, "a worker without transfers is told to fetch from others"
+                self.transfers.begin(object_id, size)
             else:
                 self.fetch(object_id, size)
         assert offset == len(payload)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, NamedTuple, 
 from simulation.actors import ActorWorld
 from simulation.checker import Checker
 from simulation.monitors import Monitor
+from simulation.transfer_world import TransferWorld
 
 from scaler_appliance.core.effects import (
     Effect,
@@ -185,6 +186,9 @@ class World:
         self.tenants: Dict[bytes, str] = {}  # by link, of those that have keys
         self.kept_random = Random(f"kept results: {seed}")  # histories without them stay what they were
         self.kept_rate = self.kept_random.choice((0.0, 0.0, 0.5, 1.0))  # of large results that stay with their workers
+        self.transfers = TransferWorld(seed)
+        if self.transfers.loses_no_worker:
+            self.rates = self.rates._replace(crash=0.0, pause=0.0, leave=0.0, violate=0.0, restart=0.0)
         self.now = 0.0
         self.is_calm = False  # faults have stopped
         self.stopped = ""

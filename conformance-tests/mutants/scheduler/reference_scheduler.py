@@ -26,7 +26,7 @@ from mutants.scheduler.scheduler_frames import UNKNOWN, check_table, decode
 from mutants.scheduler.scheduler_graphs import GraphKeeper
 from mutants.scheduler.scheduler_keys import KeyChecks
 from mutants.scheduler.scheduler_monitors import MonitorKeeper
-from mutants.scheduler.scheduler_objects import KEPT_RESULTS, ObjectKeeper
+from mutants.scheduler.scheduler_objects import KEPT_RESULTS, PEER_FETCH, ObjectKeeper
 from mutants.scheduler.scheduler_state import Client, Peer, Refused, Worker
 from mutants.scheduler.scheduler_tasks import TaskKeeper
 from mutants.scheduler.zmtp_server import Connection, ZmtpServer
@@ -37,7 +37,7 @@ BOTH = {"Heartbeat", "HeartbeatEcho", "DisconnectRequest", "DisconnectResponse",
 SENT_BY = {
     "client": BOTH
     | {"ClientShutdown", "Task", "TaskCancel", "GraphTask", "ExplanationRequest", "InfoRequest", "WorkerShutdown"},
-    "worker": BOTH | {"TaskResult", "TaskCancelConfirm", "TaskLog", "BalanceResponse"},
+    "worker": BOTH | {"TaskResult", "TaskCancelConfirm", "TaskLog", "BalanceResponse", "TicketRequest"},
 }
 ANSWERS = {"HeartbeatEcho", "DisconnectResponse", "BalanceResponse", "TaskCancelConfirm", "ObjectResponse"}
 MAJOR, MINOR = 1, 0
@@ -291,7 +291,7 @@ class ReferenceScheduler(KeyChecks, ActorKeeper, TaskKeeper, GraphKeeper, Depend
             "implementation": {"name": "reference scheduler", "version": "1", "language": "Python"},
             "schedulerId": b"0123456789abcdef",
             "session": peer.number,
-            "features": ["predecessors", "actors", KEPT_RESULTS, DRAIN_REQUESTS],
+            "features": ["predecessors", "actors", KEPT_RESULTS, PEER_FETCH, DRAIN_REQUESTS],
             "limits": {
                 "maximumMessageBytes": self.message_limit,
                 "maximumObjectBytes": self.object_limit,

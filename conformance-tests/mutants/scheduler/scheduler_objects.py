@@ -12,7 +12,10 @@ from mutants.scheduler.scheduler_tasks import agree
 from scaler_conformance.codec.schema_codec import Message
 
 INLINE, SHARED, REMOTE, KEPT = 0, 1, 2, 3
+HELD = 4
 KEPT_RESULTS = "keptResults"
+PEER_FETCH = "peerFetch"
+TICKET_MILLISECONDS = 30_000
 MOST_REQUESTS = 4
 OK, MISSING = "ok", "missing"
 ROOM_BYTES = 1 << 30
@@ -60,6 +63,8 @@ class ObjectKeeper:
                 self.delete(peer, each)
         elif message.action == "clear":
             self.let_go_all(peer)
+        elif message.action in ("hold", "drop") and self.fetches_from_workers(peer):
+            pass  # it names the makers of objects only
         else:
             raise Refused("malformed", f"action {message.action}")
 
@@ -192,10 +197,56 @@ class ObjectKeeper:
             action="create",
             ids=[object_id],
             sizes=[kept.size],
-            storages=[INLINE if kept.is_complete else REMOTE],
+            storages=[INLINE if kept.is_complete else HELD if self.is_held_for(worker, kept) else REMOTE],
             kinds=[kept.kind],
             names=[kept.name],
             codec=kept.codec,
+        )
+
+    # Transfers between workers --------------------------------------------------------------------------------------
+
+    def fetches_from_workers(self, peer: Peer) -> bool:
+        return isinstance(peer, Worker) and PEER_FETCH in peer.hello.features
+
+    def is_held_for(self, worker: Worker, kept: Object) -> bool:
+        """Whether a worker can fetch an object from another one."""
+        return kept.is_kept and self.fetches_from_workers(worker)
+
+    def on_ticket_request(self, peer: Peer, message: Message) -> None:
+        if not self.fetches_from_workers(peer):
+            raise Refused("protocolViolation", "a TicketRequest without the feature")
+        kept = self.objects.get(message.id)
+        holder = kept.source if kept is not None and kept.is_kept else None
+        if holder is None or holder is peer or message.failedHolder or not holder.hello.dataAddress:
+            self.answer_without_holder(peer, message.id)
+        else:
+            self.issue_ticket(peer, holder, message.id, os.urandom(32))
+
+    def answer_without_holder(self, peer: Peer, object_id: int) -> None:
+        self.send(peer, "Ticket", id=object_id)
+
+    def issue_ticket(self, fetcher: Peer, holder: Peer, object_id: int, secret: bytes) -> None:
+        self.tell_holder(holder, object_id, secret, fetcher.hello.dataKey)
+        self.send(
+            fetcher,
+            "Ticket",
+            id=object_id,
+            holder=holder.number,
+            secret=secret,
+            lifetimeMilliseconds=TICKET_MILLISECONDS,
+            address=holder.hello.dataAddress,
+            key=holder.hello.dataKey,
+        )
+
+    def tell_holder(self, holder: Peer, object_id: int, secret: bytes, key: bytes) -> None:
+        self.send(
+            holder,
+            "Ticket",
+            id=object_id,
+            holder=holder.number,
+            secret=secret,
+            lifetimeMilliseconds=TICKET_MILLISECONDS,
+            key=key,
         )
 
     # Bytes ----------------------------------------------------------------------------------------------------------

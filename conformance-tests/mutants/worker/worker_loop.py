@@ -21,6 +21,7 @@ from mutants.peer_keys import secure
 from mutants.worker.conformance_functions import FUNCTIONS, PREFIX
 from mutants.worker.worker_objects import KEPT_RESULTS, WorkerObjects
 from mutants.worker.worker_tasks import Outcome, Task
+from mutants.worker.worker_transfers import PEER_FETCH, WorkerTransfers
 from scaler_conformance.codec.schema_codec import SCHEMA, Message, UnreadableMessageError
 from scaler_conformance.playing.curve_keys import PEER_KEY
 
@@ -63,6 +64,7 @@ class WorkerLoop:
         self.outbox: List[Outcome] = []
         self.kept: Dict[int, Outcome] = {}  # by object id: sent when the scheduler has fetched it
         self.objects = self.make_objects()
+        self.transfers = self.make_transfers()
         self.is_asking = self.is_draining = False
         self.is_watched = False
         self.is_leaving = False
@@ -79,6 +81,9 @@ class WorkerLoop:
     def make_objects(self) -> WorkerObjects:
         return WorkerObjects(self)
 
+    def make_transfers(self) -> WorkerTransfers:
+        return WorkerTransfers(self)
+
     # The loop -------------------------------------------------------------------------------------------------------
 
     def run(self) -> int:
@@ -94,7 +99,7 @@ class WorkerLoop:
     def turn(self) -> None:
         """Wait for something to happen, and do what follows."""
         poller = zmq.Poller()
-        for each in (self.socket, self.monitor, self.wake_reader):
+        for each in (self.socket, self.monitor, self.wake_reader, *self.transfers.sockets()):
             if each is not None:
                 poller.register(each, zmq.POLLIN)
         ready = dict(poller.poll(self.milliseconds_to_wait()))
@@ -103,6 +108,7 @@ class WorkerLoop:
         while not self.events.empty():
             self.events.get()()
         self.read()
+        self.transfers.read()
         if self.monitor is not None and self.monitor in ready and self.monitor.poll(0) and self.exit_code is None:
             self.monitor.recv_multipart()
             self.on_connection_lost()
@@ -115,6 +121,8 @@ class WorkerLoop:
         ends = [task.began + task.options.timeLimitMilliseconds / 1000 for task in self.timed_tasks()]
         if self.connect_at is not None:
             ends.append(self.connect_at)
+        if self.transfers.fetches:
+            ends.append(time.monotonic() + 0.1)
         nearest = min([*ends, self.last_beat + self.interval_seconds()])
         return max(0, min(1000, int((nearest - time.monotonic()) * 1000) + 1))
 
@@ -139,6 +147,7 @@ class WorkerLoop:
             self.stop(task)
         self.close_connection(self.exit_code == 0)
         self.objects.close()
+        self.transfers.close()
         self.wake_reader.close()
         self.wake_writer.close()
 
@@ -178,7 +187,8 @@ class WorkerLoop:
             "minorMax": 0,
             "role": "worker",
             "implementation": {"name": "reference worker", "version": "1", "language": "Python"},
-            "features": [KEPT_RESULTS, DRAIN_REQUESTS],
+            "features": [KEPT_RESULTS, PEER_FETCH, DRAIN_REQUESTS],
+            "dataAddress": self.transfers.listen(),
             "codecs": ["json", "raw"],
             "functions": [PREFIX + each for each in FUNCTIONS],
             "host": socket.gethostname(),
@@ -219,6 +229,7 @@ class WorkerLoop:
             self.welcome = message
             self.pause_seconds = self.first_pause_seconds
             self.objects.begin(message)
+            self.transfers.begin(message)
             self.beat()
 
     def on_refusal(self, message: Message) -> None:
@@ -264,11 +275,16 @@ class WorkerLoop:
         self.kept.clear()
         self.outbox.clear()
         self.objects.clear()
+        self.transfers.clear()
 
     def interval_seconds(self) -> float:
         return (self.welcome.heartbeatIntervalMilliseconds if self.welcome else 0) / 1000 or 1.0
 
+    def on_ticket(self, message: Message) -> None:
+        self.transfers.on_ticket(message)
+
     def on_time(self, now: float) -> None:
+        self.transfers.on_time(now)
         for task in self.timed_tasks():
             if now >= task.began + task.options.timeLimitMilliseconds / 1000:
                 self.on_time_limit(task)

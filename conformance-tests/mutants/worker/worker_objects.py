@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 from scaler_conformance.codec.schema_codec import Message
 
 WINDOW = 4
-INLINE, SHARED, REMOTE, KEPT = 0, 1, 2, 3
+INLINE, SHARED, REMOTE, KEPT, HELD = 0, 1, 2, 3, 4
 KEPT_RESULTS = "keptResults"
 
 
@@ -39,6 +39,7 @@ class WorkerObjects:
         self.mine: Dict[int, bytes] = {}
         self.keeps = False  # what it makes, until the scheduler deletes it
         self.owed: Set[int] = set()  # kept objects that the scheduler has neither fetched nor deleted
+        self.held: Set[int] = set()  # objects that other workers have
         self.number = 0
         self.chunk_bytes = 1 << 20
 
@@ -62,6 +63,7 @@ class WorkerObjects:
         self.announced.clear()
         self.missing.clear()
         self.owed.clear()
+        self.held.clear()
 
     def close(self) -> None:
         self.clear()
@@ -95,6 +97,8 @@ class WorkerObjects:
                 start += size
             elif storage == SHARED and self.directory:
                 self.read_shared(object_id)
+            elif storage == HELD:
+                self.held.add(object_id)
 
     def read_shared(self, object_id: int) -> None:
         with open(os.path.join(self.directory, f"{object_id:016x}"), "rb") as file:
@@ -104,6 +108,7 @@ class WorkerObjects:
         for object_id in object_ids:
             self.contents.pop(object_id, None)
             self.fetches.pop(object_id, None)
+            self.owner.transfers.stop(object_id)
             self.forget_kept(object_id)
             self.announced.discard(object_id)
             self.missing.add(object_id)
@@ -117,7 +122,24 @@ class WorkerObjects:
         for object_id in object_ids:
             if not self.is_there(object_id) and object_id not in self.fetches and object_id not in self.missing:
                 self.fetches[object_id] = _Fetch()
-                self.request_more(object_id, self.fetches[object_id])
+                if object_id in self.held and self.owner.transfers.is_used:
+                    self.owner.transfers.fetch(object_id)
+                else:
+                    self.request_more(object_id, self.fetches[object_id])
+
+    def fetch_from_scheduler(self, object_id: int) -> None:
+        """Fetch the rest of what other workers had."""
+        fetch = self.fetches[object_id]
+        fetch.requested = len(fetch.content)
+        self.request_more(object_id, fetch)
+
+    def complete_copy(self, object_id: int) -> None:
+        """All bytes of an object of other workers are here, and stay until it is deleted."""
+        self.contents[object_id] = bytes(self.fetches.pop(object_id).content)
+        self.keep_copy(object_id)
+
+    def keep_copy(self, object_id: int) -> None:
+        self.mine[object_id] = self.contents[object_id]
 
     def request_more(self, object_id: int, fetch: _Fetch) -> None:
         while self.may_request(fetch):

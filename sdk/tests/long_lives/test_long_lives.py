@@ -18,7 +18,8 @@ from whole_system.simulated_world import FAULTS, Plan
 from whole_system.system import System
 
 from scaler.values.named_functions import NamedFunction
-from scaler.worker.agent.core import task_durations, worker_objects
+from scaler.worker.agent.core import task_durations
+from scaler.worker.agent.core.function_ids import named_function_ids
 from scaler_appliance.core.monitoring import status_changes
 from scaler_appliance.core.placement import task_placement
 from scaler_appliance.core.tasks import batches, function_durations
@@ -42,7 +43,7 @@ LIMITS = (
     (status_changes, "MAXIMUM_IDLE_FUNCTIONS"),
     (batches, "_PLAIN_LIMIT"),
     (task_placement, "MAXIMUM_NEEDS_KNOWN"),
-    (worker_objects, "MAXIMUM_NAMED_FUNCTIONS"),
+    (named_function_ids, "MAXIMUM_NAMED_FUNCTIONS"),
     (small_frames, "_TEXTS_KNOWN"),
     (capnproto, "_POINTERS_KNOWN"),
     *LIMITS_OF_WATCHERS,

@@ -40,6 +40,11 @@ FAULTS: Dict[str, float] = {
     "clock_step": 0.02,
     "repeated_results": 0.3,  # a worker of another kind reports outcomes again, together with new ones
     "early_death": 0.3,  # of a processor that has run nothing
+    "data_refused": 0.4,  # a connection between workers
+    "data_break": 0.1,  # of one, with each message
+    "data_silence": 0.3,  # an end of one does not learn that it has broken
+    "data_slow_connect": 0.2,
+    "holder_crash": 0.03,  # of a worker that has just sent a part of an object to another one
     "long_restart": 0.3,  # no scheduler for longer than some look for one
 }
 """What goes wrong, and the highest rate of each: a chance for each step of a peer, message or file."""
@@ -87,6 +92,7 @@ FEATURES: Dict[str, float] = {
     "actors": 0.3,
     "tenants": 1.0,  # how often a client's may be any
     "earlier_schedulers": 0.8,  # seen by some workers: they list no features
+    "data_addresses": 0.0,  # workers have one, and fetch from others: see `data_links`
     "large_nodes": 0.8,  # graphs are frequent, and the results of their nodes large
 }
 """What users do, and the highest rate of each."""

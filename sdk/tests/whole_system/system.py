@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from table_sizes import drawn_chunks
+from whole_system.links.data_links import DataLinks
 from whole_system.nested_users import NestedUser
 from whole_system.network import Network, Peer
 from whole_system.plain_peer import PlainPeer
@@ -23,6 +24,8 @@ from scaler_protocol.keys.allow_list import ANY_TENANT
 from scaler_protocol.session.session_table import SessionState
 
 LIVENESS_SECONDS = 600.0
+SAFETY_EVENTS_OF_TRANSFERS = 1000
+"""In histories with many of them: else most would come after the faults."""
 
 
 class Summary(NamedTuple):
@@ -36,6 +39,9 @@ class System:
         self.world = World(plan)
         random = self.world.random
         self.network = Network(self.world)
+        self.links = DataLinks(self.world)
+        if self.links.are_frequent:
+            self.world.safety_events = max(self.world.safety_events, SAFETY_EVENTS_OF_TRANSFERS)
         self.tasks: Dict[int, Task] = {}
         self.tenants = Tenants(self.world)
         self.scheduler = SchedulerHost(self.world, self.network, self.tasks, self.tenants)
@@ -50,6 +56,8 @@ class System:
         for _ in range(min(most, random.choice((1, 1, 2, 3)))):
             self._add_user()
         for _ in range(min(most, random.choice((1, 1, 2, 3)))):
+            self._add_worker()
+        for _ in range(min(most, 4) if self.links.are_frequent else 0):
             self._add_worker()
 
     def new_task(
@@ -86,7 +94,7 @@ class System:
         name, key = self._name("worker"), self.tenants.of_worker(takes_all)
         has_gpu = takes_all and bool(self.world.rates["capabilities"])
         worker = WorkerHost(
-            self.world, self.scheduler, self.tasks, name, key, self._new_nested_user, has_gpu, takes_all
+            self.world, self.scheduler, self.tasks, name, key, self._new_nested_user, self.links, has_gpu, takes_all
         )
         self.workers.append(worker)
         self._all_workers.append(worker)

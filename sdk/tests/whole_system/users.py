@@ -512,7 +512,8 @@ class User:
     def _submit_graph(self) -> None:
         """Nodes that need some of the nodes before them; a few are targets."""
         world, random, host = self.world, self.world.random, self.host
-        count = random.choice((1, 2, 5, 9))
+        is_broadcast = self.system.links.are_frequent and self._nodes_random.random() < 0.6
+        count = 12 if is_broadcast else random.choice((1, 2, 5, 9))
         tasks: List[Task] = []
         columns = m.GraphTask(payload_sizes=array("I"), functions=array("Q"))
         columns.predecessor_offsets, columns.predecessors = array("I", [0]), array("I")
@@ -524,11 +525,13 @@ class User:
             function = self._function()
             functions[function.object_id] = function
             places = sorted(random.sample(range(position), min(position, random.choice((0, 1, 2)))))
+            if position and is_broadcast:
+                places = sorted({0, *places}) if self._nodes_random.random() < 0.3 else [0]
             objects = [self._object()] if world.uses("objects") else []
             contents = [self._contents[each.object_id] for each in objects]
             task = self._task(function, contents, [tasks[place] for place in places])
             task.at_most_once, task.retries = first.at_most_once, first.retries
-            if self._draws_large_nodes():
+            if self._draws_large_nodes() or (is_broadcast and not position):
                 task.is_large, task.result_bytes = True, 70_001
             tasks.append(task)
             columns.payload_sizes.append(len(task.payload))

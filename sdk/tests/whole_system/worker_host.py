@@ -15,6 +15,8 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Set
 
+from whole_system.links.data_links import DataLinks
+from whole_system.links.link_end import DATA_EFFECTS, LinkEnd
 from whole_system.network import Peer
 from whole_system.processors import Processor
 from whole_system.scheduler_host import SchedulerHost
@@ -64,9 +66,10 @@ if TYPE_CHECKING:
     from whole_system.nested_users import NestedUser
 
 
-class WorkerHost(Peer):
+class WorkerHost(LinkEnd, Peer):
     """Parameters:
     new_client: starts a client in a task of a tenant.
+    links: between workers.
     has_gpu: whether it must have one; it may have some otherwise.
     is_lasting: it does not leave by itself.
     """
@@ -79,6 +82,7 @@ class WorkerHost(Peer):
         name: str,
         key: Key,
         new_client: Callable[[str], NestedUser],
+        links: DataLinks,
         has_gpu: bool = False,
         is_lasting: bool = False,
     ) -> None:
@@ -94,6 +98,7 @@ class WorkerHost(Peer):
         self._undealt: Dict[int, int] = {}  # functions of tasks that need nothing else, by instance
         self._defined: Set[int] = set()  # objects that some processor has got in this session
         self.is_shared = world.uses("shared_files")
+        self.open_links(links)
         self.files: Dict[str, bytes] = {}
         self.folders: Dict[str, bytes] = {}  # of clients' code: the archive that each was unpacked from
         self.processors: Dict[int, Processor] = {}
@@ -223,6 +228,7 @@ class WorkerHost(Peer):
         for processor in self.processors.values():
             processor.die("its worker ended")
         self.processors.clear()
+        self.end_links()
         self.files.clear()
         self.folders.clear()
         for path in [path for path in self._scheduler.files if path.rpartition("/")[2].startswith(self._token)]:
@@ -301,6 +307,8 @@ class WorkerHost(Peer):
                     self._defined.add(frames.parse_define(frame.body)[0])
                 processor.inbox.send(frame)
                 processor.note_delivered(frame)
+        elif isinstance(effect, DATA_EFFECTS):
+            self.perform_on_link(effect)
         elif isinstance(effect, Connect):
             self.connect(self._scheduler.network)
         elif isinstance(effect, StopConnecting):
@@ -440,12 +448,7 @@ class WorkerHost(Peer):
             self._write_chunk(effect)
         elif isinstance(effect, ReadChunk):
             self._lose_sometimes(effect.path)
-            content = self.read(effect.path)
-            if content is None:
-                core.on_chunk_read(effect.object_id, effect.offset, effect.length, b"", "No such file")
-            else:
-                chunk = content[effect.offset : effect.offset + effect.length]
-                core.on_chunk_read(effect.object_id, effect.offset, effect.length, chunk)
+            self.answer_part(effect, self.read(effect.path))
         elif isinstance(effect, ReadNote):
             core.on_note_read(effect.function, read_note(self.read(effect.path) or b""))
         elif isinstance(effect, UnpackCode):
@@ -504,7 +507,7 @@ class WorkerHost(Peer):
         self._started_instances.clear()
         self._undealt.clear()
         self._defined.clear()
-        self.core.on_connected(self.now)
+        self.core.on_connected(self.now, self.data_address, self.data_key if self.data_address else b"")
         self._round()
 
     def on_connect_failed(self, reason: str) -> None:
@@ -540,6 +543,7 @@ class WorkerHost(Peer):
             table = getattr(core.objects, name)
             if table:
                 kept.append(f"{name} {table}")
+        kept += self.what_links_keep()
         if self.files or self.folders:
             kept.append(f"files {list(self.files)}, folders {list(self.folders)}")
         return kept

@@ -106,6 +106,7 @@ class SchedulerCore:
             m.TaskLog: lambda worker, message, payload: reports.on_task_log(worker, message),
             m.TaskCancelConfirm: lambda worker, message, payload: self._cancels.on_task_cancel_confirm(worker, message),
             m.BalanceResponse: lambda worker, message, payload: self._rebalance.on_balance_response(worker, message),
+            m.TicketRequest: lambda worker, message, payload: self._objects.on_ticket_request(worker, message),
         }
         shared_reactions: Dict[Type[object], Callable[..., Optional[Steps]]] = {
             m.Heartbeat: self._on_heartbeat,
@@ -485,7 +486,7 @@ class SchedulerCore:
         state.changes.clients.remove(client.number, client)
 
     def _release_worker(self, worker: WorkerSession, why: str, is_fault: bool) -> Steps:
-        yield from self._objects.on_maker_gone(worker)
+        yield from self._objects.on_holder_gone(worker)
         yield from self._requeue.requeue_all(worker, why, is_fault)
         self._actors.forget_worker(worker)
         yield from self._objects.on_session_gone(worker)

@@ -20,6 +20,7 @@ from scaler_appliance.core.monitoring.run_entries import RunEntries
 from scaler_appliance.core.monitoring.status_changes import StatusChanges
 from scaler_appliance.core.objects.object_memory import ObjectMemory
 from scaler_appliance.core.objects.object_table import ObjectTable
+from scaler_appliance.core.objects.object_transfers import ObjectTransfers
 from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
 from scaler_appliance.core.placement.ready_queues import ReadyQueues
 from scaler_appliance.core.placement.tenant_shares import TenantShares, limits_of
@@ -62,6 +63,7 @@ class Settings(NamedTuple):
     object_directory: str = ""
     object_directory_token: bytes = b""
     monitor_address: str = ""
+    ticket_seed: bytes = bytes(32)  # random, for the tickets of transfers between workers
     requires_grants: bool = False  # of each peer, see `on_authenticated`; without it, all are owners
     tenants: Sequence[Sequence[Any]] = ()  # see `tenant_shares.limits_of`
     work_per_call: int = 4000  # units, of what may be done in parts: see `pending_work`
@@ -88,6 +90,7 @@ class SchedulerState:
         directory = settings.object_spill_directory
         memory = ObjectMemory(self.effects, settings.object_memory_limit_bytes, directory, self.changes.objects)
         self.budget = MemoryBudget(settings.memory_limit_bytes)
+        self.transfers = ObjectTransfers(self.effects, self.workers, settings.ticket_seed)
         self.objects = ObjectTable(
             self.effects,
             settings.chunk_bytes,
@@ -96,6 +99,7 @@ class SchedulerState:
             self.budget,
             settings.smallest_file_bytes,
             self.is_current,
+            self.transfers,
         )
         self.ready = ReadyQueues()
         self.actors = ActorTable()
@@ -420,11 +424,12 @@ class SchedulerState:
                 assert owner is not None and object_id in owner.objects
             else:
                 assert record.references > 0
-            for number in record.holders:
+            for number in record.announced_to:
                 assert object_id in self.workers[number].known_objects
             total_bytes += record.size
         assert self.objects.total_bytes == total_bytes
         self.objects.memory.check_invariants(self.objects.records())
+        self.transfers.check_invariants(self.objects.records())
 
 
 _QUEUED = int(TaskState.QUEUED)

@@ -324,6 +324,7 @@ def _settings(
         object_spill_directory=files.directory.spill.path if files.directory.spill is not None else "",
         implementation=m.Implementation(name="scaler-appliance", version=__version__, language=language()),
         scheduler_id=os.urandom(16),
+        ticket_seed=os.urandom(32),
         # A random start in the lower half of all numbers, because peers may still have object ids of an earlier
         # scheduler.
         last_session=int.from_bytes(os.urandom(3), "big") >> 1,

@@ -77,7 +77,7 @@ def settings_of(header: Header) -> Settings:
     settings = dict(header.settings)
     try:
         settings["implementation"] = m.Implementation(**settings["implementation"])
-        for name in ("scheduler_id", "object_directory_token"):
+        for name in ("scheduler_id", "object_directory_token", "ticket_seed"):
             settings[name] = bytes.fromhex(settings[name])
         return Settings(**settings)
     except (ValueError, KeyError, TypeError) as error:

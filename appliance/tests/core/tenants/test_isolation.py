@@ -13,7 +13,7 @@ from scaler_protocol import messages as m
 
 Request = Callable[[Client, int], m.Member]
 OTHER_KINDS = ["client", "admin", "owner"]
-INLINE, SHARED, REMOTE, _ = m.ObjectStorage
+INLINE, SHARED, REMOTE, *_ = m.ObjectStorage
 OF_CLIENTS = (INLINE, SHARED, REMOTE)
 
 

@@ -18,6 +18,7 @@ FEATURES: Dict[str, str] = {
     "nested": "runs tasks that use a client",
     "predecessors": "as a scheduler, lets a task wait for the results of others",
     "kept-results": "as a scheduler, leaves large results with their workers; as a worker, keeps them",
+    "peer-fetch": "as a scheduler, lets workers fetch results from one another; as a worker, does so",
     "actors": "as a scheduler, keeps the calls of an actor at one worker and in order",
     "drain-requests": "as a scheduler, drains workers that ask for it; as a worker, asks for it when it is told to end",
     "reload-keys": "as a scheduler that requires keys, reads the list of admitted keys again on SIGHUP",

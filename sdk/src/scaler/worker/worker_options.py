@@ -17,6 +17,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from scaler.cpus import default_slots
 from scaler.exceptions import PreloadError
 from scaler.version import __version__
+from scaler.worker.data_address import NO_DATA_ADDRESS, data_address_of
 from scaler.worker.fork_server.preload import parse_preload
 from scaler.worker.served_functions import parse_served
 from scaler.worker.worker_settings import WorkerSettings
@@ -120,6 +121,17 @@ class _Preload(Kind):
             parse_preload(text)
         except PreloadError as error:
             raise ValueError(str(error)) from None
+        return text
+
+
+class _DataAddress(Kind):
+    expects = f"an address such as tcp://10.0.0.7:9000, or {NO_DATA_ADDRESS}"
+    metavar = "ADDRESS"
+
+    def parse(self, text: str) -> Any:
+        address = data_address_of(text)
+        if address is not None and address.path:
+            raise ValueError("other hosts cannot reach a path: use an address tcp://HOST:PORT")
         return text
 
 
@@ -318,6 +330,14 @@ _NETWORK = [
         _EventLoop(("builtin", "uvloop")),
         "the agent's event loop; uvloop requires the uvloop package and CPython",
         default=_DEFAULTS.event_loop,
+        group="network",
+    ),
+    Option(
+        "--data-address",
+        _DataAddress(),
+        "where other workers fetch large results from this one, as well as it from them; tcp://*:0: any free port of"
+        f" the interface with which it reaches the scheduler; {NO_DATA_ADDRESS}: all of them go through the scheduler",
+        default=_DEFAULTS.data_address,
         group="network",
     ),
     *key_options("worker"),

@@ -52,6 +52,7 @@ def _settings(options: argparse.Namespace) -> WorkerSettings:
         death_timeout_seconds=options.death_timeout_seconds,
         per_worker_queue_size=options.per_worker_queue_size,
         event_loop=options.event_loop,
+        data_address=options.data_address,
         key_file=options.key_file,
         insecure=options.insecure,
         exit_when_stdin_closes=options.exit_when_stdin_closes,

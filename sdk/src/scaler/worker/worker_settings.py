@@ -27,6 +27,7 @@ class WorkerSettings:
     functions: Tuple[Tuple[str, str], ...] = ()  # served by name: pairs of a name and MODULE:FUNCTION
     only_named: bool = False  # functions are served, and nothing that clients send is unpickled
     capabilities: Tuple[Tuple[str, float], ...] = ()  # of the host, that is of all its slots together
+    data_address: str = "tcp://*:0"  # where other workers fetch objects; see `data_address`
     drain_timeout_seconds: float = 25
     idle_timeout_seconds: float = 0  # 0: it stays, tasks or not
     end_of_life: Optional[float] = None  # when the program has to have ended, by the monotonic clock

@@ -13,7 +13,7 @@ KEPT_RESULT_BUGS: Dict[str, PlantedBug] = {
     "a worker does not learn the end of a result that it keeps": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.objects.object_reactions:ObjectReactions._leave_with",
-        "record.holders.add(worker.number)",
+        "record.announced_to.add(worker.number)",
         "pass",
     ),
     "a client learns of a result that only its worker has": PlantedBug(
@@ -21,7 +21,7 @@ KEPT_RESULT_BUGS: Dict[str, PlantedBug] = {
     ),
     "a held outcome is not reported when its result is lost": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.objects.object_reactions:ObjectReactions.on_response",
+        f"{SCHEDULER}.objects.object_reactions:ObjectReactions._on_bytes_lost",
         "self._reports.on_result_missing(record)",
         "pass",
     ),

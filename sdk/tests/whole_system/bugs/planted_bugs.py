@@ -18,6 +18,7 @@ from whole_system.bugs.planting import SCHEDULER as _SCHEDULER
 from whole_system.bugs.planting import SESSION as _SESSION
 from whole_system.bugs.planting import PlantedBug, planted
 from whole_system.bugs.tenant_bugs import TENANT_BUGS
+from whole_system.bugs.transfer_bugs import TRANSFER_BUGS
 from whole_system.bugs.trial_bugs import OF_THE_FIRST_LIST, TRIAL_BUGS
 
 __all__ = ["BUGS_OF_THE_TRIAL", "NEW_BUGS", "PLANTED_BUGS", "PlantedBug", "planted"]
@@ -205,7 +206,7 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
     "the definition of a named function is taken for an object that is missing": PlantedBug(
         "agent",
         f"{_AGENT}.worker_objects:WorkerObjects.is_available",
-        " or object_id in self._definitions",
+        " or object_id in self.named_functions",
         "",
     ),
     # Session --------------------------------------------------------------------------------------------------------
@@ -321,7 +322,7 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
     "a worker is not told that an object is gone": PlantedBug(
         "scheduler",
         f"{_SCHEDULER}.placement.task_placement:Placement._announce",
-        "record.holders.add(worker.number)",
+        "record.announced_to.add(worker.number)",
         "pass",
     ),
     "monitors are not told that a large result has another owner": PlantedBug(
@@ -343,6 +344,7 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
 
 PLANTED_BUGS: Dict[str, PlantedBug] = {
     **KEPT_RESULT_BUGS,
+    **TRANSFER_BUGS,
     **_FIRST_BUGS,
     **TRIAL_BUGS,
     **NEW_BUGS,

@@ -220,7 +220,7 @@ class GraphReactions:
         record.references += graph.dependants[node]
         if graph.dependants[node]:
             graph.results[node] = object_id
-        if record.maker is not None:
+        if record.copies is not None:
             record.made_by = NodeResult(client.number, graph.ids[0], node)
         if graph.is_target[node]:
             record.owner = client.number

@@ -173,7 +173,8 @@ def _objects(state: SchedulerState) -> List[Row]:
             "place": "core" if record.content is not None else record.place.name.lower(),
             "references": record.references,
             "held": record.held,
-            "holders": " ".join(map(str, sorted(record.holders))),
+            "announced_to": " ".join(map(str, sorted(record.announced_to))),
+            "holders": " ".join(map(str, sorted(record.copies.holders))) if record.copies is not None else "",
         }
         for record in state.objects.records()
     ]

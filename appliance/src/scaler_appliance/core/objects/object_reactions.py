@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+from array import array
 from itertools import compress
 from typing import Sequence
 
@@ -16,6 +17,7 @@ from scaler_appliance.core.effects import Buffer, PeerError, RemoveObject
 from scaler_appliance.core.graphs.graph_reactions import GraphReactions
 from scaler_appliance.core.large_tables import drained, keys_in_parts
 from scaler_appliance.core.objects.object_records import ChunkRequest, ObjectRecord
+from scaler_appliance.core.objects.object_transfers import fetches_from_workers
 from scaler_appliance.core.peers.flow_control import FlowControl
 from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
 from scaler_appliance.core.state import SchedulerState
@@ -23,7 +25,7 @@ from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps, parts
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.worker_reports import WorkerReports
 from scaler_protocol import messages as m
-from scaler_protocol.session.features import KEPT_RESULTS
+from scaler_protocol.session.features import KEPT_RESULTS, PEER_FETCH
 from scaler_protocol.session.ids import FIRST_SCHEDULER_NUMBER, object_id_of, session_of
 
 UNITS_OF_AN_OBJECT = 4
@@ -55,6 +57,12 @@ class ObjectReactions:
             return self._delete(session, message)
         if message.action == m.ObjectAction.CLEAR:
             return self.drop_all(session)
+        # SCL-OBJ-033
+        if isinstance(session, WorkerSession) and fetches_from_workers(session):
+            if message.action == m.ObjectAction.HOLD:
+                return self._add_copies(session, message)
+            if message.action == m.ObjectAction.DROP:
+                return self._drop_copies(session, message)
         raise PeerError(m.RefusalReason.MALFORMED, f"ObjectInstruction: unknown action {message.action}")
 
     def _create(self, session: Session, message: m.ObjectInstruction, payload: bytes) -> Steps:
@@ -90,30 +98,106 @@ class ObjectReactions:
                     elif storage == m.ObjectStorage.KEPT and isinstance(session, WorkerSession):
                         self._leave_with(session, record)
                     else:
-                        objects.start_transfer(record, session.peer)
+                        objects.start_transfer(record, session.peer, session.number)
             self._state.touch_session(session)
             yield (stop - start) * UNITS_OF_AN_OBJECT + files * UNITS_OF_A_FILE
 
     # SCL-OBJ-021
     def _leave_with(self, worker: WorkerSession, record: ObjectRecord) -> None:
         """A worker keeps a result: it knows the object, and learns of its end."""
-        self._state.objects.leave_with(record, worker.peer)
+        self._state.objects.leave_with(record, worker.peer, worker.number)
         worker.know_object(record.object_id)
-        record.holders.add(worker.number)
+        record.announced_to.add(worker.number)
         if worker.leaving:
             self.hand_over(worker)
 
     # SCL-OBJ-023
     def hand_over(self, worker: WorkerSession) -> None:
-        """Fetch the next results that a worker keeps which is about to leave."""
+        """Fetch the next objects that only a worker has which is about to leave; it need not keep the others."""
         objects = self._state.objects
         room = HANDED_OVER_AT_ONCE - len(objects.arriving_from(worker.number))
-        for record in objects.kept_by(worker.number).values() if room > 0 else ():
-            if record.source is None and record.is_elsewhere:
-                objects.fetch(record)
+        needless: array[int] = array("Q")
+        for record in list(objects.kept_by(worker.number).values()) if room > 0 else ():
+            if fetches_from_workers(worker) and self._has_another_copy(worker, record):
+                objects.forget_holder(record, worker.number)
+                needless.append(record.object_id)
+            elif record.source is None and record.is_elsewhere:
+                objects.fetch(record, worker.number)
                 room -= 1
                 if not room:
                     break
+        if needless:
+            self._state.send(worker.peer, m.ObjectInstruction(action=m.ObjectAction.DROP, ids=needless))
+
+    def _has_another_copy(self, worker: WorkerSession, record: ObjectRecord) -> bool:
+        """Whether the scheduler, or a worker that stays, has an object that a worker has, too."""
+        if record.sender == worker.number and record.source is not None:
+            return False  # it is sending it
+        if record.arrived >= record.size:
+            return True
+        others = record.copies.holders if record.copies is not None else ()
+        workers = self._state.workers
+        return any(each != worker.number and not workers[each].leaving for each in others)
+
+    # Transfers between workers ------------------------------------------------------------------------------------
+
+    # SCL-OBJ-025
+    def on_ticket_request(self, worker: WorkerSession, message: m.TicketRequest) -> None:
+        """A worker asks which worker it can fetch an object from."""
+        # SCL-OBJ-033
+        if not fetches_from_workers(worker):
+            text = f"a TicketRequest of a worker that did not list the feature {PEER_FETCH}"
+            raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
+        record = self._state.objects.find(message.id)
+        # SCL-SEC-030
+        if record is not None and not worker.may_read_of(record.tenant):
+            record = None
+        if record is None:
+            self._state.count_useless(worker, UNITS_OF_A_REFUSAL)
+        self._state.transfers.request(worker, message.id, record, message.failed_holder)
+
+    def _add_copies(self, worker: WorkerSession, message: m.ObjectInstruction) -> Steps:
+        """A worker has fetched objects, and keeps them."""
+        for start, stop in parts(len(message.ids), max(1, self._state.part // UNITS_OF_AN_OBJECT)):
+            for object_id in message.ids[start:stop]:
+                record = self._state.objects.find(object_id)
+                if record is None:
+                    continue  # it has been deleted meanwhile, of which the worker learns
+                if object_id not in worker.known_objects:
+                    text = f"object {object_id:016x} is held by a worker to which it was not announced"
+                    raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
+                if not record.is_maker_lost:  # else it is made again, under another id
+                    self._state.objects.add_copy(record, worker.peer, worker.number)
+            if worker.leaving:
+                self.hand_over(worker)
+            yield (stop - start) * UNITS_OF_AN_OBJECT
+
+    def _drop_copies(self, worker: WorkerSession, message: m.ObjectInstruction) -> Steps:
+        """A worker does not go on to fetch objects, or has lost their bytes."""
+        for start, stop in parts(len(message.ids), max(1, self._state.part // UNITS_OF_AN_OBJECT)):
+            for object_id in message.ids[start:stop]:
+                record = self._state.objects.find(object_id)
+                if record is not None:
+                    self._state.transfers.cancel(worker.number, record)
+                    if record.copies is not None and worker.number in record.copies.holders:
+                        self._on_bytes_lost(worker, record)
+            yield (stop - start) * UNITS_OF_AN_OBJECT
+
+    def _on_bytes_lost(self, session: Session, record: ObjectRecord) -> None:
+        """A peer that was to send an object, or had it, has lost its bytes."""
+        objects = self._state.objects
+        if record.copies is not None:
+            objects.forget_holder(record, session.number)
+            is_arriving = record.source is not None and record.sender != session.number
+            if record.arrived >= record.size or is_arriving or objects.go_on(record):
+                return
+            record.is_maker_lost = True
+        objects.give_up(record)  # no new task can need it from now on
+        self._reports.on_result_missing(record)
+        # Arguments are charged when their client lets go of them itself: to release them before would grant more
+        # than the client has counted as submitted.
+        if record.kind != m.ObjectKind.ARGUMENTS:
+            self._let_go(session, record.object_id)
 
     def _exceeds_quota(self, session: Session, size: int) -> bool:
         """Whether a client's tenant may not have another object of this size; results of tasks are always taken."""
@@ -179,13 +263,16 @@ class ObjectReactions:
             for start, stop in parts(len(held), max(1, self._state.part // UNITS_OF_AN_OBJECT)):
                 yield self._let_go_all(session, held[start:stop])
 
-    def on_maker_gone(self, worker: WorkerSession) -> Steps:
+    def on_holder_gone(self, worker: WorkerSession) -> Steps:
         """A worker is gone, and with it what only it had. Peers that asked for it wait until its tasks are settled."""
         state = self._state
+        yield from state.transfers.forget_worker(worker.number)
         for record in drained(state.objects.kept_by(worker.number)):
-            state.held_results.take(record.object_id)
+            held = state.held_results.find(record.object_id)
+            if held is not None and held.worker == worker.number:
+                state.held_results.take(record.object_id)
             if state.objects.find(record.object_id) is record:
-                state.objects.lose_maker(record)
+                state.objects.lose_holder(record, worker.number)
                 if record.awaits_rerun:
                     worker.lost_results.append(record)
             yield UNITS_OF_AN_OBJECT
@@ -216,7 +303,7 @@ class ObjectReactions:
             for _ in range(min(len(session.known_objects), self._state.part)):
                 known = self._state.objects.find(session.known_objects.popitem()[0])
                 if known is not None:
-                    known.holders.discard(session.number)
+                    known.announced_to.discard(session.number)
             yield self._state.part // 4
 
     def on_unreadable(self, now: float, object_id: int, why: str, lacks_room: bool) -> None:
@@ -272,15 +359,7 @@ class ObjectReactions:
         if record is None or record.source != session.peer:
             return  # deleted in the meantime
         if message.status != m.ObjectResponseStatus.OK:
-            if record.maker is not None:
-                self._state.objects.forget_maker(record)
-                record.is_maker_lost = True
-            self._state.objects.give_up(record)  # no new task can need it from now on
-            self._reports.on_result_missing(record)
-            # Arguments are charged when their client lets go of them itself: to release them before would grant more
-            # than the client has counted as submitted.
-            if record.kind != m.ObjectKind.ARGUMENTS:
-                self._let_go(session, message.id)
+            self._on_bytes_lost(session, record)
         # SCL-OBJ-009
         elif message.offset != record.arrived or len(payload) != self._state.objects.length_asked_for(record):
             text = f"ObjectResponse: not the requested bytes of object {message.id:016x}"
@@ -293,9 +372,9 @@ class ObjectReactions:
     def _on_fetched(self, worker: WorkerSession, record: ObjectRecord) -> None:
         """All bytes of an object of a worker have arrived."""
         self._reports.on_result_fetched(record)
-        if worker.leaving and record.maker is not None:
+        if worker.leaving and record.copies is not None:
             if not record.is_elsewhere:
-                self._state.objects.forget_maker(record)
+                self._state.objects.forget_holder(record, worker.number)
             self.hand_over(worker)
 
 

@@ -6,7 +6,7 @@ Rule: data and small accessors only.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import List, NamedTuple, Optional, Set
+from typing import Dict, List, NamedTuple, Optional, Set
 
 from scaler_appliance.core.large_tables import LARGE, Table, in_chunks
 from scaler_appliance.core.monitoring.changes import Changes
@@ -39,11 +39,43 @@ class NodeResult(NamedTuple):
     node: int
 
 
+class Holder:
+    """A worker that has all bytes of an object.
+
+    Attributes:
+        copies: how many other workers have fetched them from it, or do so now.
+    """
+
+    __slots__ = ("peer", "copies")
+
+    def __init__(self, peer: bytes) -> None:
+        self.peer = peer
+        self.copies = 0
+
+
+class Copies:
+    """The workers that have all bytes of an object, and those that fetch them from one another. All by session.
+
+    Attributes:
+        transfers: the holder by the worker that fetches from it.
+        waiting: workers that wait until they can be told a holder, in order.
+        failed: holders from which a worker could not fetch.
+    """
+
+    __slots__ = ("holders", "transfers", "waiting", "failed")
+
+    def __init__(self) -> None:
+        self.holders: Dict[int, Holder] = {}
+        self.transfers: Dict[int, int] = {}
+        self.waiting: Dict[int, None] = {}
+        self.failed: Dict[int, Set[int]] = {}
+
+
 class ObjectRecord:
     __slots__ = (
         "object_id", "owner", "size", "kind", "name", "codec", "content", "place", "arrived", "requested",
-        "source", "waiting", "references", "held", "holders", "charged_to", "is_dirty", "is_lost", "lacks_room",
-        "tenant", "is_over_quota", "last_use", "maker", "made_by", "is_maker_lost", "awaits_rerun",
+        "source", "waiting", "references", "held", "announced_to", "charged_to", "is_dirty", "is_lost", "lacks_room",
+        "tenant", "is_over_quota", "last_use", "copies", "made_by", "is_maker_lost", "awaits_rerun", "sender",
     )  # fmt: skip
 
     def __init__(
@@ -62,18 +94,23 @@ class ObjectRecord:
         self.arrived = size  # bytes that can be read
         self.requested = size
         self.source: Optional[bytes] = None  # peer that sends it to us
+        self.sender = 0  # session of that peer
         self.waiting: List[ChunkRequest] = []
         self.references = 0  # unfinished tasks or batches that need it
         self.held = True  # by its owner
         self.charged_to = 0  # session of the client whose task's arguments it is
-        self.holders: Set[int] = set()  # sessions of workers that it was announced to
+        self.announced_to: Set[int] = set()  # sessions of workers
         self.is_dirty = False  # for monitors
         self.is_lost = False  # received bytes could not be stored, and the rest is dropped
         self.is_over_quota = False  # its tenant may have no more, and its bytes are not kept
         self.lacks_room = False  # its bytes could not be stored because memory and disk are full
-        self.maker: Optional[bytes] = None  # worker that keeps its bytes, and sends them when they are requested
-        self.made_by: Optional[NodeResult] = None  # the node that may run again if its bytes are lost with their maker
-        self.is_maker_lost = False  # its bytes were lost with their maker
+        self.copies: Optional[Copies] = (
+            None  # at workers, which send them when they are requested; None: there are none
+        )
+        self.made_by: Optional[NodeResult] = (
+            None  # the node that may run again if its bytes are lost with their holders
+        )
+        self.is_maker_lost = False  # its bytes were lost with their last holder
         self.awaits_rerun = False  # and the tasks that need it have not been taken back yet
 
     @property
@@ -91,7 +128,7 @@ class ObjectRecord:
     @property
     def is_broken(self) -> bool:
         """Whether bytes are missing that can no longer arrive."""
-        return self.is_lost or (self.arrived < self.size and self.source is None and self.maker is None)
+        return self.is_lost or (self.arrived < self.size and self.source is None and self.copies is None)
 
     @property
     def is_arriving(self) -> bool:
@@ -100,8 +137,8 @@ class ObjectRecord:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether only its maker has all of its bytes."""
-        return self.arrived < self.size and self.maker is not None
+        """Whether only workers have all of its bytes."""
+        return self.arrived < self.size and self.copies is not None
 
 
 class ObjectChanges(Changes[ObjectRecord]):

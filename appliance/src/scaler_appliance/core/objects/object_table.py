@@ -7,8 +7,9 @@ Rules:
 - Bytes of an object on another host are fetched by request, a few chunks at a time, in order; requests for bytes that
   have not arrived yet wait. If their source is gone, all waiting requests are refused.
 - Of very many requests that have waited for the same bytes, AT_ONCE are answered in one call.
-- A worker may keep the bytes of a result until the object ends. They are fetched when another peer needs them, and not
-  before; if it is gone, and they have not been fetched, the object is lost.
+- Workers may have the bytes of an object until it ends: the one that made it, and those that fetched it from one
+  another. The scheduler fetches them when a peer needs them from it, and not before. If a holder is gone, it goes on
+  with another one; if all are, and the bytes have not been fetched, the object is lost.
 """
 
 from __future__ import annotations
@@ -21,10 +22,17 @@ from scaler_appliance.core.effects import Effect, RemoveObject, Send, SendChunk,
 from scaler_appliance.core.large_tables import LARGE, Table, drained, in_chunks
 from scaler_appliance.core.memory_budget import MemoryBudget
 from scaler_appliance.core.objects.object_memory import ObjectMemory
-from scaler_appliance.core.objects.object_records import ChunkRequest, ObjectChanges, ObjectPlace, ObjectRecord
+from scaler_appliance.core.objects.object_records import (
+    ChunkRequest,
+    Copies,
+    Holder,
+    ObjectChanges,
+    ObjectPlace,
+    ObjectRecord,
+)
+from scaler_appliance.core.objects.object_transfers import ObjectTransfers
 from scaler_protocol import messages as m
 from scaler_protocol.session.fetching import FETCH_WINDOW_CHUNKS
-from scaler_protocol.session.ids import session_of
 
 
 class ObjectUsage(NamedTuple):
@@ -58,6 +66,7 @@ class ObjectTable:
         budget: says when memory is short.
         smallest_file_bytes: of a content that is then kept on disk.
         is_current: whether a peer has this session still.
+        transfers: between workers.
 
     Attributes:
         to_answer: requests that have waited; while there are any, `answer_some` has something to do.
@@ -72,8 +81,10 @@ class ObjectTable:
         budget: MemoryBudget,
         smallest_file_bytes: int,
         is_current: Callable[[bytes, int], bool],
+        transfers: ObjectTransfers,
     ) -> None:
         self._is_current = is_current
+        self._transfers = transfers
         self._smallest_file_bytes = smallest_file_bytes
         self._effects = effects
         self._budget = budget
@@ -81,8 +92,8 @@ class ObjectTable:
         self.memory = memory
         self._chunk_bytes = chunk_bytes
         self._records: Table[ObjectRecord] = {}
-        self._arriving: Dict[int, Table[ObjectRecord]] = {}  # by creator's session, then id
-        self._kept: Dict[int, Table[ObjectRecord]] = {}  # those that their maker keeps: by its session, then id
+        self._arriving: Dict[int, Table[ObjectRecord]] = {}  # by sender's session, then id
+        self._kept: Dict[int, Table[ObjectRecord]] = {}  # those that workers have: by holder's session, then id
         self._requesters: Dict[int, Table[ObjectRecord]] = {}  # objects of which a session waits for parts
         self.to_answer: Deque[_Requests] = deque()  # that have waited, and are many
         self.total_bytes = 0
@@ -162,22 +173,43 @@ class ObjectTable:
         else:
             record.content = content
 
-    def start_transfer(self, record: ObjectRecord, source: bytes) -> None:
-        """Fetch an object whose bytes are with a peer on another host."""
+    def start_transfer(self, record: ObjectRecord, source: bytes, sender: int) -> None:
+        """Fetch an object whose bytes are with a peer on another host.
+
+        Parameters:
+            sender: the session of the peer.
+        """
         record.arrived = record.requested = 0
-        record.source = source
         self.memory.expect(record)
-        _enter(self._arriving, session_of(record.object_id), record)
+        self._receive_from(record, source, sender)
+
+    def _receive_from(self, record: ObjectRecord, source: bytes, sender: int) -> None:
+        record.source, record.sender = source, sender
+        _enter(self._arriving, sender, record)
         self._request_more(record)
 
-    def leave_with(self, record: ObjectRecord, maker: bytes) -> None:
+    def leave_with(self, record: ObjectRecord, maker: bytes, session: int) -> None:
         """The bytes of an object stay with the worker that made it."""
         record.arrived = record.requested = 0
-        record.maker = maker
-        _enter(self._kept, session_of(record.object_id), record)
+        self._add_holder(record, maker, session)
+
+    # SCL-OBJ-029
+    def add_copy(self, record: ObjectRecord, peer: bytes, session: int) -> None:
+        """A worker has fetched all bytes of an object, and keeps them."""
+        self._transfers.complete(session, record)
+        if record.copies is None or session not in record.copies.holders:
+            self._add_holder(record, peer, session)
+        if record.copies is not None:
+            self._transfers.answer_waiting(record.object_id, record.copies)
+
+    def _add_holder(self, record: ObjectRecord, peer: bytes, session: int) -> None:
+        if record.copies is None:
+            record.copies = Copies()
+        record.copies.holders[session] = Holder(peer)
+        _enter(self._kept, session, record)
 
     def kept_by(self, session: int) -> Table[ObjectRecord]:
-        """The objects whose bytes a worker keeps, by id."""
+        """The objects of which a worker has all bytes, by id."""
         return self._kept.get(session, {})
 
     @property
@@ -185,17 +217,24 @@ class ObjectTable:
         """Whether a worker keeps any object."""
         return bool(self._kept)
 
-    def fetch(self, record: ObjectRecord) -> None:
-        """Fetch the bytes of an object that its maker keeps, unless they are here or on their way."""
-        if record.is_elsewhere and record.source is None:
-            assert record.maker is not None
-            self.start_transfer(record, record.maker)
+    def fetch(self, record: ObjectRecord, session: int = 0) -> None:
+        """Fetch the bytes of an object that workers have, unless they are here or on their way.
 
-    def lose_maker(self, record: ObjectRecord) -> None:
-        """The maker of an object is gone. If its bytes are not all here, what has arrived is dropped, and peers that
-        wait for them wait until the tasks that need it have been taken back."""
-        self.forget_maker(record)
-        if record.arrived >= record.size:
+        Parameters:
+            session: of the worker to fetch them from; 0: any.
+        """
+        if record.is_elsewhere and record.source is None:
+            assert record.copies is not None
+            holders = record.copies.holders
+            session = session or min(holders, key=lambda number: holders[number].copies)
+            self.start_transfer(record, holders[session].peer, session)
+
+    def lose_holder(self, record: ObjectRecord, session: int) -> None:
+        """A worker is gone that had an object. If it was the last one, and the bytes are not all here, what has arrived
+        is dropped, and peers that wait for them wait until the tasks that need it have been taken back."""
+        self.forget_holder(record, session)
+        is_arriving = record.source is not None and record.sender != session
+        if record.arrived >= record.size or is_arriving or self.go_on(record):
             return
         record.is_maker_lost = record.awaits_rerun = True
         record.is_lost = record.lacks_room = False
@@ -205,13 +244,35 @@ class ObjectTable:
         self._changes.touch_large(record)
         self._remove_file(record)
 
-    def forget_maker(self, record: ObjectRecord) -> None:
-        """The maker of an object keeps its bytes no longer."""
-        record.maker = None
-        session = session_of(record.object_id)
+    def go_on(self, record: ObjectRecord) -> bool:
+        """Of an object of which a holder is gone, go on at the offset that has been reached with another one; returns
+        whether there is one."""
+        if record.copies is None:
+            return False
+        if record.source is not None:
+            self._arrives_no_more(record)
+            record.requested = record.arrived
+            session, holder = next(iter(record.copies.holders.items()))
+            self._receive_from(record, holder.peer, session)
+        return True
+
+    def forget_holder(self, record: ObjectRecord, session: int, is_deleted: bool = False) -> None:
+        """A worker keeps the bytes of an object no longer.
+
+        Parameters:
+            is_deleted: because the object has ended.
+        """
+        copies = record.copies
+        if copies is None or copies.holders.pop(session, None) is None:
+            return
         kept = self._kept.get(session)
         if kept is not None and kept.pop(record.object_id, None) is not None and not kept:
             del self._kept[session]
+        if not copies.holders:
+            record.copies = None
+            self._transfers.end_all(record.object_id, copies, is_deleted)
+        elif not is_deleted:
+            self._transfers.answer_waiting(record.object_id, copies)
 
     def _request_more(self, record: ObjectRecord) -> None:
         assert record.source is not None
@@ -236,7 +297,7 @@ class ObjectTable:
         is_whole = record.arrived >= record.size
         if record.is_lost:
             self.give_up(record) if is_whole else self._request_more(record)
-            if is_whole and record.maker is not None:  # which still has them
+            if is_whole and record.copies is not None:  # which are still there
                 record.is_lost = record.lacks_room = False
             return
         on_disk = record.place == ObjectPlace.ON_DISK
@@ -261,10 +322,9 @@ class ObjectTable:
         return self._arriving.get(session, {})
 
     def _arrives_no_more(self, record: ObjectRecord) -> None:
-        session = session_of(record.object_id)
-        arriving = self._arriving.get(session)
+        arriving = self._arriving.get(record.sender)
         if arriving is not None and arriving.pop(record.object_id, None) is not None and not arriving:
-            del self._arriving[session]
+            del self._arriving[record.sender]
 
     def _answer_waiting(self, record: ObjectRecord, is_refused: bool) -> None:
         """Requests for parts of an object need not wait any more."""
@@ -300,7 +360,7 @@ class ObjectTable:
         """The rest of an object's bytes will not arrive, or what arrived cannot be read."""
         record.source = None
         record.arrived = min(record.arrived, record.size - 1)
-        if record.maker is not None:
+        if record.copies is not None:
             record.arrived = record.requested = 0
         self._arrives_no_more(record)
         self._changes.touch_large(record)
@@ -365,14 +425,14 @@ class ObjectTable:
             return []
         del self._records[record.object_id]
         self._arrives_no_more(record)
-        if record.maker is not None:
-            self.forget_maker(record)
+        for session in list(record.copies.holders) if record.copies is not None else ():
+            self.forget_holder(record, session, is_deleted=True)
         self.total_bytes -= record.size
         self._count(record, -1)
         self._remove_file(record)
         self._changes.forget(record.object_id, record) if self._changes.is_large(record) else None
         self._refuse_waiting(record)
-        return sorted(record.holders)
+        return sorted(record.announced_to)
 
     def _remove_file(self, record: ObjectRecord) -> None:
         if record.place != ObjectPlace.NOWHERE:
@@ -388,9 +448,15 @@ def _enter(tables: Dict[int, Table[ObjectRecord]], session: int, record: ObjectR
         tables[session] = in_chunks(table)
 
 
-def announcement(records: List[ObjectRecord]) -> Tuple[m.ObjectInstruction, List[bytes]]:
-    """The message that announces objects of one codec to a worker, with its payload."""
-    storages = bytes(map(_storage_of, records))
+def announcement(
+    records: List[ObjectRecord], fetches_from_workers: bool = False
+) -> Tuple[m.ObjectInstruction, List[bytes]]:
+    """The message that announces objects of one codec to a worker, with its payload.
+
+    Parameters:
+        fetches_from_workers: it can fetch from other workers.
+    """
+    storages = bytes([_storage_of(record, fetches_from_workers) for record in records])
     instruction = m.ObjectInstruction(
         action=m.ObjectAction.CREATE,
         ids=array("Q", [record.object_id for record in records]),
@@ -402,7 +468,10 @@ def announcement(records: List[ObjectRecord]) -> Tuple[m.ObjectInstruction, List
     return instruction, [record.content for record in records if record.content is not None]
 
 
-def _storage_of(record: ObjectRecord) -> int:
+def _storage_of(record: ObjectRecord, fetches_from_workers: bool) -> int:
     if record.content is not None:
         return m.ObjectStorage.INLINE
-    return m.ObjectStorage.SHARED if record.arrived >= record.size else m.ObjectStorage.REMOTE
+    if record.arrived >= record.size:
+        return m.ObjectStorage.SHARED
+    # SCL-OBJ-033
+    return m.ObjectStorage.HELD if fetches_from_workers and record.copies is not None else m.ObjectStorage.REMOTE

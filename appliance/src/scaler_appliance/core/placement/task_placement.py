@@ -37,6 +37,7 @@ from scaler_appliance.core.actor_calls.actor_table import ActorRecord
 from scaler_appliance.core.large_tables import LARGE, in_chunks
 from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.objects.object_table import announcement
+from scaler_appliance.core.objects.object_transfers import fetches_from_workers
 from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_appliance.core.placement.distance import Distance
 from scaler_appliance.core.placement.kept_bytes import keeper_of_most
@@ -540,10 +541,10 @@ class Placement:
                 record = self._state.objects.find(object_id)
                 assert record is not None, f"a waiting task needs object {object_id:x}, which is gone"
                 worker.know_object(object_id)
-                record.holders.add(worker.number)
+                record.announced_to.add(worker.number)
                 unknown.setdefault(record.codec, []).append(record)
         for records in unknown.values():
             self._left -= len(records)
-            instruction, payload = announcement(records)
+            instruction, payload = announcement(records, fetches_from_workers(worker))
             self._burst_bytes += sum(map(len, payload))
             self._state.send(worker.peer, instruction, payload)

@@ -49,6 +49,7 @@ GATHER_BYTES = 64 * 1024  # of small messages that wait
 LARGEST_WRITE_BYTES = 256 * 1024
 """Per call; PyPy copies the whole argument, however little of it the kernel accepts."""
 
+_IPV4_MAPPED = "::ffff:"
 _MAXIMUM_BUFFERS_PER_CALL = 512  # below IOV_MAX of every system
 
 
@@ -156,6 +157,17 @@ class Connection:
 
     def fileno(self) -> int:
         return self._stream.fileno()
+
+    @property
+    def local_host(self) -> str:
+        """The host of our end; empty if there is none, as of a Unix domain socket.
+
+        Raises OSError.
+        """
+        if self._stream.family not in (socket.AF_INET, socket.AF_INET6):
+            return ""
+        host = str(self._stream.getsockname()[0])
+        return host[len(_IPV4_MAPPED) :] if host.startswith(_IPV4_MAPPED) else host
 
     @property
     def is_ready(self) -> bool:

@@ -8,5 +8,8 @@ PREDECESSORS = "predecessors"
 KEPT_RESULTS = "keptResults"
 """Workers keep large results until no task needs them."""
 
+PEER_FETCH = "peerFetch"
+"""Workers fetch objects from one another."""
+
 DRAIN_REQUESTS = "drainRequests"
 """A worker may ask to be drained: the scheduler sends it no more tasks, and it leaves when it has finished its own."""

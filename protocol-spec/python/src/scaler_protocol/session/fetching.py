@@ -75,6 +75,18 @@ class FetchWindow:
             found.append(request)
         return found
 
+    @property
+    def has_unanswered(self) -> bool:
+        """Whether a request has not been answered yet."""
+        return bool(self._unanswered)
+
+    def request_again(self) -> None:
+        """Requests without an answer will get none: what they were for is requested again, from another peer."""
+        self._again = sorted([*self._again, *(PartRequest(*each) for each in self._unanswered.items())])
+        self._unanswered.clear()
+        if self.size is None:
+            self._again.clear()
+
     def accept(self, offset: int, length: int, size: int) -> None:
         """An answer has arrived.
 

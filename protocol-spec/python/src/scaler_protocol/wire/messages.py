@@ -110,6 +110,7 @@ class ObjectStorage(IntEnum):
     SHARED = 1
     REMOTE = 2
     KEPT = 3
+    HELD = 4
 
 
 _OBJECT_STORAGE: Dict[int, ObjectStorage] = {member.value: member for member in ObjectStorage}
@@ -120,6 +121,8 @@ class ObjectAction(IntEnum):
     DELETE = 1
     CLEAR = 2
     SPILL = 3
+    HOLD = 4
+    DROP = 5
 
 
 _OBJECT_ACTION: Dict[int, ObjectAction] = {member.value: member for member in ObjectAction}
@@ -142,6 +145,9 @@ class RefusalReason(IntEnum):
     NOT_ALLOWED = 5
     SHUTTING_DOWN = 6
     PROTOCOL_VIOLATION = 7
+    TICKET_UNKNOWN = 8
+    TICKET_EXPIRED = 9
+    TICKET_FOREIGN = 10
 
 
 _REFUSAL_REASON: Dict[int, RefusalReason] = {member.value: member for member in RefusalReason}
@@ -561,42 +567,50 @@ class ObjectInstruction(Struct):
         check_lengths(self, "ids", ("sizes", "storages"), ("kinds", "names"))
 
 
-_OBJECT_REQUEST_WORDS = struct.Struct("<QQI4x")
+_OBJECT_REQUEST_WORDS = struct.Struct("<QQI4xQ")
 
 
 class ObjectRequest(Struct):
-    __slots__ = ("id", "offset", "length")
+    __slots__ = ("id", "offset", "length", "ticket")
     DATA_WORDS = 3
-    POINTER_WORDS = 0
+    POINTER_WORDS = 1
 
     id: int
     offset: int
     length: int
+    ticket: bytes
 
-    def __init__(self, *, id: int = 0, offset: int = 0, length: int = 0) -> None:
+    def __init__(
+        self, *, id: int = 0, offset: int = 0, length: int = 0, ticket: Union[bytes, bytearray, memoryview] = b""
+    ) -> None:
         self.id = id
         self.offset = offset
         self.length = length
+        self.ticket = ticket if type(ticket) is bytes else octets(ticket)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _OBJECT_REQUEST_WORDS.pack(
             self.id,
             self.offset,
             self.length,
+            writer.octets(self.ticket, at) if self.ticket else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> ObjectRequest:
         self = cls.__new__(cls)
-        if data_words == 3 and pointer_words == 0:
+        if data_words == 3 and pointer_words == 1:
             words = _OBJECT_REQUEST_WORDS.unpack_from(reader.data, start)
         else:
-            words = _OBJECT_REQUEST_WORDS.unpack(reader.resized(start, data_words, pointer_words, 3, 0))
+            words = _OBJECT_REQUEST_WORDS.unpack(reader.resized(start, data_words, pointer_words, 3, 1))
         (
             self.id,
             self.offset,
             self.length,
+            ticket,
         ) = words
+        at = start + data_words * 8
+        self.ticket = reader.octets(ticket, segment, at) if ticket else b""
         return self
 
 
@@ -657,7 +671,106 @@ class ObjectResponse(Struct):
         return self
 
 
-_HELLO_WORDS = struct.Struct("<4H5I4x8Q")
+_TICKET_REQUEST_WORDS = struct.Struct("<QI4x")
+
+
+class TicketRequest(Struct):
+    __slots__ = ("id", "failed_holder")
+    DATA_WORDS = 2
+    POINTER_WORDS = 0
+
+    id: int
+    failed_holder: int
+
+    def __init__(self, *, id: int = 0, failed_holder: int = 0) -> None:
+        self.id = id
+        self.failed_holder = failed_holder
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _TICKET_REQUEST_WORDS.pack(
+            self.id,
+            self.failed_holder,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> TicketRequest:
+        self = cls.__new__(cls)
+        if data_words == 2 and pointer_words == 0:
+            words = _TICKET_REQUEST_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _TICKET_REQUEST_WORDS.unpack(reader.resized(start, data_words, pointer_words, 2, 0))
+        (
+            self.id,
+            self.failed_holder,
+        ) = words
+        return self
+
+
+_TICKET_WORDS = struct.Struct("<QII3Q")
+
+
+class Ticket(Struct):
+    __slots__ = ("id", "holder", "secret", "lifetime_milliseconds", "address", "key")
+    DATA_WORDS = 2
+    POINTER_WORDS = 3
+
+    id: int
+    holder: int
+    secret: bytes
+    lifetime_milliseconds: int
+    address: str
+    key: bytes
+
+    def __init__(
+        self,
+        *,
+        id: int = 0,
+        holder: int = 0,
+        secret: Union[bytes, bytearray, memoryview] = b"",
+        lifetime_milliseconds: int = 0,
+        address: str = "",
+        key: Union[bytes, bytearray, memoryview] = b"",
+    ) -> None:
+        self.id = id
+        self.holder = holder
+        self.secret = secret if type(secret) is bytes else octets(secret)
+        self.lifetime_milliseconds = lifetime_milliseconds
+        self.address = address
+        self.key = key if type(key) is bytes else octets(key)
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _TICKET_WORDS.pack(
+            self.id,
+            self.holder,
+            self.lifetime_milliseconds,
+            writer.octets(self.secret, at) if self.secret else 0,
+            writer.text(self.address, at + 1) if self.address else 0,
+            writer.octets(self.key, at + 2) if self.key else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Ticket:
+        self = cls.__new__(cls)
+        if data_words == 2 and pointer_words == 3:
+            words = _TICKET_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _TICKET_WORDS.unpack(reader.resized(start, data_words, pointer_words, 2, 3))
+        (
+            self.id,
+            self.holder,
+            self.lifetime_milliseconds,
+            secret,
+            address,
+            key,
+        ) = words
+        at = start + data_words * 8
+        self.secret = reader.octets(secret, segment, at) if secret else b""
+        self.address = reader.text(address, segment, at + 8) if address else ""
+        self.key = reader.octets(key, segment, at + 16) if key else b""
+        return self
+
+
+_HELLO_WORDS = struct.Struct("<4H5I4x10Q")
 
 
 class Hello(Struct):
@@ -679,9 +792,11 @@ class Hello(Struct):
         "heartbeat_interval_milliseconds",
         "functions",
         "remaining_milliseconds",
+        "data_address",
+        "data_key",
     )
     DATA_WORDS = 5
-    POINTER_WORDS = 7
+    POINTER_WORDS = 9
 
     major: int
     minor_min: int
@@ -700,6 +815,8 @@ class Hello(Struct):
     heartbeat_interval_milliseconds: int
     functions: List[str]
     remaining_milliseconds: int
+    data_address: str
+    data_key: bytes
 
     def __init__(
         self,
@@ -721,6 +838,8 @@ class Hello(Struct):
         heartbeat_interval_milliseconds: int = 0,
         functions: Iterable[str] = (),
         remaining_milliseconds: int = 0,
+        data_address: str = "",
+        data_key: Union[bytes, bytearray, memoryview] = b"",
     ) -> None:
         self.major = major
         self.minor_min = minor_min
@@ -739,6 +858,8 @@ class Hello(Struct):
         self.heartbeat_interval_milliseconds = heartbeat_interval_milliseconds
         self.functions = list(functions)
         self.remaining_milliseconds = remaining_milliseconds
+        self.data_address = data_address
+        self.data_key = data_key if type(data_key) is bytes else octets(data_key)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _HELLO_WORDS.pack(
@@ -759,15 +880,17 @@ class Hello(Struct):
             writer.text(self.name, at + 4) if self.name else 0,
             writer.structs(self.capabilities, at + 5) if self.capabilities else 0,
             writer.texts(self.functions, at + 6) if self.functions else 0,
+            writer.text(self.data_address, at + 7) if self.data_address else 0,
+            writer.octets(self.data_key, at + 8) if self.data_key else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Hello:
         self = cls.__new__(cls)
-        if data_words == 5 and pointer_words == 7:
+        if data_words == 5 and pointer_words == 9:
             words = _HELLO_WORDS.unpack_from(reader.data, start)
         else:
-            words = _HELLO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 5, 7))
+            words = _HELLO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 5, 9))
         (
             self.major,
             self.minor_min,
@@ -786,6 +909,8 @@ class Hello(Struct):
             name,
             capabilities,
             functions,
+            data_address,
+            data_key,
         ) = words
         self.role = _ROLE.get(role, role)
         at = start + data_words * 8
@@ -798,6 +923,8 @@ class Hello(Struct):
         self.name = reader.text(name, segment, at + 32) if name else ""
         self.capabilities = reader.structs(capabilities, segment, at + 40, Capability.read) if capabilities else []
         self.functions = reader.texts(functions, segment, at + 48) if functions else []
+        self.data_address = reader.text(data_address, segment, at + 56) if data_address else ""
+        self.data_key = reader.octets(data_key, segment, at + 64) if data_key else b""
         return self
 
 
@@ -4311,6 +4438,8 @@ Member = Union[
     TaskRuns,
     WorkerShutdown,
     WorkerShutdownResponse,
+    TicketRequest,
+    Ticket,
 ]
 Message = Union[Member, UnknownMessage]
 
@@ -4347,4 +4476,6 @@ MEMBERS: Tuple[Type[Member], ...] = (
     TaskRuns,
     WorkerShutdown,
     WorkerShutdownResponse,
+    TicketRequest,
+    Ticket,
 )

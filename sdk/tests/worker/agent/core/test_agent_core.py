@@ -8,9 +8,9 @@ import pytest
 from agent_core_bench import CHUNK, FUNCTION, Agent
 
 from scaler.worker import exit_codes
-from scaler.worker.agent.core import worker_objects
 from scaler.worker.agent.core.agent_core import LEAVE_TIMEOUT_SECONDS
 from scaler.worker.agent.core.effects import EndProcessors, ImportModule, RemoveFiles, RemoveLeftovers
+from scaler.worker.agent.core.function_ids import named_function_ids
 from scaler.worker.frames import Frame, FrameKind
 from scaler_protocol import messages as m
 
@@ -429,7 +429,7 @@ def test_what_is_not_for_workers_is_ignored() -> None:
 
 
 def test_few_named_functions_are_remembered_beside_those_that_tasks_here_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_objects, "MAXIMUM_NAMED_FUNCTIONS", 3)
+    monkeypatch.setattr(named_function_ids, "MAXIMUM_NAMED_FUNCTIONS", 3)
     agent = Agent(per_worker_queue_size=100, functions=(("python:*", ""),))
     (state,) = agent.core.tasks.pool.states()
 
@@ -445,10 +445,10 @@ def test_few_named_functions_are_remembered_beside_those_that_tasks_here_need(mo
                 count -= 1
 
     send(range(10, 20))
-    assert len(agent.core.objects._definitions) == 10, "their tasks wait here"
+    assert len(agent.core.objects.named_functions._definitions) == 10, "their tasks wait here"
     finish(10)
     for number in range(20, 60):
         send(range(number, number + 1))
         finish(1)
     assert set(agent.outcomes()) == set(range(10, 60))
-    assert len(agent.core.objects._definitions) <= 3 and len(state.defined) <= 3
+    assert len(agent.core.objects.named_functions._definitions) <= 3 and len(state.defined) <= 3

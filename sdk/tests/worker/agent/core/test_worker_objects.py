@@ -368,16 +368,19 @@ def test_the_own_directory_goes_with_the_worker(bench: Bench) -> None:
 
 
 def test_named_functions_have_one_id_each(bench: Bench) -> None:
-    first, second = bench.objects.named_function(b"math:sqrt"), bench.objects.named_function(b"math:floor")
+    first, second = (
+        bench.objects.named_functions.id_of(b"math:sqrt"),
+        bench.objects.named_functions.id_of(b"math:floor"),
+    )
 
     assert first != second
-    assert bench.objects.named_function(b"math:sqrt") == first
+    assert bench.objects.named_functions.id_of(b"math:sqrt") == first
     assert bench.objects.is_available(first)
 
 
 @pytest.mark.parametrize("action", [CLEAR, DELETE, m.ObjectAction.CREATE])
 def test_no_instruction_of_the_schedulers_ends_a_named_function(bench: Bench, action: m.ObjectAction) -> None:
-    named = bench.objects.named_function(b"math:sqrt")
+    named = bench.objects.named_functions.id_of(b"math:sqrt")
     columns: Dict[str, Any] = {"sizes": [1], "storages": bytes([INLINE])} if action == m.ObjectAction.CREATE else {}
 
     bench.objects.on_instruction(m.ObjectInstruction(action=action, ids=[named], **columns), b"x")

@@ -92,7 +92,7 @@ def test_a_file_of_the_schedulers_is_only_forgotten() -> None:
 
 
 def test_a_function_that_has_a_name_is_nowhere_else(bench: Bench) -> None:
-    object_id = bench.objects.named_function(b"math:sqrt")
+    object_id = bench.objects.named_functions.id_of(b"math:sqrt")
     forget_unused(bench, 0)
     forget_unused(bench, RETENTION_SECONDS + 1)
     assert bench.objects.is_available(object_id)

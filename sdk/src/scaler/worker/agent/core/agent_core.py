@@ -3,7 +3,8 @@
     scheduler ──── messages ────▶ ┌───────────┐
     processors ───── frames ────▶ │ AgentCore │ ──▶ effects ──▶ shell
     fork server ──── reports ───▶ │           │
-    files, clock, signals ──────▶ └───────────┘
+    files, clock, signals ──────▶ │           │
+    other workers ── messages ──▶ └───────────┘
                          PeerSession · TaskFlow · WorkerObjects · CodeSets
 
 Rules:
@@ -23,7 +24,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, Type
 
 from scaler.values.code_notes import CodeNote
 from scaler.worker import frames
-from scaler.worker.agent.core.agent_identity import AgentIdentity, hello_of
+from scaler.worker.agent.core.agent_identity import AgentIdentity, hello_of, offer_transfers
 from scaler.worker.agent.core.code_sets import CodeSets
 from scaler.worker.agent.core.departure import Departure
 from scaler.worker.agent.core.effects import (
@@ -46,6 +47,7 @@ from scaler.worker.agent.core.finished_tasks import TooLargePayload
 from scaler.worker.agent.core.heartbeats import HeartbeatFigures, ProcessUsage
 from scaler.worker.agent.core.session_reports import report_of_end, report_of_interruption
 from scaler.worker.agent.core.task_flow import TICK_SECONDS, TaskFlow, TaskFlowSettings
+from scaler.worker.agent.core.transfers.data_events import DataEvents
 from scaler.worker.agent.core.worker_objects import WorkerObjects
 from scaler.worker.exit_codes import EXIT_ERROR, EXIT_OK
 from scaler.worker.frames import Frame, FrameError, FrameKind
@@ -66,7 +68,7 @@ _FIRST_PAUSE_SECONDS = 0.1
 _MAXIMUM_PAUSE_SECONDS = 2.0
 
 
-class AgentCore:
+class AgentCore(DataEvents):
     """The decisions of one worker's agent.
 
     Parameters:
@@ -123,6 +125,7 @@ class AgentCore:
         self._departure = Departure(settings)
         self._takes_drain_requests = False  # the scheduler
         self._is_leaving = False
+        self._now = 0.0  # when the last message came
         self._exit_code = EXIT_OK
         self._handlers: Dict[Type[Any], Callable[[Any, bytes], None]] = {
             m.Task: self._on_task,
@@ -131,6 +134,7 @@ class AgentCore:
             m.ObjectInstruction: self._on_object_instruction,
             m.ObjectRequest: lambda message, _: self.objects.on_request(message),
             m.ObjectResponse: self.objects.on_response,
+            m.Ticket: lambda message, _: self._on_ticket(message),
             m.HeartbeatEcho: lambda message, _: self.tasks.watch(message.is_watched),
             m.DisconnectRequest: self._on_told_to_drain,
         }
@@ -233,7 +237,8 @@ class AgentCore:
         else:
             waits_for_answer = self.session.is_open and (self._is_measuring or self._unanswered_openings)
             session_time = NEVER if waits_for_answer else self.session.next_time
-            self.next_time = min(session_time, self._tick_at, self._garbage_at, self._departure.next_time)
+            due = min(self._departure.next_time, self.objects.transfers.next_time)
+            self.next_time = min(session_time, self._tick_at, self._garbage_at, due)
 
     def on_time(self, now: float) -> None:
         """Do what is due now."""
@@ -251,6 +256,8 @@ class AgentCore:
             if now >= self._tick_at:
                 self._tick_at = NEVER
                 self.tasks.tick(now)
+            if now >= self.objects.transfers.next_time:
+                self.objects.transfers.watch(now)
             if now >= self._garbage_at:
                 settings = self._settings
                 self._garbage_at = now + settings.garbage_collect_interval_seconds
@@ -309,8 +316,16 @@ class AgentCore:
 
     # The session ---------------------------------------------------------------------------------------------------
 
-    def on_connected(self, now: float) -> None:
+    def on_connected(self, now: float, data_address: str = "", data_key: bytes = b"") -> None:
+        """An attempt to connect has succeeded.
+
+        Parameters:
+            data_address: where this worker can be reached by others; empty: nowhere.
+            data_key: its public key there; empty: it has none.
+        """
         self._is_unreachable = False
+        offer_transfers(self._hello, data_address, data_key)
+        self.objects.offers_transfers = bool(data_address)
         self._hello.remaining_milliseconds = self._departure.remaining_milliseconds(now)
         self.session.on_connected(now)
         self._follow_session(now)
@@ -329,6 +344,7 @@ class AgentCore:
 
     def on_message(self, message: m.Message, payload: bytes, now: float) -> None:
         """A message from the scheduler."""
+        self._now = now
         is_for_us = self.session.on_message(now, message)
         if self._session_effects:
             self._follow_session(now)
@@ -428,9 +444,10 @@ class AgentCore:
     def _on_task(self, message: m.Task, payload: bytes) -> None:
         if not message.function:
             definition = self._served.definition(message.function_name, message.codec)
-            if self.objects.has_many_named_functions:
-                self.tasks.on_object_deleted(self.objects.forget_named_functions(self.tasks.needed_objects()))
-            message.function = self.objects.named_function(definition)
+            named = self.objects.named_functions
+            if named.are_many:
+                self.tasks.on_object_deleted(named.forget(self.tasks.needed_objects()))
+            message.function = named.id_of(definition)
         else:
             message.function_name = ""  # what a client sends runs under no name
         self.tasks.on_tasks(message, payload)
@@ -439,6 +456,12 @@ class AgentCore:
         deleted = self.objects.on_instruction(message, payload)
         if deleted:
             self.tasks.on_object_deleted(set(deleted))
+
+    # Other workers -------------------------------------------------------------------------------------------------
+
+    def _on_ticket(self, ticket: m.Ticket) -> None:
+        self.objects.transfers.on_ticket(ticket, self._now)
+        self._plan()
 
     # From processors and the fork server ---------------------------------------------------------------------------
 
@@ -513,26 +536,6 @@ class AgentCore:
         return names[number] if len(names) > 1 and number < len(names) else f"Processor[{number}]"
 
     # From files ----------------------------------------------------------------------------------------------------
-
-    def on_object_found(self, object_id: int, is_there: bool) -> None:
-        self.objects.on_found(object_id, is_there)
-
-    def on_chunk_written(self, object_id: int, fetch: int, length: int, path: str) -> None:
-        """The file at `path` now has `size` bytes of an object."""
-        self.objects.on_chunk_written(object_id, fetch, length, path)
-
-    def on_chunk_failed(self, object_id: int, fetch: int, why: str, is_full: bool) -> None:
-        """A part of an object could not be written, because memory and disk are full or for another reason."""
-        self.objects.on_chunk_failed(object_id, fetch, why, is_full)
-
-    def on_chunk_read(self, object_id: int, offset: int, length: int, chunk: bytes, why: str = "") -> None:
-        """A requested part of a result, or the reason why it could not be read."""
-        if self.session.is_open:
-            self.objects.on_chunk_read(object_id, offset, length, chunk, why)
-
-    def on_result_kept(self, object_id: int, target: str, why: str = "") -> None:
-        """The file of a result was renamed to its object's name; or it is gone, for the reason `why`."""
-        self.objects.on_kept(object_id, target, why)
 
     def on_note_read(self, function: int, note: CodeNote) -> None:
         self._code.on_note_read(function, note)

@@ -9,7 +9,7 @@ from scaler.version import __version__
 from scaler.worker.agent.core.actor_flow.worker_actors import ACTORS
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import messages as m
-from scaler_protocol.session.features import DRAIN_REQUESTS, KEPT_RESULTS
+from scaler_protocol.session.features import DRAIN_REQUESTS, KEPT_RESULTS, PEER_FETCH
 
 
 class AgentIdentity(NamedTuple):
@@ -42,3 +42,16 @@ def hello_of(settings: WorkerSettings, identity: AgentIdentity, functions: List[
         queue_size=settings.per_worker_queue_size,
         capabilities=[m.Capability(name=name, amount=amount) for name, amount in settings.capabilities],
     )
+
+
+# SCL-OBJ-033
+def offer_transfers(hello: m.Hello, data_address: str, data_key: bytes) -> None:
+    """Say in a Hello where others can fetch objects from this worker.
+
+    Parameters:
+        data_address: empty: nowhere, and it fetches nothing from them.
+        data_key: its public key there; empty: it has none.
+    """
+    others = [feature for feature in hello.features if feature != PEER_FETCH]
+    hello.features = [*others, PEER_FETCH] if data_address else others
+    hello.data_address, hello.data_key = data_address, data_key

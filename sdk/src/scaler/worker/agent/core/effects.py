@@ -33,6 +33,37 @@ class Send(NamedTuple):
     payload: Buffer = b""
 
 
+# Other workers --------------------------------------------------------------------------------------------------------
+
+
+class ConnectData(NamedTuple):
+    """Connect to another worker. `on_data_connected` follows, or `on_data_closed`.
+
+    Parameters:
+        connection: the number that this connection gets.
+        address: where that worker serves others.
+        key: its public key; empty: it has none.
+    """
+
+    connection: int
+    address: str
+    key: bytes
+
+
+class SendData(NamedTuple):
+    """Send a message to another worker, unless its connection has ended."""
+
+    connection: int
+    message: m.Member
+    payload: Buffer = b""
+
+
+class CloseData(NamedTuple):
+    """End a connection to another worker, after what was sent; no event of it follows."""
+
+    connection: int
+
+
 # Processors -----------------------------------------------------------------------------------------------------------
 
 
@@ -126,12 +157,17 @@ class WriteChunk(NamedTuple):
 
 
 class ReadChunk(NamedTuple):
-    """Read a part of a result that the scheduler fetches. `on_chunk_read` follows."""
+    """Read a part of a result that is fetched here. `on_chunk_read` follows.
+
+    Parameters:
+        connection: to the worker that fetches it; 0: the scheduler does.
+    """
 
     object_id: int
     path: str
     offset: int
     length: int
+    connection: int = 0
 
 
 class KeepResult(NamedTuple):
@@ -196,6 +232,9 @@ Effect = Union[
     StopConnecting,
     Disconnect,
     Send,
+    ConnectData,
+    SendData,
+    CloseData,
     Deliver,
     SpawnProcessor,
     KillProcessor,

@@ -2,10 +2,10 @@
 
     inline ── in memory ───────────────────────────────────────┐
     shared ── a file in the scheduler's directory ─────────────┼──▶ processors (bytes, or a path to map)
-    elsewhere ── fetched, chunk by chunk, to a file of our own ┘
+    elsewhere ── fetched, chunk by chunk, to a file of our own ┘   from other workers that have it, or the scheduler
 
     large result ── renamed in the scheduler's directory if it is shared, else kept here until the scheduler deletes it
-                    (an old scheduler: until it has fetched it); tasks here use it where it is
+                    (an old scheduler: until it has fetched it); tasks here use it where it is, other workers fetch it
 
 Rules:
 - Unknown objects are requested: the scheduler answers every ObjectRequest, if only with "missing".
@@ -13,7 +13,7 @@ Rules:
 - An outcome whose result is here is sent when the file has its name. With an old scheduler, it is not sent before that
   has all of it (see `ObjectListener`).
 - Objects that were not used for long are forgotten, and requested again when a task needs them. Objects that a task
-  here needs are kept, and so are results that were made here.
+  here needs are kept, and so are results that were made here, or fetched from other workers.
 - The shell handles files: this table requests file operations and gets their results.
 """
 
@@ -33,55 +33,43 @@ from scaler.worker.agent.core.effects import (
     ReadChunk,
     RemoveFiles,
     Send,
+    SendData,
     WriteChunk,
 )
+from scaler.worker.agent.core.function_ids.named_function_ids import NamedFunctionIds
+from scaler.worker.agent.core.transfers.direct_fetches import FetchOwner
+from scaler.worker.agent.core.transfers.object_progress import ObjectFetch, ServedObject
+from scaler.worker.agent.core.transfers.worker_transfers import WorkerTransfers
 from scaler.worker.frames import Buffer, ContentPlace
 from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
 from scaler_protocol.session.features import KEPT_RESULTS
 from scaler_protocol.session.fetching import FetchWindow
-from scaler_protocol.session.ids import MAXIMUM_SESSION, object_id_of
+from scaler_protocol.session.ids import object_id_of
 
 DEFAULT_CHUNK_BYTES = 1024 * 1024
-MAXIMUM_NAMED_FUNCTIONS = 1000  # unless tasks here need more
 NO_ROOM_AT_SCHEDULER = (
     "could not be stored by the scheduler: free memory or disk space there, delete objects (del, client.clear()), or"
     " start it with another --object-directory or --object-spill-directory"
 )
-_NAMED_FUNCTION_IDS = object_id_of(MAXIMUM_SESSION, 0)  # no session has this number
 
 
-class _ObjectFetch:
-    __slots__ = ("number", "window", "written_bytes", "path")
-
-    def __init__(self, number: int, window: FetchWindow) -> None:
-        self.number = number
-        self.window = window
-        self.written_bytes = 0
-        self.path = ""  # set once something was written
-
-
-class _ServedResult:
-    """A large result made here, until the scheduler deletes it; for an old one, until that has fetched it."""
-
-    __slots__ = ("path", "size", "sent")
-
-    def __init__(self, path: str, size: int) -> None:
-        self.path = path
-        self.size = size
-        self.sent = 0
-
-
-class WorkerObjects(ObjectSource):
+class WorkerObjects(ObjectSource, FetchOwner):
     """The objects of one worker.
 
     Parameters:
         effects: shared with the rest of the core.
+
+    Attributes:
+        offers_transfers: this worker has listed the feature `peerFetch`.
     """
 
     listener: ObjectListener
 
     def __init__(self, effects: List[Effect]) -> None:
+        self.named_functions = NamedFunctionIds()
+        self.transfers = WorkerTransfers(effects, self, self._read_for_worker)
+        self.offers_transfers = False
         self.is_shared = False  # whether this host sees the scheduler's object directory
         self._keeps = False  # results until the scheduler deletes them
         self._effects = effects
@@ -96,16 +84,11 @@ class WorkerObjects(ObjectSource):
         self._paths: Dict[int, str] = {}
         self._own_files: Dict[int, str] = {}  # paths of those that were fetched
         self._sizes: Dict[int, int] = {}  # of objects that are elsewhere
+        self._held: Set[int] = set()  # those of them that other workers have
         self._looked_for: Set[int] = set()  # in the scheduler's directory
-        self._fetches: Dict[int, _ObjectFetch] = {}
+        self._fetches: Dict[int, ObjectFetch] = {}
         self._kept: Dict[int, Tuple[str, int]] = {}  # results being renamed: path and size
-        self._served: Dict[int, _ServedResult] = {}
-        self._named_functions: Dict[bytes, int] = {}  # by definition
-        self._definitions: Dict[
-            int, bytes
-        ] = {}  # the same by id; these are not objects of the scheduler, so it cannot delete them
-        self._next_named_function = 0
-        self._named_functions_limit = MAXIMUM_NAMED_FUNCTIONS
+        self._served: Dict[int, ServedObject] = {}
         self._last_uses: Dict[int, float] = {}  # when the content of objects that are here was last used
 
     @property
@@ -122,6 +105,7 @@ class WorkerObjects(ObjectSource):
         self._chunk_bytes = welcome.limits.chunk_bytes or DEFAULT_CHUNK_BYTES
         self._maximum_object_bytes = welcome.limits.maximum_object_bytes
         self._keeps = KEPT_RESULTS in welcome.features
+        self.transfers.start_session(welcome, self.offers_transfers)
 
     def open(self, is_shared: bool, write_prefix: str) -> None:
         """It is known now whether objects are shared through memory.
@@ -139,7 +123,10 @@ class WorkerObjects(ObjectSource):
         self._remove(paths)
         tables = (self._kinds, self._inline, self._paths, self._own_files, self._sizes, self._fetches)
         self._looked_for.clear()
-        for table in (*tables, self._kept, self._served, self._last_uses, self._named_functions, self._definitions):
+        self._held.clear()
+        self.named_functions.clear()
+        self.transfers.clear()
+        for table in (*tables, self._kept, self._served, self._last_uses):
             table.clear()
 
     def _remove(self, paths: Iterable[str]) -> None:
@@ -156,7 +143,9 @@ class WorkerObjects(ObjectSource):
 
     def is_available(self, object_id: int) -> bool:
         """Whether the object can be given to processors now. Id 0 stands for no object."""
-        return object_id == 0 or object_id in self._inline or object_id in self._paths or object_id in self._definitions
+        return (
+            object_id == 0 or object_id in self._inline or object_id in self._paths or object_id in self.named_functions
+        )
 
     def places(self) -> Dict[int, str]:
         """Where each object is, for people."""
@@ -169,35 +158,9 @@ class WorkerObjects(ObjectSource):
         found.update({each: f"result, in {served.path}" for each, served in self._served.items()})
         return found
 
-    def named_function(self, definition: bytes) -> int:
-        """The local id of a named function, under which processors get its definition."""
-        object_id = self._named_functions.get(definition)
-        if object_id is None:
-            object_id = self._named_functions[definition] = _NAMED_FUNCTION_IDS + self._next_named_function
-            self._next_named_function += 1
-            self._definitions[object_id] = definition
-        return object_id
-
-    @property
-    def has_many_named_functions(self) -> bool:
-        """Whether it is time for `forget_named_functions`."""
-        return len(self._definitions) >= self._named_functions_limit
-
-    def forget_named_functions(self, needed: Set[int]) -> Set[int]:
-        """Forget named functions, of which there may be any number; returns their ids, which are not used again.
-
-        Parameters:
-            needed: objects that tasks here need.
-        """
-        forgotten = self._definitions.keys() - needed
-        for object_id in forgotten:
-            del self._named_functions[self._definitions.pop(object_id)]
-        self._named_functions_limit = max(MAXIMUM_NAMED_FUNCTIONS, 2 * len(self._definitions))
-        return forgotten
-
     def definition(self, object_id: int) -> Optional[Tuple[int, ContentPlace, Buffer]]:
         """Kind, place and content of an available object."""
-        named = self._definitions.get(object_id)
+        named = self.named_functions.find(object_id)
         if named is not None:
             return m.ObjectKind.VALUE, ContentPlace.INLINE, named
         kind = self._kinds.get(object_id, m.ObjectKind.VALUE)
@@ -212,8 +175,8 @@ class WorkerObjects(ObjectSource):
         """Forget an object that is no longer needed, although the scheduler may still have it. No task waits for it."""
         self._remove_own(object_id)
         fetch = self._fetches.pop(object_id, None)
-        if fetch is not None and fetch.path:
-            self._remove([fetch.path])
+        if fetch is not None:
+            self._end_fetch(object_id, fetch, is_told=True)
         self._looked_for.discard(object_id)
         for table in (self._kinds, self._inline, self._paths, self._last_uses):
             table.pop(object_id, None)
@@ -261,34 +224,59 @@ class WorkerObjects(ObjectSource):
 
     def _start_fetch(self, object_id: int) -> None:
         window = FetchWindow(self._chunk_bytes, self._sizes.get(object_id))
-        fetch = self._fetches[object_id] = _ObjectFetch(self._next_fetch, window)
+        fetch = self._fetches[object_id] = ObjectFetch(self._next_fetch, window)
         self._next_fetch += 1
-        self._request(object_id, fetch)
+        if object_id in self._held and self.transfers.is_used:
+            fetch.is_direct = True
+            self.transfers.fetches.begin(object_id, window)
+        else:
+            self._request(object_id, fetch)
 
     # SCL-OBJ-011
-    def _request(self, object_id: int, fetch: _ObjectFetch) -> None:
+    def _request(self, object_id: int, fetch: ObjectFetch) -> None:
+        fetches = self.transfers.fetches
+        if fetch.is_direct and not fetches.is_ready(object_id):
+            return  # until it is known from whom
         for offset, length in fetch.window.requests():
-            self._effects.append(Send(m.ObjectRequest(id=object_id, offset=offset, length=length)))
+            if fetch.is_direct:
+                fetches.request(object_id, offset, length)
+            else:
+                self._effects.append(Send(m.ObjectRequest(id=object_id, offset=offset, length=length)))
+
+    def on_holder_ready(self, object_id: int) -> None:
+        self._request(object_id, self._fetches[object_id])
+
+    # SCL-OBJ-028
+    def on_no_holder(self, object_id: int) -> None:
+        fetch = self._fetches[object_id]
+        fetch.is_direct = False
+        self._request(object_id, fetch)
+
+    def on_part_received(self, object_id: int, message: m.ObjectResponse, chunk: bytes) -> None:
+        self._take_part(object_id, self._fetches[object_id], message, chunk)
+
+    def _take_part(self, object_id: int, fetch: ObjectFetch, message: m.ObjectResponse, chunk: bytes) -> None:
+        """Requested bytes have come. Raises MalformedMessageError if they were not requested."""
+        is_first = not fetch.window.received_bytes
+        fetch.window.accept(message.offset, len(chunk), message.size)
+        effect = WriteChunk(object_id, fetch.number, message.offset, chunk, message.size, is_first)
+        self._effects.append(effect)
 
     def on_response(self, message: m.ObjectResponse, chunk: bytes) -> None:
         """A part of an object that is being fetched, or the answer that it is missing."""
         object_id = message.id
         fetch = self._fetches.get(object_id)
-        if fetch is None:
+        if fetch is None or fetch.is_direct:
             return  # forgotten in the meantime
         if message.status != m.ObjectResponseStatus.OK:
             has_room = message.missing_reason != m.MissingReason.NO_ROOM
             self._give_up(object_id, "" if has_room else NO_ROOM_AT_SCHEDULER, message.missing_reason)
             return
-        is_first = not fetch.window.received_bytes
         try:
-            fetch.window.accept(message.offset, len(chunk), message.size)
+            self._take_part(object_id, fetch, message, chunk)
         except MalformedMessageError as error:
             self._effects.append(Log(ERROR, f"object {object_id:x} cannot be fetched: {error}"))
             self._give_up(object_id)
-            return
-        effect = WriteChunk(object_id, fetch.number, message.offset, chunk, message.size, is_first)
-        self._effects.append(effect)
 
     def on_chunk_written(self, object_id: int, number: int, length: int, path: str) -> None:
         """The file of a fetched object now has `size` bytes."""
@@ -306,8 +294,26 @@ class WorkerObjects(ObjectSource):
             self._request(object_id, fetch)
             return
         del self._fetches[object_id]
-        self._paths[object_id] = self._own_files[object_id] = path
+        self._paths[object_id] = path
+        if object_id in self._held and self.transfers.is_used:
+            self._keep_copy(object_id, path, fetch)
+        else:
+            self._own_files[object_id] = path
         self.listener.on_object_available(object_id)
+
+    # SCL-OBJ-029
+    def _keep_copy(self, object_id: int, path: str, fetch: ObjectFetch) -> None:
+        """An object is here that other workers have: from now on it can be fetched here, too."""
+        self._served[object_id] = ServedObject(path, fetch.written_bytes)
+        self._effects.append(Send(_about(m.ObjectAction.HOLD, object_id)))
+        self.transfers.fetches.end(object_id, is_told=False)
+
+    def _end_fetch(self, object_id: int, fetch: ObjectFetch, is_told: bool) -> None:
+        """An object is not fetched any further, and what has come of it is removed."""
+        if fetch.path:
+            self._remove([fetch.path])
+        if fetch.is_direct:
+            self.transfers.fetches.end(object_id, is_told)
 
     def on_chunk_failed(self, object_id: int, number: int, why: str, is_full: bool) -> None:
         """A part of a fetched object could not be written, because the disk is full or for another reason."""
@@ -324,9 +330,7 @@ class WorkerObjects(ObjectSource):
         why: it has no room here or at the scheduler; empty: it is missing for another reason.
         reason: which one, as the scheduler says.
         """
-        fetch = self._fetches.pop(object_id)
-        if fetch.path:
-            self._remove([fetch.path])
+        self._end_fetch(object_id, self._fetches.pop(object_id), is_told=True)
         if why:
             self.listener.on_no_room_for_object(object_id, why)
         else:
@@ -378,7 +382,7 @@ class WorkerObjects(ObjectSource):
         )
         self._effects.append(Send(instruction))
         if not self.is_shared:
-            self._served[object_id] = _ServedResult(path, size)
+            self._served[object_id] = ServedObject(path, size)
         if self._keeps and not self.is_shared:
             self._paths[object_id] = path
         if self._keeps or self.is_shared:
@@ -405,25 +409,44 @@ class WorkerObjects(ObjectSource):
         length = min(message.length, self._chunk_bytes, served.size - message.offset)
         self._effects.append(ReadChunk(message.id, served.path, message.offset, length))
 
-    def on_chunk_read(self, object_id: int, offset: int, length: int, chunk: bytes, why: str = "") -> None:
+    def _read_for_worker(self, request: m.ObjectRequest, connection: int) -> None:
+        """Another worker requests a part of an object, with a ticket for it."""
+        served = self._served.get(request.id)
+        if served is None or request.offset > served.size:
+            self._refuse(request.id, request.offset, connection)
+            return
+        length = min(request.length, self._chunk_bytes, served.size - request.offset)
+        self._effects.append(ReadChunk(request.id, served.path, request.offset, length, connection))
+
+    def on_chunk_read(
+        self, object_id: int, offset: int, length: int, chunk: bytes, why: str = "", connection: int = 0
+    ) -> None:
         """A part of a large result.
 
         Parameters:
             length: the requested number of bytes.
             why: the reason why it could not be read; empty if it was read.
+            connection: to the worker that requested it; 0: the scheduler did.
         """
         served = self._served.get(object_id)
         if served is None:
-            self._refuse(object_id, offset)
+            self._refuse(object_id, offset, connection)
             return
         if not why and len(chunk) < length:
             why = "its file became shorter"
         if why:
             self._effects.append(Log(ERROR, f"a large result is lost: {served.path}: {why}"))
-            self._refuse(object_id, offset)
+            self._refuse(object_id, offset, connection)
+            if connection:
+                self._effects.append(Send(_about(m.ObjectAction.DROP, object_id)))
             self._forget(object_id)
             return
-        self._effects.append(Send(m.ObjectResponse(id=object_id, offset=offset, size=served.size), chunk))
+        response = m.ObjectResponse(id=object_id, offset=offset, size=served.size)
+        if connection:
+            if self.transfers.service.is_open(connection):
+                self._effects.append(SendData(connection, response, chunk))
+            return
+        self._effects.append(Send(response, chunk))
         if offset <= served.sent:
             served.sent = max(served.sent, offset + len(chunk))
         if served.sent >= served.size and not self._keeps:
@@ -431,9 +454,12 @@ class WorkerObjects(ObjectSource):
             self._remove([served.path])
             self.listener.on_object_served(object_id)
 
-    def _refuse(self, object_id: int, offset: int) -> None:
-        missing = m.ObjectResponseStatus.MISSING
-        self._effects.append(Send(m.ObjectResponse(id=object_id, offset=offset, status=missing)))
+    def _refuse(self, object_id: int, offset: int, connection: int = 0) -> None:
+        response = m.ObjectResponse(id=object_id, offset=offset, status=m.ObjectResponseStatus.MISSING)
+        if not connection:
+            self._effects.append(Send(response))
+        elif self.transfers.service.is_open(connection):
+            self._effects.append(SendData(connection, response))
 
     # From the scheduler -------------------------------------------------------------------------------------
 
@@ -449,6 +475,13 @@ class WorkerObjects(ObjectSource):
             gone = [*self._inline, *self._paths, *self._sizes]
         elif message.action == m.ObjectAction.DELETE:
             gone = list(message.ids)
+        elif message.action == m.ObjectAction.DROP:
+            # SCL-OBJ-023
+            for object_id in message.ids:
+                served = self._served.get(object_id)
+                if served is not None:
+                    served.sent = served.size
+            gone = []
         else:
             # SCL-OBJ-016
             gone = []
@@ -473,15 +506,19 @@ class WorkerObjects(ObjectSource):
             else:
                 # SCL-OBJ-017
                 self._sizes[object_id] = size  # fetched when a task needs it
+                if storage == m.ObjectStorage.HELD:
+                    self._held.add(object_id)
 
     # SCL-OBJ-018
     def _forget(self, object_id: int) -> None:
         self._remove_own(object_id)
         fetch = self._fetches.pop(object_id, None)
-        if fetch is not None and fetch.path:
-            self._remove([fetch.path])
+        if fetch is not None:
+            self._end_fetch(object_id, fetch, is_told=False)
         is_awaited = fetch is not None or object_id in self._looked_for
         self._looked_for.discard(object_id)
+        self._held.discard(object_id)
+        self.transfers.service.forget(object_id)
         for table in (self._kinds, self._inline, self._paths, self._sizes, self._last_uses):
             table.pop(object_id, None)
         if is_awaited:
@@ -492,6 +529,11 @@ class WorkerObjects(ObjectSource):
             self._remove([served.path])
         if served is not None or kept is not None:
             self.listener.on_object_unserved(object_id)
+
+
+def _about(action: m.ObjectAction, object_id: int) -> m.ObjectInstruction:
+    """What the scheduler learns about a copy here."""
+    return m.ObjectInstruction(action=action, ids=array("Q", [object_id]))
 
 
 def object_name(object_id: int) -> str:

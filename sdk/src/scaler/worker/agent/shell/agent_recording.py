@@ -25,7 +25,7 @@ from scaler.worker import frames
 from scaler.worker.agent.core.agent_core import AgentCore
 from scaler.worker.agent.core.agent_identity import AgentIdentity
 from scaler.worker.agent.core.dead_processors import STACK_STREAM
-from scaler.worker.agent.core.effects import Deliver, Effect, Send, UnpackCode, WriteChunk
+from scaler.worker.agent.core.effects import Deliver, Effect, Send, SendData, UnpackCode, WriteChunk
 from scaler.worker.agent.core.finished_tasks import TooLargePayload
 from scaler.worker.frames import ContentPlace, Frame, FrameError, FrameKind
 from scaler.worker.worker_settings import WorkerSettings
@@ -63,6 +63,10 @@ INPUTS = (
     "on_code_failed",
     "on_signal",
     "on_notice",
+    "on_data_accepted",
+    "on_data_connected",
+    "on_data_message",
+    "on_data_closed",
 )
 """Methods of the core, by the kind of input less 1. Others are added at the end."""
 
@@ -188,6 +192,11 @@ def _encoded(name: str, arguments: Sequence[Any], body: Body) -> List[Any]:
         return [[[process_id, *usage] for process_id, usage in usages.items()], free_bytes]
     if name == "on_memory_measured":
         return [list(arguments[0].items())]
+    if name == "on_data_message":
+        connection, message, payload = arguments
+        return [connection, body.kept(encode(message)), body.payload(payload)]
+    if name in ("on_connected", "on_data_accepted"):
+        return [body.kept(each) if isinstance(each, bytes) else each for each in arguments]
     if name == "on_chunk_read":
         return [body.payload(each) if isinstance(each, bytes) else each for each in arguments]
     if name == "on_note_read":
@@ -254,6 +263,8 @@ def _digested(effect: Effect) -> bytes:
         if isinstance(message, m.TaskLog) and message.stream != STACK_STREAM:
             return b"TaskLog %d %d %d" % (message.id, message.stream, len(message.text.encode()))
         return b"Send %d %b" % (len(effect.payload), encode(message))
+    if isinstance(effect, SendData):
+        return b"SendData %d %d %b" % (effect.connection, len(effect.payload), encode(effect.message))
     if isinstance(effect, Deliver):
         return b"Deliver %d %b" % (effect.number, b" ".join(_delivered(frames.join(effect.buffers))))
     if isinstance(effect, WriteChunk):

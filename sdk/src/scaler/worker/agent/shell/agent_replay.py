@@ -134,6 +134,8 @@ def arguments_of(recording: Recording, entry: RecordedInput) -> List[Any]:
     found: List[Any] = decode_body(entry.body, recording.header.has_payloads) if entry.body else []
     if name == "on_message":
         found[0] = decode(found[0])
+    elif name == "on_data_message":
+        found[1] = decode(found[1])
     elif name == "on_frames":
         found[1] = [Frame(*each) for each in found[1]]
     elif name == "on_processes_measured":

@@ -1,6 +1,7 @@
 """The agent's shell: passes events to the core, and performs its effects.
 
-    scheduler ◀─ SchedulerConnection ─▶ ┌───────┐ ◀─ ProcessorHandle ─▶ processors
+    workers ◀─── DataConnections ─────▶ ┌───────┐
+    scheduler ◀─ SchedulerConnection ─▶ │       │ ◀─ ProcessorHandle ─▶ processors
                  signals, clock ──────▶ │ Agent │ ◀─ ForkServerClient ─▶ fork server
                  WorkerFiles ◀────────▶ └───────┘ ◀─▶ AgentCore
 
@@ -47,11 +48,13 @@ from scaler.worker.agent.core.effects import (
     StopProcessor,
 )
 from scaler.worker.agent.shell.agent_recording import RecordedAgentCore, agent_recorder
+from scaler.worker.agent.shell.data_connections import NOWHERE, DataConnections
 from scaler.worker.agent.shell.process_statistics import ProcessStatistics, free_memory_bytes
 from scaler.worker.agent.shell.processor_handle import ProcessorHandle
 from scaler.worker.agent.shell.rounds import ERROR_PAUSE_SECONDS, Rounds
 from scaler.worker.agent.shell.scheduler_connection import SchedulerConnection
 from scaler.worker.agent.shell.worker_files import WorkerFiles
+from scaler.worker.data_address import data_address_of
 from scaler.worker.exit_codes import EXIT_BROKEN_INVARIANT, EXIT_ERROR, EXIT_USAGE
 from scaler.worker.fork_server.fork_server_client import ForkServerClient, ForkServerReport, ReportKind
 from scaler.worker.fork_server.stacks import user_stack
@@ -62,7 +65,9 @@ from scaler.worker.resident_memory import private_bytes
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import messages as m
 from scaler_protocol.host.interpreter import language
+from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
+from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.programs.repeated_lines import report_repetitions
 from scaler_protocol.programs.service_manager import ServiceManager
 from scaler_protocol.session.effects import Connect, Disconnect, StopConnecting
@@ -117,7 +122,10 @@ class Agent:
         # SCL-WRK-030
         self._rounds = Rounds(loop, self._turn)
         credentials = Credentials(settings.address, settings.key_file, settings.insecure or None, "worker")
+        self._credentials = credentials
         self._connection = SchedulerConnection(self._rounds, credentials, self)
+        self._data_connections = DataConnections(self._rounds, loop, self)
+        self._data_address = data_address_of(settings.data_address)
         self._finished: asyncio.Future[int] = loop.create_future()
         self._timer: Optional[asyncio.TimerHandle] = None
         self._timer_at = NEVER
@@ -137,6 +145,7 @@ class Agent:
             Log: lambda effect: logger.log(effect.level, "%s", effect.text),
             Finish: lambda effect: self._finish(effect.exit_code),
             **self._files.operations,
+            **self._data_connections.operations,
         }
 
     # Life ----------------------------------------------------------------------------------------------------------
@@ -172,6 +181,7 @@ class Agent:
         with contextlib.ExitStack() as steps:  # each is done, whatever happens in another
             steps.callback(self._rounds.close)
             steps.callback(self._connection.close, CLOSE_TIMEOUT_SECONDS)
+            steps.callback(self._data_connections.close)
             steps.callback(self._files.close)
             for handle in self._handles.values():
                 steps.callback(handle.close)
@@ -293,7 +303,15 @@ class Agent:
     # The scheduler -------------------------------------------------------------------------------------------------
 
     def on_connected(self) -> None:
-        self._core.on_connected(time.monotonic())
+        place = NOWHERE
+        if self._data_address is not None:
+            try:
+                local_host = self._connection.local_host
+                security = self._credentials.security() if local_host else None
+                place = self._data_connections.listen(self._data_address, local_host, security)
+            except (KeyFileError, MissingLibraryError, MemoryError) as error:
+                logger.warning("Worker: objects are not fetched from other workers: %s", error)
+        self._core.on_connected(time.monotonic(), place.address, place.key)
 
     def on_connect_failed(self, reason: str) -> None:
         self._core.on_connect_failed(reason, time.monotonic())
@@ -312,6 +330,20 @@ class Agent:
         """The scheduler reads more slowly than processors deliver: pause them, so that memory stays bounded."""
         for handle in self._handles.values():
             handle.read_on(not is_congested)
+
+    # Other workers -------------------------------------------------------------------------------------------------
+
+    def on_data_accepted(self, connection: int, key: bytes) -> None:
+        self._core.on_data_accepted(connection, key, time.monotonic())
+
+    def on_data_connected(self, connection: int) -> None:
+        self._core.on_data_connected(connection, time.monotonic())
+
+    def on_data_message(self, connection: int, message: m.Message, payload: bytes) -> None:
+        self._core.on_data_message(connection, message, payload, time.monotonic())
+
+    def on_data_closed(self, connection: int, reason: str) -> None:
+        self._core.on_data_closed(connection, reason)
 
     # Processors ----------------------------------------------------------------------------------------------------
 

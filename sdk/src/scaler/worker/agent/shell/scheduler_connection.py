@@ -171,6 +171,14 @@ class SchedulerConnection:
         known = error if isinstance(error, OSError) else OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
         self._owner.on_connect_failed(why_not_connected(self._reached, known))
 
+    @property
+    def local_host(self) -> str:
+        """The host of our end; empty if there is none, or no connection."""
+        try:
+            return self._connection.local_host if self._connection is not None else ""
+        except OSError:
+            return ""
+
     # Messages -------------------------------------------------------------------------------------------------------
 
     def send(self, message: m.Member, payload: Buffer = b"") -> None:

@@ -140,7 +140,7 @@ class WorkerFiles:
             chunk = read_chunk(effect.path, effect.offset, effect.length)
         except (OSError, MemoryError) as error:
             reason = why(error)
-        self._core.on_chunk_read(effect.object_id, effect.offset, effect.length, chunk, reason)
+        self._core.on_chunk_read(effect.object_id, effect.offset, effect.length, chunk, reason, effect.connection)
 
     def _keep(self, effect: KeepResult) -> None:
         reason = ""

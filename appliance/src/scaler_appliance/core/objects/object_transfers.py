@@ -1,0 +1,203 @@
+"""Transfers of objects between workers: who fetches what from whom, with tickets.
+
+    TicketRequest ─▶ choose a holder ─┬─▶ Ticket to the holder, and to the fetcher ─▶ hold: the fetcher is one, too
+                                      ├─▶ wait, while all holders have been fetched from often and a copy is on its way
+                                      └─▶ Ticket without a holder: the fetcher requests the bytes from the scheduler
+
+Rules:
+- A holder is fetched from COPIES_PER_HOLDER times, if others can be: so copies spread like a tree, and each of them
+  leaves its source a few times only, however many workers need it.
+- Who waits waits for a copy that is on its way, which ends: it arrives, fails, or its fetcher is gone.
+- A holder from which a worker could not fetch an object is not named to it again for that object.
+- A ticket is a secret that only its two ends are told. It is made from a random seed, so that a run can be repeated.
+
+Source: SCL-OBJ-025 to SCL-OBJ-027.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Dict, Iterator, List, Optional
+
+from scaler_appliance.core.effects import Effect, Send
+from scaler_appliance.core.objects.object_records import Copies, ObjectRecord
+from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_protocol import messages as m
+from scaler_protocol.session.features import PEER_FETCH
+
+COPIES_PER_HOLDER = 2
+MAXIMUM_TRANSFERS = 32  # from one worker at once, of all objects
+TICKET_SECONDS = 30.0
+SECRET_BYTES = 32
+
+
+def fetches_from_workers(worker: WorkerSession) -> bool:
+    """Whether a worker can fetch from others, and knows of tickets."""
+    return PEER_FETCH in worker.hello.features
+
+
+class ObjectTransfers:
+    """The transfers between workers.
+
+    Parameters:
+        workers: all of them, by session.
+        seed: random bytes, from which secrets are made.
+    """
+
+    def __init__(self, effects: List[Effect], workers: Dict[int, WorkerSession], seed: bytes) -> None:
+        self._effects = effects
+        self._workers = workers
+        self._seed = seed
+        self._tickets = 0  # that were issued
+        self._serving: Dict[int, int] = {}  # transfers by holder
+        self._of_fetcher: Dict[int, Dict[int, Copies]] = {}  # what each worker fetches or waits for, by object
+
+    # SCL-OBJ-025
+    def request(self, fetcher: WorkerSession, object_id: int, record: Optional[ObjectRecord], failed: int) -> None:
+        """A worker asks where it can fetch an object; it does not go on with what it was told before.
+
+        Parameters:
+            record: of the object; None: it is not there for this worker.
+            failed: the holder from which it could not fetch; 0: none.
+        """
+        copies = None if record is None else record.copies
+        self._end(fetcher.number, object_id, is_complete=False)
+        if copies is None:
+            self._send_to_scheduler(fetcher, object_id)
+            return
+        if failed:
+            copies.failed.setdefault(fetcher.number, set()).add(failed)
+        self._of_fetcher.setdefault(fetcher.number, {})[object_id] = copies
+        copies.waiting[fetcher.number] = None
+        self.answer_waiting(object_id, copies)
+
+    def complete(self, fetcher: int, record: ObjectRecord) -> None:
+        """A worker has fetched all bytes of an object, and is about to be one of its holders."""
+        self._end(fetcher, record.object_id, is_complete=True)
+
+    def cancel(self, fetcher: int, record: ObjectRecord) -> None:
+        """A worker does not go on to fetch an object."""
+        self._end(fetcher, record.object_id, is_complete=False)
+        if record.copies is not None:
+            self.answer_waiting(record.object_id, record.copies)
+
+    def _end(self, fetcher: int, object_id: int, is_complete: bool) -> None:
+        own = self._of_fetcher.get(fetcher)
+        copies = None if own is None else own.pop(object_id, None)
+        if own is not None and not own:
+            del self._of_fetcher[fetcher]
+        if copies is None:
+            return
+        copies.waiting.pop(fetcher, None)
+        number = copies.transfers.pop(fetcher, 0)
+        if number:
+            self._count_serving(number, -1)
+            holder = copies.holders.get(number)
+            if holder is not None and not is_complete:
+                holder.copies -= 1
+
+    def _count_serving(self, holder: int, change: int) -> None:
+        count = self._serving.get(holder, 0) + change
+        if count:
+            self._serving[holder] = count
+        else:
+            del self._serving[holder]
+
+    def answer_waiting(self, object_id: int, copies: Copies) -> None:
+        """Tell those that wait, in their order, where they can fetch an object, as far as that is known now."""
+        while copies.waiting:
+            number = next(iter(copies.waiting))
+            found = self._choose(number, copies)
+            if found is None:
+                return
+            del copies.waiting[number]
+            fetcher = self._workers[number]
+            if found:
+                self._issue(fetcher, object_id, copies, found)
+            else:
+                self._end(number, object_id, is_complete=False)
+                self._send_to_scheduler(fetcher, object_id)
+
+    # SCL-OBJ-027
+    def _choose(self, fetcher: int, copies: Copies) -> Optional[int]:
+        """The holder that a worker can fetch from; 0: there is none; None: it has to wait."""
+        failed = copies.failed.get(fetcher, ())
+        best, fewest = 0, 0
+        for number, holder in copies.holders.items():
+            is_possible = number != fetcher and number not in failed and self._can_serve(number)
+            if is_possible and (not best or holder.copies < fewest):
+                best, fewest = number, holder.copies
+        return None if best and fewest >= COPIES_PER_HOLDER and copies.transfers else best
+
+    def _can_serve(self, number: int) -> bool:
+        worker = self._workers.get(number)
+        if worker is None or worker.is_gone or worker.leaving or not worker.hello.data_address:
+            return False
+        return fetches_from_workers(worker) and self._serving.get(number, 0) < MAXIMUM_TRANSFERS
+
+    # SCL-OBJ-026
+    def _issue(self, fetcher: WorkerSession, object_id: int, copies: Copies, number: int) -> None:
+        holder = self._workers[number]
+        copies.holders[number].copies += 1
+        copies.transfers[fetcher.number] = number
+        self._count_serving(number, 1)
+        secret = self._next_secret()
+        lifetime_milliseconds = int(TICKET_SECONDS * 1000)
+        for worker, address, key in (
+            (holder, "", fetcher.hello.data_key),
+            (fetcher, holder.hello.data_address, holder.hello.data_key),
+        ):
+            ticket = m.Ticket(
+                id=object_id,
+                holder=number,
+                secret=secret,
+                lifetime_milliseconds=lifetime_milliseconds,
+                address=address,
+                key=key,
+            )
+            self._effects.append(Send(worker.peer, ticket))
+
+    def _next_secret(self) -> bytes:
+        self._tickets += 1
+        return blake2b(self._tickets.to_bytes(8, "big"), key=self._seed, digest_size=SECRET_BYTES).digest()
+
+    def _send_to_scheduler(self, fetcher: WorkerSession, object_id: int) -> None:
+        self._effects.append(Send(fetcher.peer, m.Ticket(id=object_id)))
+
+    def end_all(self, object_id: int, copies: Copies, is_deleted: bool) -> None:
+        """An object has no holders any more.
+
+        Parameters:
+            is_deleted: the object has ended, which its workers are told; else they request it from the scheduler.
+        """
+        waiting = list(copies.waiting)
+        for number in (*waiting, *copies.transfers):
+            self._end(number, object_id, is_complete=True)
+        for number in () if is_deleted else waiting:
+            self._send_to_scheduler(self._workers[number], object_id)
+
+    def forget_worker(self, number: int) -> Iterator[int]:
+        """A worker is gone: it fetches nothing any more. Steps."""
+        while number in self._of_fetcher:
+            object_id, copies = next(iter(self._of_fetcher[number].items()))
+            self._end(number, object_id, is_complete=False)
+            copies.failed.pop(number, None)
+            self.answer_waiting(object_id, copies)
+            yield 1
+
+    def check_invariants(self, records: List[ObjectRecord]) -> None:
+        """Check that transfers and those who wait are counted, and that none of those waits for ever."""
+        fetching, serving = 0, 0
+        for record in records:
+            copies = record.copies
+            if copies is None:
+                continue
+            assert copies.holders, f"object {record.object_id:x} has an empty set of holders"
+            assert copies.transfers or not copies.waiting, f"workers wait for object {record.object_id:x} for ever"
+            assert not copies.waiting.keys() & copies.transfers.keys()
+            for number in (*copies.waiting, *copies.transfers):
+                assert self._of_fetcher[number][record.object_id] is copies
+            fetching += len(copies.waiting) + len(copies.transfers)
+            serving += len(copies.transfers)
+        assert fetching == sum(map(len, self._of_fetcher.values()))
+        assert serving == sum(self._serving.values())

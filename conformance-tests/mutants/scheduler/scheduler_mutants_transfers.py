@@ -1,0 +1,47 @@
+"""Schedulers that each break one requirement: workers that fetch from one another."""
+
+from __future__ import annotations
+
+from mutants import mutant
+from mutants.scheduler.reference_scheduler import ReferenceScheduler
+from mutants.scheduler.scheduler_state import Object, Peer, Worker
+
+
+@mutant(breaks="SCL-OBJ-026", caught_by="scheduler/transfers/ticket-is-told-to-both-ends")
+class TellsTheFetcherAlone(ReferenceScheduler):
+    def tell_holder(self, holder: Peer, object_id: int, secret: bytes, key: bytes) -> None:
+        pass
+
+
+@mutant(breaks="SCL-OBJ-026", caught_by="scheduler/transfers/ticket-is-told-to-both-ends")
+class TellsTheHolderAnotherSecret(ReferenceScheduler):
+    def tell_holder(self, holder: Peer, object_id: int, secret: bytes, key: bytes) -> None:
+        super().tell_holder(holder, object_id, secret[::-1], key)
+
+
+@mutant(breaks="SCL-OBJ-026", caught_by="scheduler/transfers/ticket-is-told-to-both-ends")
+class TellsTheSecretToAll(ReferenceScheduler):
+    def tell_holder(self, holder: Peer, object_id: int, secret: bytes, key: bytes) -> None:
+        for worker in list(self.workers):
+            super().tell_holder(worker if worker.hello.dataKey != key else holder, object_id, secret, key)
+
+
+@mutant(breaks="SCL-OBJ-025", caught_by="scheduler/transfers/ticket-request-is-always-answered")
+class AnswersNothingWithoutAHolder(ReferenceScheduler):
+    def answer_without_holder(self, peer: Peer, object_id: int) -> None:
+        pass
+
+
+@mutant(breaks="SCL-OBJ-033", caught_by="scheduler/transfers/older-worker-knows-of-no-transfers")
+class SendsAllToWorkers(ReferenceScheduler):
+    def is_held_for(self, worker: Worker, kept: Object) -> bool:
+        return kept.is_kept
+
+
+@mutant(breaks="SCL-OBJ-033", caught_by="scheduler/transfers/older-worker-knows-of-no-transfers")
+class GivesTicketsToAll(ReferenceScheduler):
+    def fetches_from_workers(self, peer: Peer) -> bool:
+        return isinstance(peer, Worker)
+
+    def is_held_for(self, worker: Worker, kept: Object) -> bool:
+        return kept.is_kept and "peerFetch" in worker.hello.features

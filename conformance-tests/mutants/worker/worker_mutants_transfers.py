@@ -1,0 +1,98 @@
+"""Workers that each break one requirement: fetching from one another."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Type
+
+from mutants import mutant
+from mutants.worker.reference_worker import ReferenceWorker
+from mutants.worker.worker_mutants_objects import object_mutant
+from mutants.worker.worker_objects import WorkerObjects
+from mutants.worker.worker_transfers import DirectFetch, Ticket, WorkerTransfers
+from scaler_conformance.codec.schema_codec import Message
+
+Transfers = Type[WorkerTransfers]
+
+
+def transfer_mutant(breaks: str, caught_by: str) -> Callable[[Transfers], Transfers]:
+    """Make a mutant of the reference worker whose transfers are of this class."""
+
+    def register(transfers: Transfers) -> Transfers:
+        members = {
+            "make_transfers": lambda self: transfers(self),
+            "made_of": transfers,
+            "__module__": transfers.__module__,
+        }
+        worker: Any = type(transfers.__name__, (ReferenceWorker,), members)
+        mutant(breaks, caught_by)(worker)
+        return transfers
+
+    return register
+
+
+# As a holder --------------------------------------------------------------------------------------------------------
+
+
+@transfer_mutant(breaks="SCL-OBJ-030", caught_by="worker/transfers/ticket-opens-one-object")
+class TakesATicketOnce(WorkerTransfers):
+    def on_request(self, identity: bytes, request: Message) -> None:
+        super().on_request(identity, request)
+        if request.length > 10:
+            self.tickets.pop(request.ticket, None)
+
+
+@transfer_mutant(breaks="SCL-OBJ-030", caught_by="worker/transfers/ticket-that-is-unknown-is-refused")
+class ServesWithoutATicket(WorkerTransfers):
+    def fault_of(self, identity: bytes, request: Message) -> str:
+        if request.ticket not in self.tickets:
+            self.tickets[request.ticket] = Ticket(Message("Ticket", {"id": request.id, "lifetimeMilliseconds": 9000}))
+        return super().fault_of(identity, request)
+
+
+@transfer_mutant(breaks="SCL-OBJ-030", caught_by="worker/transfers/ticket-for-another-object-is-refused")
+class TakesATicketForAnyObject(WorkerTransfers):
+    def is_for_object(self, ticket: Ticket, request: Message) -> bool:
+        return True
+
+
+@transfer_mutant(breaks="SCL-OBJ-030", caught_by="worker/transfers/ticket-of-another-connection-is-refused")
+class TakesAStolenTicket(WorkerTransfers):
+    def is_for_connection(self, ticket: Ticket, identity: bytes) -> bool:
+        return True
+
+
+@transfer_mutant(breaks="SCL-OBJ-030", caught_by="worker/transfers/ticket-that-has-expired-is-refused")
+class TakesAnOldTicket(WorkerTransfers):
+    def has_expired(self, ticket: Ticket) -> bool:
+        return False
+
+
+# As a fetcher -------------------------------------------------------------------------------------------------------
+
+
+@transfer_mutant(breaks="SCL-OBJ-028", caught_by="worker/transfers/object-is-fetched-from-its-holder")
+class KeepsACopyToItself(WorkerTransfers):
+    def tell_hold(self, object_id: int) -> None:
+        pass
+
+
+@object_mutant(breaks="SCL-OBJ-029", caught_by="worker/transfers/object-is-fetched-from-its-holder")
+class ForgetsItsCopy(WorkerObjects):
+    def keep_copy(self, object_id: int) -> None:
+        pass
+
+
+@transfer_mutant(breaks="SCL-OBJ-028", caught_by="worker/transfers/holder-that-cannot-be-reached-is-replaced")
+class BlamesNoHolder(WorkerTransfers):
+    def on_failed(self, object_id: int, fetch: DirectFetch) -> None:
+        self.stop(object_id)
+        is_begun = bool(self.owner.objects.fetches[object_id].content)
+        self.fetch(object_id, fetch.ticket.holder if is_begun else 0)
+
+
+@object_mutant(breaks="SCL-OBJ-032", caught_by="worker/transfers/fetch-goes-on-where-it-was")
+class BeginsAgain(WorkerObjects):
+    def fetch_from_scheduler(self, object_id: int) -> None:
+        self.fetches[object_id].content.clear()
+        self.fetches[object_id].size = None
+        super().fetch_from_scheduler(object_id)

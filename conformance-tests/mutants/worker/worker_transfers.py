@@ -1,0 +1,180 @@
+"""The reference worker's transfers: objects that it fetches from other workers, and that they fetch from it.
+
+Rules:
+- A holder that has not answered for PATIENCE_SECONDS counts as gone: libzmq does not tell that a connection fails.
+- One method, one duty, as in the worker.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, List, Optional
+
+import zmq
+
+from scaler_conformance.codec.schema_codec import SCHEMA, Message
+
+PEER_FETCH = "peerFetch"
+PATIENCE_SECONDS = 0.2
+
+
+class Ticket:
+    def __init__(self, message: Message) -> None:
+        self.object_id: int = message.id
+        self.expires_at = time.monotonic() + message.lifetimeMilliseconds / 1000
+        self.user = b""  # connection that has used it
+
+
+class DirectFetch:
+    """From another worker."""
+
+    def __init__(self, ticket: Message, socket: Any) -> None:
+        self.ticket = ticket
+        self.socket = socket
+        self.asked_at = time.monotonic()
+
+
+class WorkerTransfers:
+    """Of one worker; `owner` sends to the scheduler."""
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+        self.server: Any = None
+        self.address = ""
+        self.is_used = False
+        self.tickets: Dict[bytes, Ticket] = {}
+        self.fetches: Dict[int, Optional[DirectFetch]] = {}  # by object; None: a ticket was asked for
+
+    def listen(self) -> str:
+        """Where others fetch from this worker."""
+        if self.server is None:
+            self.server = zmq.Context.instance().socket(zmq.ROUTER)
+            self.server.linger = 1000
+            self.server.bind("tcp://127.0.0.1:*")
+            self.address = self.server.getsockopt_string(zmq.LAST_ENDPOINT)
+        return self.address
+
+    def begin(self, welcome: Message) -> None:
+        self.is_used = PEER_FETCH in welcome.features
+
+    def sockets(self) -> List[Any]:
+        found = [fetch.socket for fetch in self.fetches.values() if fetch is not None]
+        return [*found, self.server] if self.server is not None else found
+
+    def clear(self) -> None:
+        self.tickets.clear()
+        for object_id in list(self.fetches):
+            self.stop(object_id)
+
+    def close(self) -> None:
+        self.clear()
+        if self.server is not None:
+            self.server.close()
+            self.server = None
+
+    def read(self) -> None:
+        while self.server is not None and self.server.poll(0):
+            identity, *frames = self.server.recv_multipart()
+            self.on_request(identity, Message(*SCHEMA.decode(frames), b""))
+        for object_id, fetch in list(self.fetches.items()):
+            while fetch is not None and self.fetches.get(object_id) is fetch and fetch.socket.poll(0):
+                frames = fetch.socket.recv_multipart()
+                self.on_part(object_id, fetch, Message(*SCHEMA.decode(frames), b"".join(frames[1:2])))
+
+    def on_ticket(self, message: Message) -> None:
+        if message.holder == self.owner.session:
+            self.tickets[message.secret] = Ticket(message)
+        elif message.id in self.fetches and not message.holder:
+            self.stop(message.id)
+            self.owner.objects.fetch_from_scheduler(message.id)
+        elif message.id in self.fetches:
+            self.connect(message)
+
+    # As a holder ----------------------------------------------------------------------------------------------------
+
+    def on_request(self, identity: bytes, request: Message) -> None:
+        reason = self.fault_of(identity, request)
+        if reason:
+            self.answer(identity, "Refusal", reason=reason)
+            return
+        self.tickets[request.ticket].user = identity
+        content = self.owner.objects.mine.get(request.id)
+        if content is None:
+            self.answer(identity, "ObjectResponse", id=request.id, offset=request.offset, status="missing")
+        else:
+            chunk = content[request.offset : request.offset + request.length]
+            fields = {"id": request.id, "offset": request.offset, "status": "ok", "size": len(content)}
+            self.answer(identity, "ObjectResponse", chunk, **fields)
+
+    def fault_of(self, identity: bytes, request: Message) -> str:
+        """Why a ticket is not valid; empty if it is."""
+        ticket = self.tickets.get(request.ticket)
+        if ticket is None:
+            return "ticketUnknown"
+        if not self.is_for_object(ticket, request) or not self.is_for_connection(ticket, identity):
+            return "ticketForeign"
+        return "ticketExpired" if self.has_expired(ticket) else ""
+
+    def is_for_object(self, ticket: Ticket, request: Message) -> bool:
+        return bool(ticket.object_id == request.id)
+
+    def is_for_connection(self, ticket: Ticket, identity: bytes) -> bool:
+        return ticket.user in (b"", identity)
+
+    def has_expired(self, ticket: Ticket) -> bool:
+        return not ticket.user and time.monotonic() >= ticket.expires_at
+
+    def answer(self, identity: bytes, type_: str, payload: bytes = b"", **fields: Any) -> None:
+        self.server.send_multipart([identity, SCHEMA.encode(type_, fields), *([payload] if payload else [])])
+
+    # As a fetcher ---------------------------------------------------------------------------------------------------
+
+    def fetch(self, object_id: int, failed: int = 0) -> None:
+        """Ask where an object can be fetched."""
+        self.fetches[object_id] = None
+        self.owner.send("TicketRequest", id=object_id, failedHolder=failed)
+
+    def connect(self, ticket: Message) -> None:
+        socket: Any = zmq.Context.instance().socket(zmq.DEALER)
+        socket.linger = 0
+        socket.connect(ticket.address)
+        fetch = self.fetches[ticket.id] = DirectFetch(ticket, socket)
+        self.request_next(ticket.id, fetch)
+
+    def request_next(self, object_id: int, fetch: DirectFetch) -> None:
+        objects = self.owner.objects
+        offset = len(objects.fetches[object_id].content)
+        fields = {"id": object_id, "offset": offset, "length": objects.chunk_bytes, "ticket": fetch.ticket.secret}
+        fetch.socket.send_multipart([SCHEMA.encode("ObjectRequest", fields)])
+        fetch.asked_at = time.monotonic()
+
+    def on_part(self, object_id: int, fetch: DirectFetch, message: Message) -> None:
+        if message.type != "ObjectResponse" or message.status != "ok":
+            self.on_failed(object_id, fetch)
+            return
+        found = self.owner.objects.fetches[object_id]
+        found.content += message.payload
+        found.size = message.size
+        if len(found.content) < message.size:
+            self.request_next(object_id, fetch)
+            return
+        self.stop(object_id)
+        self.owner.objects.complete_copy(object_id)
+        self.tell_hold(object_id)
+
+    def tell_hold(self, object_id: int) -> None:
+        self.owner.send("ObjectInstruction", action="hold", ids=[object_id])
+
+    def on_time(self, now: float) -> None:
+        for object_id, fetch in list(self.fetches.items()):
+            if fetch is not None and now - fetch.asked_at > PATIENCE_SECONDS:
+                self.on_failed(object_id, fetch)
+
+    def on_failed(self, object_id: int, fetch: DirectFetch) -> None:
+        self.stop(object_id)
+        self.fetch(object_id, fetch.ticket.holder)
+
+    def stop(self, object_id: int) -> None:
+        fetch = self.fetches.pop(object_id, None)
+        if fetch is not None:
+            fetch.socket.close()

@@ -1,0 +1,74 @@
+"""The ends of data connections that the suite plays: a worker that fetches, and one that is fetched from."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, List, Optional
+
+import zmq
+
+from scaler_conformance.codec.schema_codec import SCHEMA, Message
+from scaler_conformance.judging.verdicts import Violation
+from scaler_conformance.playing.quiet_ports import quiet_port
+from scaler_conformance.playing.transports import open_socket
+
+
+class PlayedFetcher:
+    """A worker that fetches objects from the one under test.
+
+    Parameters:
+        address: of that worker, from its Hello.
+        seconds: how long to wait for an answer.
+    """
+
+    def __init__(self, address: str, seconds: float) -> None:
+        self._socket = open_socket(zmq.DEALER)
+        self._seconds = seconds
+        self._socket.connect(address)
+
+    def request(self, object_id: int, offset: int, length: int, ticket: bytes) -> None:
+        fields: Dict[str, Any] = {"id": object_id, "offset": offset, "length": length, "ticket": ticket}
+        self._socket.send_multipart([SCHEMA.encode("ObjectRequest", fields)])
+
+    def answer(self) -> Message:
+        """The next answer. Raises Violation if there is none in time."""
+        if not self._socket.poll(int(self._seconds * 1000)):
+            raise Violation("an answer on the data connection", "none came", "SCL-OBJ-030")
+        frames = self._socket.recv_multipart()
+        type_, fields = SCHEMA.decode(frames)
+        return Message(type_, fields, b"".join(frames[1:2]))
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class PlayedHolder:
+    """A worker that has an object, as the one under test fetches it."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._socket = open_socket(zmq.ROUTER)
+        self.address = f"tcp://127.0.0.1:{quiet_port()}"
+        self._socket.bind(self.address)
+        self.offsets: List[int] = []
+        self.tickets: List[bytes] = []
+
+    def serve(self, most_answers: int, seconds: float) -> None:
+        """Answer requests, and then no more. Raises Violation if they do not come in time."""
+        deadline: Optional[float] = time.monotonic() + seconds
+        while most_answers:
+            assert deadline is not None
+            left = max(0.0, deadline - time.monotonic())
+            if not self._socket.poll(int(left * 1000)):
+                raise Violation("an ObjectRequest at the holder of the Ticket", "none came", "SCL-OBJ-028")
+            identity, *frames = self._socket.recv_multipart()
+            request = Message(*SCHEMA.decode(frames), b"")
+            self.offsets.append(request.offset)
+            self.tickets.append(request.ticket)
+            chunk = self._content[request.offset : request.offset + request.length]
+            fields = {"id": request.id, "offset": request.offset, "status": "ok", "size": len(self._content)}
+            self._socket.send_multipart([identity, SCHEMA.encode("ObjectResponse", fields), chunk])
+            most_answers -= 1
+
+    def close(self, lingers: bool = False) -> None:
+        self._socket.close(1000 if lingers else 0)

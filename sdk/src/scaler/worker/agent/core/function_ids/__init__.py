@@ -1,0 +1,1 @@
+"""What an agent knows of the functions that its tasks call. No I/O."""

@@ -1,0 +1,194 @@
+"""Objects that are fetched from other workers: at whom, with which ticket, and what follows if that fails.
+
+    begin ─▶ TicketRequest ─▶ Ticket ─▶ connect ─▶ requests and answers ─▶ whole: the scheduler learns of the copy
+                  ▲              └─ no holder: through the scheduler, from the offset that has been reached
+                  └── it fails: closed, refused, silent, without the bytes; the next request names the holder
+
+Rules:
+- What has arrived stays, from any peer: only what is missing is requested from the next one.
+- So many objects are fetched at once, in sum, each over a connection of its own. The others wait.
+- A holder that sends nothing for STALL_SECONDS although it was asked counts as gone.
+
+Source: SCL-OBJ-028.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Dict, List, Optional, Protocol
+
+from scaler.worker.agent.core.effects import DEBUG, INFO, CloseData, ConnectData, Effect, Log, Send, SendData
+from scaler.worker.frames import Buffer
+from scaler_protocol import MalformedMessageError
+from scaler_protocol import messages as m
+from scaler_protocol.session.fetching import FetchWindow
+
+MAXIMUM_DIRECT_FETCHES = 8
+STALL_SECONDS = 10.0
+
+
+class FetchOwner(Protocol):
+    """Notified about direct fetches."""
+
+    def on_holder_ready(self, object_id: int) -> None:
+        """The connection to a holder is made: requests may be sent."""
+
+    def on_part_received(self, object_id: int, message: m.ObjectResponse, chunk: bytes) -> None:
+        """Requested bytes have come.
+
+        Raises MalformedMessageError if they were not requested.
+        """
+
+    def on_no_holder(self, object_id: int) -> None:
+        """The scheduler names no worker: the rest of the object is to be requested from the scheduler."""
+
+
+class _DirectFetch:
+    __slots__ = ("window", "ticket", "connection", "is_connected", "heard_at")
+
+    def __init__(self, window: FetchWindow) -> None:
+        self.window = window
+        self.ticket: Optional[m.Ticket] = None  # None: it was asked for
+        self.connection = 0
+        self.is_connected = False
+        self.heard_at = 0.0
+
+
+class DirectFetches:
+    """The fetcher's part of transfers between workers.
+
+    Parameters:
+        effects: shared with the rest of the core.
+    """
+
+    def __init__(self, effects: List[Effect], owner: FetchOwner) -> None:
+        self._effects = effects
+        self._owner = owner
+        self._waiting: Dict[int, FetchWindow] = {}  # for their turn
+        self._fetches: Dict[int, _DirectFetch] = {}  # by object
+        self._objects: Dict[int, int] = {}  # by connection
+        self._last_connection = 0
+
+    def __len__(self) -> int:
+        return len(self._fetches)
+
+    def begin(self, object_id: int, window: FetchWindow) -> None:
+        """Fetch an object from other workers, now or when others are done."""
+        if len(self._fetches) >= MAXIMUM_DIRECT_FETCHES:
+            self._waiting[object_id] = window
+        else:
+            self._ask(object_id, window, 0)
+
+    def _ask(self, object_id: int, window: FetchWindow, failed: int) -> None:
+        self._fetches[object_id] = _DirectFetch(window)
+        self._effects.append(Send(m.TicketRequest(id=object_id, failed_holder=failed)))
+
+    def on_ticket(self, ticket: m.Ticket, now: float) -> None:
+        """The scheduler names a holder, or none."""
+        fetch = self._fetches.get(ticket.id)
+        if fetch is None or fetch.ticket is not None:
+            return  # it was deleted meanwhile
+        if not ticket.holder:
+            del self._fetches[ticket.id]
+            self._owner.on_no_holder(ticket.id)
+            self._begin_next()
+            return
+        self._last_connection += 1
+        fetch.ticket, fetch.connection, fetch.heard_at = ticket, self._last_connection, now
+        self._objects[fetch.connection] = ticket.id
+        self._effects.append(ConnectData(fetch.connection, ticket.address, ticket.key))
+
+    def on_connected(self, connection: int, now: float) -> None:
+        """A connection to a holder is made."""
+        object_id = self._objects.get(connection)
+        if object_id is not None:
+            fetch = self._fetches[object_id]
+            fetch.is_connected, fetch.heard_at = True, now
+            self._owner.on_holder_ready(object_id)
+
+    def is_ready(self, object_id: int) -> bool:
+        """Whether requests for an object can be sent to its holder now."""
+        fetch = self._fetches.get(object_id)
+        return fetch is not None and fetch.is_connected
+
+    def request(self, object_id: int, offset: int, length: int) -> None:
+        """Request a part of an object from its holder."""
+        fetch = self._fetches[object_id]
+        assert fetch.ticket is not None
+        request = m.ObjectRequest(id=object_id, offset=offset, length=length, ticket=fetch.ticket.secret)
+        self._effects.append(SendData(fetch.connection, request))
+
+    def on_message(self, connection: int, message: m.Message, payload: Buffer, now: float) -> None:
+        """A holder has sent something."""
+        object_id = self._objects.get(connection)
+        if object_id is None:
+            return  # the connection is being closed
+        self._fetches[object_id].heard_at = now
+        if isinstance(message, m.Refusal):
+            self._fail(object_id, f"it refuses: {message.message}")
+        elif not isinstance(message, m.ObjectResponse) or message.id != object_id:
+            self._fail(object_id, f"it sends an unexpected {type(message).__name__}")
+        elif message.status != m.ObjectResponseStatus.OK:
+            self._fail(object_id, "it does not have the object any more")
+        else:
+            try:
+                self._owner.on_part_received(object_id, message, bytes(payload))
+            except MalformedMessageError as error:
+                self._fail(object_id, str(error))
+
+    def on_closed(self, connection: int, reason: str) -> None:
+        """A connection has ended, or could not be made."""
+        object_id = self._objects.get(connection)
+        if object_id is not None:
+            self._fail(object_id, reason)
+
+    def watch(self, now: float) -> None:
+        """Give up holders that do not answer."""
+        for object_id, fetch in list(self._fetches.items()):
+            is_asked = not fetch.is_connected or fetch.window.has_unanswered
+            if fetch.ticket is not None and is_asked and now - fetch.heard_at >= STALL_SECONDS:
+                self._fail(object_id, f"it has sent nothing for {STALL_SECONDS:g} s")
+
+    def _fail(self, object_id: int, reason: str) -> None:
+        fetch = self._fetches[object_id]
+        assert fetch.ticket is not None
+        place = f"worker {fetch.ticket.holder} at {fetch.ticket.address}"
+        self._effects.append(Log(INFO, f"object {object_id:x} cannot be fetched from {place}: {reason}; going on"))
+        self._close(fetch)
+        fetch.window.request_again()
+        self._ask(object_id, fetch.window, fetch.ticket.holder)
+
+    def _close(self, fetch: _DirectFetch) -> None:
+        if self._objects.pop(fetch.connection, None) is not None:
+            self._effects.append(CloseData(fetch.connection))
+
+    def end(self, object_id: int, is_told: bool) -> None:
+        """Fetch an object no further: it is whole, or not needed.
+
+        Parameters:
+            is_told: the scheduler learns that there will be no copy.
+        """
+        self._waiting.pop(object_id, None)
+        fetch = self._fetches.pop(object_id, None)
+        if fetch is None:
+            return
+        self._close(fetch)
+        if is_told:
+            drop = m.ObjectInstruction(action=m.ObjectAction.DROP, ids=array("Q", [object_id]))
+            self._effects.append(Send(drop))
+        self._begin_next()
+
+    def _begin_next(self) -> None:
+        while self._waiting and len(self._fetches) < MAXIMUM_DIRECT_FETCHES:
+            object_id, window = next(iter(self._waiting.items()))
+            del self._waiting[object_id]
+            self._ask(object_id, window, 0)
+
+    def clear(self) -> None:
+        """The session has ended."""
+        if self._fetches:
+            self._effects.append(Log(DEBUG, f"{len(self._fetches)} objects are not fetched any further"))
+        for fetch in self._fetches.values():
+            self._close(fetch)
+        self._fetches.clear()
+        self._waiting.clear()

@@ -1,0 +1,439 @@
+"""Connections with other workers: objects are fetched over them, in both directions.
+
+    callers ──accept──▶ DataConnections ─▶ on_data_accepted, on_data_message ─▶ core
+    core ── ConnectData, SendData, CloseData ─▶ DataConnections ─▶ other workers
+
+Rules:
+- A worker with a key speaks CURVE here, too, with that key at both ends, and never without it. Which caller may have
+  what is decided by tickets, in the core.
+- One request of a caller is passed on at a time, and the next one once most of the answer has left: so a caller takes
+  at most SEND_AHEAD_BYTES and one chunk of memory, and what else the agent has to do comes in between.
+- So many callers are served at once, in sum; more are turned away, and fetch through the scheduler.
+- Any error of the system costs one connection at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+from collections import deque
+from functools import partial
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Protocol, Tuple, Type
+
+from scaler.worker.agent.core.effects import CloseData, ConnectData, SendData
+from scaler.worker.agent.shell.rounds import Rounds
+from scaler_protocol import MalformedMessageError, decode, encode
+from scaler_protocol import messages as m
+from scaler_protocol.host.addresses import (
+    WILDCARDS,
+    Address,
+    AddressError,
+    is_numeric,
+    parse_address,
+    resolve,
+    why_not_connected,
+)
+from scaler_protocol.host.connection import Connection
+from scaler_protocol.host.dialing import Dialing
+from scaler_protocol.wire.secure_zmtp import ClientSecurity, SecureZmtp, ServerSecurity
+from scaler_protocol.wire.zmtp import Zmtp, ZmtpError
+
+logger = logging.getLogger("scaler")
+
+MAXIMUM_CALLERS = 40
+"""A scheduler lets fewer fetch at once from one worker; the others may be leaving."""
+SEND_AHEAD_BYTES = 1024 * 1024
+MAXIMUM_REQUEST_BYTES = 64 * 1024
+MAXIMUM_RESPONSE_BYTES = 64 * 1024 * 1024  # of a chunk and its header
+HANDSHAKE_SECONDS = 10.0
+LINGER_SECONDS = 5.0
+"""How long to wait until a caller has read why it is refused, and has closed."""
+ACCEPTED_AT_ONCE = 16
+
+_ERRORS = (OSError, ZmtpError, MemoryError)
+
+
+class DataPlace(NamedTuple):
+    """Where a worker serves others: `address` is empty if it does not."""
+
+    address: str
+    key: bytes
+
+
+NOWHERE = DataPlace("", b"")
+
+
+class DataOwner(Protocol):
+    """Notified about data connections: see `AgentCore`."""
+
+    def on_data_accepted(self, connection: int, key: bytes) -> None: ...
+
+    def on_data_connected(self, connection: int) -> None: ...
+
+    def on_data_message(self, connection: int, message: m.Message, payload: bytes) -> None: ...
+
+    def on_data_closed(self, connection: int, reason: str) -> None: ...
+
+
+class _DataConnection:
+    __slots__ = ("number", "connection", "inbox", "is_announced", "is_ending", "watches_room", "is_read", "timer")
+
+    def __init__(self, number: int, connection: Connection) -> None:
+        self.number = number
+        self.connection = connection
+        self.inbox: Deque[List[bytes]] = deque()  # that has not been passed on
+        self.is_announced = False  # to the core
+        self.is_ending = False  # nothing is read any more: the core has closed it
+        self.watches_room = False
+        self.is_read = True
+        self.timer: Optional[asyncio.TimerHandle] = None
+
+
+class DataConnections:
+    """Parameters:
+    loop: for time-outs.
+    """
+
+    def __init__(self, rounds: Rounds, loop: asyncio.AbstractEventLoop, owner: DataOwner) -> None:
+        self._rounds = rounds
+        self._loop = loop
+        self._owner = owner
+        self._security: Optional[ClientSecurity] = None
+        self._listener: Optional[socket.socket] = None
+        self._listens_for: Tuple[object, ...] = ()
+        self._place = NOWHERE
+        self._connections: Dict[int, _DataConnection] = {}
+        self._dialing: Dict[int, Tuple[Dialing, Address]] = {}
+        self._attempts: Dict[int, Tuple[Connection, Address]] = {}  # TCP connections that are being made
+        self._last_caller = 0
+        self.operations: Dict[Type[Any], Callable[[Any], None]] = {
+            ConnectData: self._connect,
+            SendData: self._send,
+            CloseData: lambda effect: self._end(effect.connection),
+        }
+
+    # Listening ------------------------------------------------------------------------------------------------------
+
+    def listen(self, wanted: Address, local_host: str, security: Optional[ClientSecurity]) -> DataPlace:
+        """Serve other workers from now on, or go on to; returns where.
+
+        Parameters:
+            wanted: host `*` and port 0: that with which the scheduler is reached, and any port.
+            local_host: our end of the connection to the scheduler; empty: it has no host.
+            security: our key, and that of the scheduler, which is not used; None: keys are not used.
+        """
+        self._security = security
+        key = b"" if security is None else security.keys.public
+        if not local_host:
+            self._stop_listening()
+        elif (wanted, local_host, key) != self._listens_for or self._listener is None:
+            self._stop_listening()
+            bound = wanted._replace(host=local_host) if wanted.host in WILDCARDS and not wanted.port else wanted
+            announced = wanted._replace(host=local_host) if wanted.host in WILDCARDS else wanted
+            try:
+                self._listener = _listen(bound)
+                self._rounds.add_reader(self._listener.fileno(), self._accept)
+            except (OSError, MemoryError) as error:
+                self._stop_listening()
+                text = "Worker: objects are not fetched from other workers: cannot listen at %s: %s"
+                logger.warning(text, bound, getattr(error, "strerror", None) or error)
+                return NOWHERE
+            self._listens_for = wanted, local_host, key
+            port = self._listener.getsockname()[1]
+            self._place = DataPlace(str(announced._replace(port=port)), key)
+            logger.info("Worker: other workers fetch objects at %s", self._place.address)
+        return self._place
+
+    def _stop_listening(self) -> None:
+        self._place = NOWHERE
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            self._rounds.remove_reader(listener.fileno())
+            listener.close()
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            if self._listener is None:
+                return
+            try:
+                stream, _ = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except (OSError, MemoryError) as error:  # without descriptors: they may come back
+                logger.warning("Worker: a connection of another worker cannot be accepted: %s", error)
+                self._rounds.remove_reader(self._listener.fileno())
+                self._loop.call_later(1.0, self._accept_again)
+                return
+            if sum(number < 0 for number in self._connections) >= MAXIMUM_CALLERS:
+                stream.close()
+                continue
+            try:
+                self._add_caller(stream)
+            except (OSError, MemoryError):
+                stream.close()
+
+    def _accept_again(self) -> None:
+        if self._listener is not None:
+            with contextlib.suppress(OSError, MemoryError):
+                self._rounds.add_reader(self._listener.fileno(), self._accept)
+
+    def _add_caller(self, stream: socket.socket) -> None:
+        security = self._security
+        if security is None:
+            protocol = Zmtp("ROUTER", MAXIMUM_REQUEST_BYTES)
+        else:
+            # SCL-SEC-032
+            server = ServerSecurity(security.arithmetic, [security.keys], lambda key: None)
+            protocol = SecureZmtp(server, "ROUTER", MAXIMUM_REQUEST_BYTES)
+        self._last_caller -= 1
+        each = _DataConnection(self._last_caller, Connection(stream, protocol))
+        each.connection.start()
+        self._rounds.add_reader(each.connection.fileno(), partial(self._read, each))
+        self._connections[each.number] = each
+        each.timer = self._loop.call_later(HANDSHAKE_SECONDS, self._drop_silent, each)
+        self._watch_room(each)
+
+    def _drop_silent(self, each: _DataConnection) -> None:
+        if not each.is_announced:
+            self._drop(each)
+
+    # Connecting -----------------------------------------------------------------------------------------------------
+
+    def _connect(self, effect: ConnectData) -> None:
+        number = effect.connection
+        try:
+            if bool(effect.key) is (self._security is None):
+                raise OSError(errno.EACCES, "one of the two workers uses a key, and the other one does not")
+            address = parse_address(effect.address)
+        except (OSError, AddressError) as error:
+            self._fail_later(number, getattr(error, "strerror", None) or str(error))
+            return
+        stream: Optional[socket.socket] = None
+        try:
+            if not is_numeric(address):
+                dialing = Dialing([address])
+                self._dialing[number] = dialing, address
+                self._rounds.add_reader(dialing.fileno(), partial(self._on_dialled, number, effect.key))
+                return
+            family, target = resolve(address)
+            stream = socket.socket(family, socket.SOCK_STREAM)
+            stream.setblocking(False)
+            result = stream.connect_ex(target)
+            connection = self._made(stream, effect.key)
+            if result == errno.EINPROGRESS:
+                self._attempts[number] = connection, address
+                self._rounds.add_writer(stream.fileno(), partial(self._on_attempt_ended, number))
+            elif result:
+                raise OSError(result, os.strerror(result))
+            else:
+                self._add(number, connection)
+        except (OSError, MemoryError) as error:
+            if stream is not None:
+                stream.close()
+            self._fail_later(number, why_not_connected(address, error) if isinstance(error, OSError) else str(error))
+
+    def _made(self, stream: socket.socket, key: bytes) -> Connection:
+        security = self._security
+        protocol: Zmtp
+        if security is None:
+            protocol = Zmtp("DEALER", MAXIMUM_RESPONSE_BYTES)
+        else:
+            protocol = SecureZmtp(security._replace(server_key=key), "DEALER", MAXIMUM_RESPONSE_BYTES)
+        return Connection(stream, protocol)
+
+    def _on_dialled(self, number: int, key: bytes) -> None:
+        dialing, address = self._dialing[number]
+        try:
+            stream = dialing.finish()
+            if stream is None:
+                return
+            self._stop_dialing(number)
+            self._add(number, self._made(stream, key))
+        except (OSError, MemoryError) as error:
+            self._stop_dialing(number)
+            self._fail_later(number, why_not_connected(address, error) if isinstance(error, OSError) else str(error))
+
+    def _stop_dialing(self, number: int) -> None:
+        found = self._dialing.pop(number, None)
+        if found is not None:
+            self._rounds.remove_reader(found[0].fileno())
+            found[0].close()
+
+    def _on_attempt_ended(self, number: int) -> None:
+        connection, address = self._attempts.pop(number)
+        self._rounds.remove_writer(connection.fileno())
+        try:
+            error_number = connection.take_error()
+            if error_number:
+                raise OSError(error_number, os.strerror(error_number))
+            self._add(number, connection)
+        except (OSError, MemoryError) as error:
+            connection.close()
+            self._fail_later(number, why_not_connected(address, error) if isinstance(error, OSError) else str(error))
+
+    def _add(self, number: int, connection: Connection) -> None:
+        each = self._connections[number] = _DataConnection(number, connection)
+        each.is_announced = True
+        try:
+            connection.start()
+            self._rounds.add_reader(connection.fileno(), partial(self._read, each))
+        except (OSError, MemoryError):
+            del self._connections[number]
+            raise
+        self._watch_room(each)
+        self._owner.on_data_connected(number)
+
+    def _fail_later(self, number: int, reason: str) -> None:
+        """The core may be in the middle of something."""
+        self._rounds.call_soon(lambda: self._owner.on_data_closed(number, reason))
+
+    # Messages -------------------------------------------------------------------------------------------------------
+
+    def _read(self, each: _DataConnection) -> None:
+        try:
+            received = each.connection.receive()
+        except _ERRORS as error:
+            self._lose(each, error)
+            return
+        if each.is_ending:
+            return
+        if not each.is_announced and each.connection.is_ready:
+            each.is_announced = True
+            protocol = each.connection.protocol
+            self._owner.on_data_accepted(each.number, protocol.peer_key if isinstance(protocol, SecureZmtp) else b"")
+        each.inbox.extend(received)
+        if each.number < 0:
+            self._pass_on_next(each)
+        while each.number > 0 and each.inbox and not each.is_ending:
+            self._pass_on(each, each.inbox.popleft())
+
+    def _pass_on_next(self, each: _DataConnection) -> None:
+        """Pass on the next message of a caller if there is room for the answer; the ones after it wait for that."""
+        if each.inbox and not each.is_ending and each.connection.unsent_bytes < SEND_AHEAD_BYTES:
+            self._pass_on(each, each.inbox.popleft())
+        self._read_on(each, not each.inbox)
+
+    def _read_on(self, each: _DataConnection, is_read: bool) -> None:
+        if is_read is each.is_read or self._connections.get(each.number) is not each:
+            return
+        each.is_read = is_read
+        if is_read:
+            self._rounds.add_reader(each.connection.fileno(), partial(self._read, each))
+        else:
+            self._rounds.remove_reader(each.connection.fileno())
+
+    def _pass_on(self, each: _DataConnection, frames: List[bytes]) -> None:
+        header, *payload = frames
+        try:
+            message = decode(header)
+        except (MalformedMessageError, MemoryError) as error:
+            self._lose(each, error)
+            return
+        self._owner.on_data_message(each.number, message, payload[0] if payload else b"")
+
+    def _send(self, effect: SendData) -> None:
+        each = self._connections.get(effect.connection)
+        if each is None or each.is_ending:
+            return
+        header = encode(effect.message)
+        try:
+            each.connection.send([header, effect.payload] if len(effect.payload) else [header])
+            self._watch_room(each)
+            if each.number < 0:
+                self._pass_on_next(each)
+        except (OSError, MemoryError) as error:
+            self._drop(each)
+            self._fail_later(each.number, str(error))
+
+    def _watch_room(self, each: _DataConnection) -> None:
+        has_unsent = each.connection.has_unsent
+        if has_unsent is not each.watches_room:
+            each.watches_room = has_unsent
+            if has_unsent:
+                self._rounds.add_writer(each.connection.fileno(), partial(self._write, each))
+            else:
+                self._rounds.remove_writer(each.connection.fileno())
+
+    def _write(self, each: _DataConnection) -> None:
+        try:
+            each.connection.flush()
+            self._watch_room(each)
+        except (OSError, MemoryError) as error:
+            self._lose(each, error)
+            return
+        if not each.is_ending:
+            self._pass_on_next(each)
+        elif not each.connection.has_unsent:
+            each.connection.finish()
+
+    # Ends -----------------------------------------------------------------------------------------------------------
+
+    def _lose(self, each: _DataConnection, error: Exception) -> None:
+        is_told = each.is_announced and not each.is_ending
+        self._drop(each)
+        if is_told:
+            self._owner.on_data_closed(each.number, str(error) or "out of memory")
+
+    def _end(self, number: int) -> None:
+        """The core closes a connection. A caller may still read what it was sent."""
+        self._stop_dialing(number)
+        attempt = self._attempts.pop(number, None)
+        if attempt is not None:
+            self._rounds.remove_writer(attempt[0].fileno())
+            attempt[0].close()
+        each = self._connections.get(number)
+        if each is None or each.is_ending:
+            return
+        if number > 0:
+            self._drop(each)
+            return
+        each.is_ending = True
+        each.inbox.clear()
+        with contextlib.suppress(OSError, MemoryError):
+            self._read_on(each, True)  # for its end
+        if not each.connection.has_unsent:
+            each.connection.finish()
+        if each.timer is not None:
+            each.timer.cancel()
+        each.timer = self._loop.call_later(LINGER_SECONDS, self._drop, each)
+
+    def _drop(self, each: _DataConnection) -> None:
+        if self._connections.get(each.number) is not each:
+            return
+        del self._connections[each.number]
+        if each.timer is not None:
+            each.timer.cancel()
+        self._rounds.remove_reader(each.connection.fileno())
+        self._rounds.remove_writer(each.connection.fileno())
+        with contextlib.suppress(OSError):  # it is closed all the same
+            each.connection.close()
+
+    def close(self) -> None:
+        """End all of it."""
+        self._stop_listening()
+        for each in list(self._connections.values()):
+            self._drop(each)
+        for number in [*self._dialing, *self._attempts]:
+            self._end(number)
+
+
+def _listen(address: Address) -> socket.socket:
+    """A socket that listens. Raises OSError."""
+    is_any = address.host in WILDCARDS
+    family, target = (socket.AF_INET6, ("::", address.port)) if is_any and socket.has_ipv6 else resolve(address, True)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not is_any)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setblocking(False)
+        listener.bind(target)
+        listener.listen(MAXIMUM_CALLERS)
+    except OSError:
+        listener.close()
+        raise
+    return listener

@@ -1,0 +1,78 @@
+"""Bugs in how workers fetch from one another: tickets, holders, what follows when one of them is gone."""
+
+from __future__ import annotations
+
+from typing import Dict
+
+from whole_system.bugs.planting import AGENT, SCHEDULER, PlantedBug
+
+_TRANSFERS = f"{SCHEDULER}.objects.object_transfers:ObjectTransfers"
+_TABLE = f"{SCHEDULER}.objects.object_table:ObjectTable"
+_FETCHES = f"{AGENT}.transfers.direct_fetches:DirectFetches"
+_SERVICE = f"{AGENT}.transfers.ticket_service:TicketService"
+_OBJECTS = f"{AGENT}.worker_objects:WorkerObjects"
+_WINDOW = "scaler_protocol.session.fetching:FetchWindow"
+
+TRANSFER_BUGS: Dict[str, PlantedBug] = {
+    # Scheduler ------------------------------------------------------------------------------------------------------
+    "who waits for a copy is forgotten when the last holder is gone": PlantedBug(
+        "scheduler", f"{_TRANSFERS}.end_all", "() if is_deleted else waiting", "()"
+    ),
+    "who waits for a copy is not told when its fetcher is gone": PlantedBug(
+        "scheduler", f"{_TRANSFERS}.forget_worker", "self.answer_waiting(object_id, copies)", "pass"
+    ),
+    "a holder that failed is named again and again": PlantedBug(
+        "scheduler", f"{_TRANSFERS}._choose", "number not in failed", "True"
+    ),
+    "a holder does not learn of a ticket": PlantedBug(
+        "scheduler", f"{_TRANSFERS}._issue", '(holder, "", fetcher.hello.data_key),', ""
+    ),
+    "an object is lost with its first holder": PlantedBug(
+        "scheduler", f"{_TABLE}.lose_holder", " or self.go_on(record)", ""
+    ),
+    "a worker that did not say so is told to fetch from others": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.objects.object_table:_storage_of",
+        "fetches_from_workers and record.copies is not None",
+        "record.copies is not None",
+    ),
+    "a holder that drains is waited for although others have its objects": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.objects.object_reactions:ObjectReactions.hand_over",
+        "needless.append(record.object_id)",
+        "pass",
+    ),
+    # Agent, as a fetcher ----------------------------------------------------------------------------------------------
+    "a fetch that has failed is not begun again": PlantedBug(
+        "agent", f"{_FETCHES}._fail", "self._ask(object_id, fetch.window, fetch.ticket.holder)", "pass"
+    ),
+    "a silent holder is waited for": PlantedBug(
+        "agent", f"{_FETCHES}.watch", "now - fetch.heard_at >= STALL_SECONDS", "False"
+    ),
+    "a fetch goes on elsewhere without what was under way": PlantedBug(
+        "session", f"{_WINDOW}.request_again", "*(PartRequest(*each) for each in self._unanswered.items())", ""
+    ),
+    "what is whole does not become a copy for others": PlantedBug(
+        "agent", f"{_OBJECTS}._keep_copy", "self._served[object_id] = ServedObject(path, fetch.written_bytes)", "pass"
+    ),
+    "the scheduler is not asked when it names no holder": PlantedBug(
+        "agent", f"{_OBJECTS}.on_no_holder", "self._request(object_id, fetch)", "pass"
+    ),
+    "data connections outlive their session": PlantedBug("agent", f"{_FETCHES}.clear", "self._close(fetch)", "pass"),
+    "the next fetch does not begin when one has ended": PlantedBug(
+        "agent", f"{_FETCHES}.end", "self._begin_next()", "pass"
+    ),
+    # Agent, as a holder -----------------------------------------------------------------------------------------------
+    "a ticket that comes after its request is of no use": PlantedBug(
+        "agent", f"{_SERVICE}.on_ticket", "caller.early and caller.early[0].ticket == ticket.secret", "False"
+    ),
+    "tickets of objects that are gone are kept": PlantedBug(
+        "agent", f"{_OBJECTS}._forget", "self.transfers.service.forget(object_id)", "pass"
+    ),
+    "callers that ask for nothing stay connected": PlantedBug(
+        "agent", f"{_SERVICE}.watch", "now - caller.heard_at >= limit", "False"
+    ),
+    "a copy is removed although others count on it": PlantedBug(
+        "agent", f"{_OBJECTS}.forget_unused", "if each not in self._served", ""
+    ),
+}
