@@ -189,6 +189,7 @@ class World:
         self.transfers = TransferWorld(seed)
         if self.transfers.loses_no_worker:
             self.rates = self.rates._replace(crash=0.0, pause=0.0, leave=0.0, violate=0.0, restart=0.0)
+            self.drain_rate = 0.0  # one that is asked a second time leaves at once
         self.now = 0.0
         self.is_calm = False  # faults have stopped
         self.stopped = ""
