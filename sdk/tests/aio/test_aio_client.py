@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import pickle
+import socket
 import sys
 import threading
 import time
@@ -279,7 +280,19 @@ def test_a_client_that_is_not_connected_says_so(any_address: str) -> None:
         aio.Client("nowhere")
 
 
-def test_connecting_fails_with_the_reason_and_does_not_hold_up_the_loop(unused_address: str) -> None:
+def test_connecting_fails_with_the_reason_and_does_not_hold_up_the_loop(
+    unused_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_up = socket.getaddrinfo
+
+    def answer_at_once(host: Any, *arguments: Any, **keywords: Any) -> Any:
+        """As the system does, but for this name, for which a busy machine's name server may need longer."""
+        if host == "no.such.host.invalid":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return look_up(host, *arguments, **keywords)
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer_at_once)
+
     async def main() -> None:
         ticks = 0
 
@@ -293,7 +306,7 @@ def test_connecting_fails_with_the_reason_and_does_not_hold_up_the_loop(unused_a
         client = aio.Client(unused_address, connect_timeout_seconds=0.3)
         with pytest.raises(SchedulerUnreachableError, match="nothing listens"):
             await client.connect()
-        with pytest.raises(SchedulerUnreachableError, match="unknown host|cannot be resolved"):
+        with pytest.raises(SchedulerUnreachableError, match="unknown host"):
             await aio.Client("tcp://no.such.host.invalid:1", connect_timeout_seconds=0.3).connect()
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(aio.Client(unused_address).connect(), 0.1)
