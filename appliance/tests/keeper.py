@@ -36,6 +36,7 @@ class Keeper:
         self.deleted: Set[int] = set()
         self.asked: List[m.ObjectRequest] = []
         self.missing: List[int] = []
+        self.ended: List[int] = []  # instances that it was told to end, by force
         self.made = 0
 
     def read(self) -> List[int]:
@@ -52,6 +53,8 @@ class Keeper:
                     self.announced.update(zip(message.ids, message.storages))
             elif isinstance(message, m.ObjectRequest):
                 self.asked.append(message)
+            elif isinstance(message, m.TaskCancel):
+                self.ended += message.ids if message.force else []
             elif isinstance(message, m.Ticket):
                 self.tickets.append(message)
             elif isinstance(message, m.ObjectResponse):

@@ -65,6 +65,7 @@ class Checker:
         self._parties: Dict[bytes, Party] = {}
         self._clients: Dict[int, Party] = {}
         self._workers: Dict[int, Party] = {}
+        self._links: Set[bytes] = set()  # with a session when the round began
         self._given: Set[int] = set()
         self._waiting: Dict[Task, None] = {}
         self._due: Dict[Task, None] = {}
@@ -356,7 +357,7 @@ class Checker:
                 self._end(party, is_fault=False)
         else:
             reaction = self._SENT.get(type(message))
-            if reaction is not None:
+            if reaction is not None and not (party is None and link in self._links and seen.crosses_an_end(message)):
                 assert party is not None, f"{message} for a peer without session"
                 reaction(self, party, message, payload)
 
@@ -536,6 +537,7 @@ class Checker:
         for task in self._new:
             task.is_new = False
         self._new.clear()
+        self._links = set(self._parties)
         if self._waiting and not self._is_stopping:
             waiting = seen.could_wait_less(self._waiting, self._workers.values(), self.most_running)
             self._actors.check_waiting(waiting, self._workers.values())

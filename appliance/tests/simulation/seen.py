@@ -194,6 +194,13 @@ def is_told_to_drain(party: Optional[Party], message: m.DisconnectRequest) -> bo
     return message.reason == m.DisconnectReason.DRAINING and (party is None or party.is_draining)
 
 
+def crosses_an_end(message: object) -> bool:
+    """Whether the scheduler decides on this message when another one arrives: its peer may leave in the same round."""
+    return isinstance(message, m.Ticket) or (
+        isinstance(message, m.ObjectInstruction) and message.action == m.ObjectAction.DROP
+    )
+
+
 def is_told(task: Task) -> bool:
     """Whether no further outcome of a task may follow."""
     return not task.is_wanted or task.outcome is not None or task.due is not None

@@ -52,6 +52,7 @@ RATES = {
     **dict.fromkeys(("objects", "predecessors", "graphs", "large_arguments", "named_functions", "code"), 0.3),
     **dict.fromkeys(("large_objects", "large_results", "raising", "runs", "at_most_once", "retries"), 0.3),
     **dict.fromkeys(("cancel", "force", "give_up", "questions", "lone_tasks", "stale_functions"), 0.3),
+    "large_nodes": 0.3,
     "monitors": 1.0,
     "exact_times": 1.0,
     "shared_files": 0.5,
@@ -59,8 +60,8 @@ RATES = {
 
 
 class LongLife(System):
-    """Of two clients and two workers that stay, one keeps its session, and one gets another in each round. A third
-    client and a third worker come and go."""
+    """Of the clients and workers that stay, one of each gets another session in each round. Another client and another
+    worker come and go."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(Plan(seed, frozenset(FAULTS), peers=1))
@@ -69,6 +70,9 @@ class LongLife(System):
         self.watchers = Watchers(self)
         self._add_user()
         self._add_worker()
+
+    def _add_worker(self, takes_all: bool = True) -> None:
+        super()._add_worker(takes_all=True)  # and leaves neither when it is idle nor at the end of its life
 
     def round(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """New peers work, then they leave, and nothing is left to do."""
@@ -91,8 +95,7 @@ class LongLife(System):
             user._code_of_functions.clear()
         self.users.pop().host.leave()
         self.workers.pop().stop()
-        state = self.scheduler.core.state
-        self._run_until(lambda: self._is_empty() and len(state.clients) == len(state.workers) == 2)
+        self._run_until(lambda: self._is_empty() and self._are_only_those_who_stay())
         for peer in (self.users[1].host, self.workers[1], self.users[1].host):
             assert peer.connection is not None
             peer.connection.snap()
@@ -109,6 +112,10 @@ class LongLife(System):
     def _is_empty(self) -> bool:
         state = self.scheduler.core.state
         return not (state.dispatches or len(state.objects) or self.scheduler.files)
+
+    def _are_only_those_who_stay(self) -> bool:
+        state = self.scheduler.core.state
+        return len(state.clients) == len(self.users) and len(state.workers) == len(self.workers)
 
     def sizes(self) -> Dict[str, int]:
         """By place; the cores of peers have numbers."""

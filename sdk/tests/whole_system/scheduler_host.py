@@ -319,6 +319,7 @@ class SchedulerHost(Process):
             effects = self.core.take_effects()
         self.core.state.useless.clear()  # peers are not charged here
         self._dialogues.on_tick()
+        self._tenant_judge.on_effects()
         if self.core.has_work:
             self._is_in_parts = True
         else:

@@ -185,6 +185,33 @@ def test_a_copy_that_comes_after_its_object_was_lost_or_deleted_changes_nothing(
     assert first.peer.session in harness.state.workers
 
 
+def test_a_task_that_has_begun_with_a_copy_of_a_lost_result_is_ended_and_runs_again_when_that_is_there(
+    harness: Harness, client: Client
+) -> None:
+    maker = serving(harness, 0)
+    submit(client, {1: [], 2: [1], 3: [1]}, [2, 3])
+    maker.read()
+    other = serving(harness, 1)
+    result = maker.keep(1)
+    (number,) = other.read()
+    other.ask_ticket(result)
+    begun, needed = other.tasks.pop(number)
+    assert needed == [result]
+    maker.peer.vanish()
+
+    other.hold(result)  # which the scheduler learns too late
+    assert other.read() == [1]
+    assert other.ended == [begun]
+    other.peer.finish([begun], [b"stale"])
+    again = other.keep(1)
+    assert sorted(other.read()) == [2, 3]
+    for number in (2, 3):
+        assert other.tasks[number][1] == [again] != [result]
+        other.finish(number)
+    assert {**client.take_results(), **client.take_results()} == {2: b"small", 3: b"small"}
+    nothing_is_kept(harness)
+
+
 def test_a_holder_that_has_lost_the_bytes_is_one_no_longer(harness: Harness, client: Client) -> None:
     maker, result, (first, *_) = broadcast(harness, client, 2)
     first.ask_ticket(result)

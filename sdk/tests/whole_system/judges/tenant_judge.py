@@ -7,7 +7,7 @@ Rules:
   objects, figures of what is its own, and in no text the name of a peer of another tenant.
 - Owners, and workers with the tenant ANY_TENANT, see all: what they are told is judged for objects of clients alone.
 - No more tasks of a tenant are at workers than its quota says, besides those that wait for nested ones, and calls that
-  may wait behind such a call of their actor.
+  may wait behind such a call of their actor. A task of which an object is deleted there has been taken back.
 """
 
 from __future__ import annotations
@@ -36,7 +36,14 @@ class _Party:
         self.most_suspended = 0  # in this round
         self.tasks: Dict[int, int] = {}  # a worker's: sessions of their clients, by instance
         self.actors: Dict[int, int] = {}  # of those of these tasks that are calls, and of some that have ended
+        self.needs: Dict[int, Sequence[int]] = {}  # objects of these tasks, and of some that have ended
         self.submitted = 0  # by a client, in all
+
+    def take_back(self, object_ids: Sequence[int]) -> None:
+        """Objects are deleted at a worker: no task that counts needs them any more."""
+        gone = set(object_ids)
+        for instance in [each for each in self.tasks if not gone.isdisjoint(self.needs.get(each, ()))]:
+            del self.tasks[instance]
 
     @property
     def sees_all(self) -> bool:
@@ -56,6 +63,7 @@ class TenantJudge:
         self._object_tenants: Dict[int, str] = {}  # also of those that are gone
         self._shutdowns: Dict[Tuple[bytes, int], str] = {}  # names of workers that clients want to leave, by request
         self._workers: Dict[str, _Party] = {}  # by name, with sessions
+        self._placed: Set[str] = set()  # tenants with quotas that got tasks at workers in this call of the scheduler
 
     def on_authenticated(self, name: bytes, key: Key, label: str) -> None:
         self._parties[name] = _Party(key, label.encode())
@@ -111,6 +119,8 @@ class TenantJudge:
             self._on_welcome(party, message)
         elif isinstance(message, m.ObjectInstruction):
             self._check_objects(party, message.ids, "hears of")
+            if message.action == m.ObjectAction.DELETE:
+                party.take_back(message.ids)
         elif isinstance(message, m.ObjectResponse):
             if message.status == m.ObjectResponseStatus.OK:
                 self._check_objects(party, [message.id], "reads")
@@ -148,11 +158,19 @@ class TenantJudge:
         party.tasks.update(dict.fromkeys(message.ids, message.client))
         if message.options.actor:
             party.actors.update(dict.fromkeys(message.ids, message.function))
+        if message.dependencies:
+            party.needs.update(dict.fromkeys(message.ids, message.dependencies))
         if tenant in self._most_running:
+            self._placed.add(tenant)
+
+    def on_effects(self) -> None:
+        """All messages of a call of the scheduler are sent."""
+        for tenant in self._placed:
             running = sum(self._running_of(tenant, each) for each in self._parties.values())
             blocked = sum(self._blocked_of(tenant, each) for each in self._parties.values() if each.suspended)
             most = self._most_running[tenant] + blocked
             assert running <= most, f"{running} tasks of {tenant!r} are at workers, and at most {most} may be"
+        self._placed.clear()
 
     def _running_of(self, tenant: str, worker: _Party) -> int:
         """How many tasks of a tenant are at a worker. Those of clients that are gone are being ended."""

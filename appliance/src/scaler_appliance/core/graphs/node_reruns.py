@@ -9,7 +9,8 @@ Rules:
   they are reported. A target that its client knows may have to run again for others that do. Then it is a target no
   longer, so its outcome is told once.
 - A dependant that was released waits again: its batch gives it up, and what it was released with becomes the results of
-  its predecessors again. If a worker has it, its instance is fenced; without the result, the worker has not begun it.
+  its predecessors again. If a worker has it, its instance is fenced, and the worker is told to end it: it may have
+  begun, with a copy of the result that was fetched in time.
 - A node runs again if its options and its attempts allow it, and all its objects are still there; or it is lost.
 - Nothing else of the graph has consequences at that time (see `GraphReactions.advance`), so its columns agree.
 """
@@ -93,6 +94,7 @@ class NodeReruns:
         else:
             dispatch = batch.dispatch_of(index)
             worker = state.workers[dispatch.worker]
+            worker.cancel(dispatch.ids[index - dispatch.start : index - dispatch.start + 1], force=True)
             self._outcomes.close(worker, dispatch, index, index + 1)
             self._placement.on_load_changed(worker)
             apply(batch.states, index, index + 1, TaskEvent.RETURN)
