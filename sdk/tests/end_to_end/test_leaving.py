@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -66,8 +67,10 @@ def start(address: str, tmp_path: Path) -> Iterator[Callable[..., Program]]:
     yield start_one
     for program in started:
         if program.process.poll() is None:
-            for each in (*psutil.Process(program.process.pid).children(recursive=True), program.process):
-                each.kill()
+            for each in psutil.Process(program.process.pid).children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    each.kill()
+            program.process.kill()
             program.process.wait()
 
 

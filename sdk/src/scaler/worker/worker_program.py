@@ -13,15 +13,17 @@ import contextlib
 import logging
 import os
 import resource
+import signal
 import sys
 import time
-from typing import Dict, Optional, Sequence
+from typing import TYPE_CHECKING, Dict, Optional, Sequence
 
 from scaler.values.texts import counted
 from scaler.worker.exit_codes import EXIT_ERROR, EXIT_USAGE
 from scaler.worker.fork_server.fork_server import ForkServerSettings, start_fork_server
 from scaler.worker.fork_server.fork_server_client import ForkServerClient
 from scaler.worker.fork_server.processor_process import SPAWNS
+from scaler.worker.forwarded_signals import FORWARDED_AS
 from scaler.worker.progress_page import ProgressPage
 from scaler.worker.worker_options import CLUSTER, read_options
 from scaler.worker.worker_settings import WorkerSettings
@@ -30,6 +32,9 @@ from scaler_protocol.programs.logging_setup import setup_logging
 from scaler_protocol.programs.repeated_lines import report_repetitions
 from scaler_protocol.programs.service_manager import ServiceManager
 from scaler_protocol.recording.recording_path import RecordingPathError
+
+if TYPE_CHECKING:
+    import asyncio
 
 FORK_SERVER_END_SECONDS = 5.0
 
@@ -146,7 +151,15 @@ def _run_agent(
         logger.error("%s", error)
         return EXIT_USAGE
     finally:
+        _ignore_signals(loop)
         loop.close()
+
+
+def _ignore_signals(loop: asyncio.AbstractEventLoop) -> None:
+    """The program ends in any case: a further signal changes neither how, nor its exit code."""
+    for number in (*FORWARDED_AS, *FORWARDED_AS.values()):
+        loop.remove_signal_handler(number)
+        signal.signal(number, lambda *_: None)
 
 
 def _wait_for_end(process_id: int) -> None:

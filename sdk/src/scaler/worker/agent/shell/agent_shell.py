@@ -166,7 +166,6 @@ class Agent:
             self._close()
             if self._recorder is not None:
                 self._recorder.close()
-            self._ignore_signals()
 
     def _close(self) -> None:
         with contextlib.ExitStack() as steps:  # each is done, whatever happens in another
@@ -176,12 +175,6 @@ class Agent:
             for handle in self._handles.values():
                 steps.callback(handle.close)
             steps.callback(self._end_processors)
-
-    def _ignore_signals(self) -> None:
-        """The program ends in any case, and a further signal changes nothing: neither how, nor its exit code."""
-        for number in (*FORWARDED_AS, *FORWARDED_AS.values()):
-            self._loop.remove_signal_handler(number)
-            signal.signal(number, lambda *_: None)
 
     def _end_processors(self) -> None:
         """Close the fork server's control socket: it kills all processors and ends."""
