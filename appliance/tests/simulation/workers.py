@@ -367,8 +367,7 @@ class Worker(Peer):
 
     def misfortune(self) -> None:
         super().misfortune()
-        # With actors, workers drain in the simulation of whole systems.
-        rate = 0.0 if self.world.actors.is_used else self.world.drain_rate
+        rate = self.world.drain_rate
         if self.session and not self.is_asking and self.world.leaving_random.random() < rate:
             self.ask_to_drain()
         if self.session and self.world.chance(self.world.rates.give_back):

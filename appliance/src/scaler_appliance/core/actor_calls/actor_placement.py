@@ -11,6 +11,8 @@ Rules:
   an actor takes one slot at most, so calls of one actor do not take the place of other tasks. What they take is part of
   the worker's load.
 - A worker that leaves keeps its actors, and gets their calls, until they end.
+- An actor begins when its first call is sent. Until then, objects are announced to its worker; if the worker goes,
+  leaves or is congested meanwhile, another one is chosen.
 - The calls of one client go out in the order in which it submitted them, and clients take turns.
 """
 
@@ -79,6 +81,9 @@ class ActorPlacement:
         for function in worker.actors:
             actor = self._state.actors.find(function)
             assert actor is not None
+            if not actor.has_begun:  # nothing of it is there
+                self._state.ready.wake(actor.requirement)
+                continue
             actor.why_lost = f"the actor was lost with its worker, {worker.label}: {why}"
             self._state.ready.wake(actor.requirement)
 
@@ -154,6 +159,9 @@ class ActorPlacement:
         """Send calls of an actor; returns the amount of work."""
         done = 0
         worker = self._state.workers.get(actor.worker)
+        if worker is not None and not actor.has_begun and (worker.is_congested or worker.leaving):
+            worker.remove_actor(actor)
+            worker = None
         if worker is None:
             worker, done = self._choose(actor)
             if worker is None:
@@ -217,14 +225,17 @@ class ActorPlacement:
             if sent < span.stop - span.start:
                 ready_class.add(TaskSpan(span.batch, span.start + sent, span.stop), in_front=True)
             if sent:
+                actor.has_begun = True
                 ready_class.count_turn(sent * estimate, unmeasured)
                 room -= sent
             if sent < count:
                 self._state.ready.wake(actor.requirement)  # its objects are being announced, or the burst is full
             if not sent:
                 break
-        if not actor.open_calls and ready_class.count:  # because of a quota: no call that ends will wake it
-            self._stall(actor)
+        if not actor.open_calls and ready_class.count and actor.function not in self._state.ready.woken:
+            self._stall(actor)  # because of a quota: no call that ends will wake it
+            if not actor.has_begun:  # others may use what it needs
+                worker.remove_actor(actor)
         return done
 
     def _room(self, actor: ActorRecord, worker: WorkerSession) -> int:

@@ -3,7 +3,7 @@
 Rules:
 - An actor is identified by the object that holds its function. Its first call comes from the client that owns this
   object; the actor is known until the object is deleted, also if it is lost before that. So it never begins twice.
-- It gets a worker with its first call, and never another one. If it loses the worker, it is lost.
+- It begins at the worker that is sent its first call, and never gets another one. If it loses that worker, it is lost.
 - What it needs of capabilities is used while it exists; its calls use none.
 """
 
@@ -31,8 +31,8 @@ class ActorRecord:
     """
 
     __slots__ = (
-        "function", "owner", "requirement", "capabilities", "memory_limit_bytes", "worker", "why_lost", "open_calls",
-        "load_microseconds",
+        "function", "owner", "requirement", "capabilities", "memory_limit_bytes", "worker", "has_begun", "why_lost",
+        "open_calls", "load_microseconds",
     )  # fmt: skip
 
     def __init__(self, function: int, owner: int, requirement: Requirement, options: m.TaskOptions) -> None:
@@ -43,6 +43,7 @@ class ActorRecord:
         self.memory_limit_bytes = options.memory_limit_bytes
         self.requirement = requirement._replace(needs=needs._replace(capabilities=(), actor=function))
         self.worker = 0  # session; 0: it has none yet
+        self.has_begun = False  # a call was sent there
         self.why_lost = ""  # empty: it is not, as far as the scheduler knows
         self.open_calls = 0  # at its worker
         self.load_microseconds = 0.0  # of these, as estimated when they were sent
