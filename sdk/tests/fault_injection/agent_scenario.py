@@ -284,7 +284,7 @@ def run_agent(
             control = FakeSocket(system)
             fork_server = PlayedForkServer(system, control, page.entry)
             client = ForkServerClient(control)  # type: ignore[arg-type]  # as far as it is used
-            settings = WorkerSettings(address=URL, slots=2, names=("one", "two"), data_address="off")
+            settings = WorkerSettings(address=URL, slots=2, names=("one", "two"))
             with contextlib.closing(client):
                 agent = Agent(settings, client, page, SimulatedLoop(system))  # type: ignore[arg-type]  # as far as it is used
                 prepare(agent, scheduler)
