@@ -31,6 +31,11 @@ def play_names(monkeypatch: pytest.MonkeyPatch) -> Dict[str, Answer]:
     return known
 
 
+def no_such_name() -> Sequence[str]:
+    """What a name server answers at once, while that of a busy network may need longer."""
+    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
 def silent_name_server(stack: ExitStack) -> Answer:
     """It answers when the test is over."""
     is_over = threading.Event()

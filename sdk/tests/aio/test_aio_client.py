@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Awaitable, Callable, List
 
 import pytest
+from played_names import no_such_name, play_names
 from sdk_tasks import identity, wait_for_file, wait_until
 
 from scaler import Client, aio
@@ -279,7 +280,11 @@ def test_a_client_that_is_not_connected_says_so(any_address: str) -> None:
         aio.Client("nowhere")
 
 
-def test_connecting_fails_with_the_reason_and_does_not_hold_up_the_loop(unused_address: str) -> None:
+def test_connecting_fails_with_the_reason_and_does_not_hold_up_the_loop(
+    unused_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play_names(monkeypatch)["no.such.host.invalid"] = no_such_name
+
     async def main() -> None:
         ticks = 0
 
@@ -290,11 +295,11 @@ def test_connecting_fails_with_the_reason_and_does_not_hold_up_the_loop(unused_a
                 ticks += 1
 
         ticking = asyncio.ensure_future(tick())
-        client = aio.Client(unused_address, connect_timeout_seconds=0.3)
+        client = aio.Client(unused_address, connect_timeout_seconds=2.0)
         with pytest.raises(SchedulerUnreachableError, match="nothing listens"):
             await client.connect()
         with pytest.raises(SchedulerUnreachableError, match="unknown host"):
-            await aio.Client("tcp://no.such.host.invalid:1", connect_timeout_seconds=0.3).connect()
+            await aio.Client("tcp://no.such.host.invalid:1", connect_timeout_seconds=2.0).connect()
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(aio.Client(unused_address).connect(), 0.1)
         assert ticks > 10

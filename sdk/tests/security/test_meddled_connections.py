@@ -45,7 +45,7 @@ def try_to_connect(scheduler: KeyedScheduler, door: Door, address: str, folder: 
     key_file = scheduler.admitted_key(door.role, f"trusting-{folder.name}"[:60].rstrip("-_."))
     if door.role == "client":
         try:
-            with Client(address=address, key_file=key_file, connect_timeout_seconds=1):
+            with Client(address=address, key_file=key_file, connect_timeout_seconds=2):
                 return True, ""
         except (AuthenticationError, SchedulerUnreachableError, NotASchedulerError) as error:
             return False, str(error)

@@ -9,6 +9,7 @@ from scheduler_harness import Client, Harness, Worker, options, task
 
 from scaler_appliance.core.actor_calls import actor_placement
 from scaler_appliance.core.peers import sessions
+from scaler_appliance.core.placement import task_placement
 from scaler_protocol import messages as m
 
 ACTORS = "actors"
@@ -178,6 +179,27 @@ def test_a_worker_that_leaves_by_itself_loses_its_actors_as_well(harness: Harnes
     call(client, function, [1])
     (reason,) = lost(client)
     assert "it is told to stop" in reason
+
+
+@pytest.mark.parametrize("is_congested", [False, True])
+def test_an_actor_whose_first_call_was_not_sent_begins_elsewhere(
+    harness: Harness, is_congested: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, first = harness.client(), worker_of(harness, gpu=1)
+    function = client.create(1, b"class")
+    with monkeypatch.context() as patch:
+        patch.setattr(task_placement, "BURST_BYTES", 0)  # the message waits for the next tick
+        client.post(*task([0], function=function, options=options(actor=True, gpu=1)))
+        harness.step()
+    assert harness.state.actors.find(function).worker == first.session and taken(first) == []
+    if is_congested:
+        harness.core.on_congestion(harness.now, first.name, True)
+    else:
+        harness.core.on_peer_gone(harness.now, first.name)
+    second = worker_of(harness, gpu=1)
+    call(client, function, [1])
+    assert taken(second)[:1] == [0] and lost(client) == []
+    assert harness.state.actors.find(function).worker == second.session
 
 
 def test_calls_are_not_given_back(harness: Harness) -> None:
@@ -389,6 +411,24 @@ def test_a_call_that_waits_for_the_calls_before_is_explained(harness: Harness) -
     client.send(m.ExplanationRequest(request_id=1, task_id=99))
     text = client.take(m.Explanation).text
     assert "its actor" in text and "before it" in text
+
+
+def test_an_actor_that_its_quota_keeps_waiting_uses_nothing_and_says_why() -> None:
+    harness = Harness(tenants=[["a", 1.0, -1, 1, -1]])
+    worker = worker_of(harness, slots=3, gpu=1, tenant="*")
+    alice, bob = harness.client("a"), harness.client("b")
+    alice.submit([0])
+    make(alice, 1, 1, gpu=1)
+    assert len(taken(worker)) == 1, "as many as its tenant may have"
+    alice.inbox.clear()
+    alice.send(m.ExplanationRequest(request_id=1, task_id=1))
+    assert "tenant" in alice.take(m.Explanation).text
+    make(bob, 1, 2, gpu=1)
+    assert len(taken(worker)) == 1, "another tenant's actor uses what the first one needs"
+    bob.delete(bob.object_id(1))
+    finish(worker)
+    harness.wait(1.0)
+    assert len(taken(worker)) == 1, "then it begins"
 
 
 def test_calls_of_a_lost_actor_end_however_little_a_call_of_the_core_may_do() -> None:

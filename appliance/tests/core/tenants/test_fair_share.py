@@ -38,6 +38,17 @@ def weights(**by_tenant: float) -> Dict[str, Any]:
     return {"tenants": [[name, weight, -1, -1, -1] for name, weight in by_tenant.items()]}
 
 
+def counts_given(worker: Worker, clients: Dict[str, Client]) -> Dict[str, int]:
+    """How many tasks of each client the worker was sent, by the client's name."""
+    names = {client.session: name for name, client in clients.items()}
+    given = dict.fromkeys(clients, 0)
+    while worker.inbox:
+        message, _ = worker.inbox.popleft()
+        if isinstance(message, m.Task):
+            given[names[message.client]] += len(message.ids)
+    return given
+
+
 @pytest.mark.parametrize("weight", [1.0, 2.0, 4.0])
 def test_work_is_shared_by_weight(weight: float) -> None:
     harness = Harness(**weights(a=weight))
@@ -98,12 +109,7 @@ def test_what_is_prefetched_is_divided_in_turns() -> None:
     for client in clients.values():
         client.submit(range(1, 1000), [b"x"] * 999)
     worker = harness.worker(slots=4, queue_size=1000, tenant="*")
-    names = {client.session: name for name, client in clients.items()}
-    given = dict.fromkeys(clients, 0)
-    while worker.inbox:
-        message, _ = worker.inbox.popleft()
-        if isinstance(message, m.Task):
-            given[names[message.client]] += len(message.ids)
+    given = counts_given(worker, clients)
     a_turn = 0.3e6 / TASK_MICROSECONDS
     assert sum(given.values()) == pytest.approx(4 * 0.6e6 / TASK_MICROSECONDS, abs=a_turn)
     assert abs(given["a"] - given["b"]) <= a_turn, given
@@ -125,12 +131,7 @@ def test_a_turn_that_begins_with_a_short_task_has_no_more_work_than_others() -> 
         client.submit([1], function=short, function_name="")
         client.submit(range(2, 30), [b"x"] * 28, function=long, function_name="")
     worker = harness.worker(slots=4, queue_size=1000, tenant="*")
-    names = {client.session: name for name, client in clients.items()}
-    given = dict.fromkeys(clients, 0)
-    while worker.inbox:
-        message, _ = worker.inbox.popleft()
-        if isinstance(message, m.Task):
-            given[names[message.client]] += len(message.ids)
+    given = counts_given(worker, clients)
     assert abs(given["a"] - given["b"]) <= 1 and sum(given.values()) >= 8, given
 
 

@@ -198,7 +198,7 @@ def test_a_client_whose_connection_ends_in_the_handshake_connects_again(where: s
 def test_connections_that_always_end_in_the_handshake_are_an_error_after_the_timeout(where: str) -> None:
     with Script(first=[lambda stream: end_connection(stream, where, True)] * 1000) as script:
         with pytest.raises(SchedulerUnreachableError) as raised:
-            Client(script.address, connect_timeout_seconds=1.0)
+            Client(script.address, connect_timeout_seconds=2.0)
     assert str(raised.value).startswith(
         f"the program at {script.address} accepted the connection and closed it before it answered: a scheduler that"
     )
@@ -210,7 +210,7 @@ def test_connections_that_always_end_in_the_handshake_are_an_error_after_the_tim
 def connect(address: str) -> str:
     """What a client says of an address that it cannot use, without its advice."""
     with pytest.raises(ConnectionError) as raised:
-        Client(address, connect_timeout_seconds=0.3)
+        Client(address, connect_timeout_seconds=2.0)
     assert type(raised.value) in (SchedulerUnreachableError, NotASchedulerError)
     return str(raised.value)
 

@@ -77,14 +77,12 @@ class ActorPlacement:
 
     # SCL-SCH-044
     def on_worker_gone(self, worker: WorkerSession, why: str) -> None:
-        """The actors of a worker are lost with it; those of their calls that wait end with the next `place`."""
+        """Actors that have begun at a worker are lost with it; their calls that wait end with the next `place`."""
         for function in worker.actors:
             actor = self._state.actors.find(function)
             assert actor is not None
-            if not actor.has_begun:  # nothing of it is there
-                self._state.ready.wake(actor.requirement)
-                continue
-            actor.why_lost = f"the actor was lost with its worker, {worker.label}: {why}"
+            if actor.has_begun:
+                actor.why_lost = f"the actor was lost with its worker, {worker.label}: {why}"
             self._state.ready.wake(actor.requirement)
 
     def forget_worker(self, worker: WorkerSession) -> None:

@@ -282,17 +282,18 @@ class Explanations:
         """The same for calls of an actor."""
         actor, serving = self._state.actors.find(needs.actor), self._serving(needs.tenant)
         assert actor is not None, f"calls wait for the actor {needs.actor:x}, which is forgotten"
+        is_limited = not actor.open_calls and self._state.has_quotas and not self._state.shares.room_of(needs.tenant)
         if actor.worker:
-            is_limited = self._state.has_quotas and not self._state.shares.room_of(needs.tenant)
-            return Cause.QUOTA if is_limited and not actor.open_calls else Cause.CALLS_BEFORE
+            return Cause.QUOTA if is_limited else Cause.CALLS_BEFORE
         if not serving:
             return Cause.NO_WORKER
         wanted = needs._replace(capabilities=actor.capabilities)
         able = [worker for worker in serving if worker.runs_actors]
         if not able:
             return Cause.NO_ACTORS
-        is_offered = any(worker.offers(wanted, self._state.now) for worker in able)
-        return Cause.NO_ROOM if is_offered else Cause.NOT_OFFERED
+        if not any(worker.offers(wanted, self._state.now) for worker in able):
+            return Cause.NOT_OFFERED
+        return Cause.QUOTA if is_limited else Cause.NO_ROOM
 
     def _clause_of_call(self, cause: Cause, needs: Needs) -> str:
         actor = self._state.actors.find(needs.actor)
