@@ -120,7 +120,7 @@ class TakesEveryRequestForAGoodbye(ReferenceScheduler):
         return False
 
 
-@mutant(breaks="SCL-SCH-047", caught_by="scheduler/sending-away/worker-that-asks-is-drained")
+@mutant(breaks="SCL-SES-012", caught_by="scheduler/sending-away/worker-that-asks-is-drained")
 class DrainsWorkersThatDoNotKnowHow(ReferenceScheduler):
     def drains_on_request(self, worker: Worker) -> bool:
         return True

@@ -187,10 +187,8 @@ def test_a_task_that_may_take_long_waits_for_a_worker_that_stays(
 
 
 def test_a_worker_has_left_at_the_end_of_its_life(start: Callable[..., Program]) -> None:
-    began = time.monotonic()
     worker = start("--lifetime-seconds", "3")
     assert worker.exit_code() == 0
-    assert time.monotonic() - began < TIMEOUT_SECONDS
     assert "its end of life is near (lifetime_seconds)" in worker.log.read_text()
 
 

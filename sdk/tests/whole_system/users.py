@@ -38,6 +38,7 @@ MANY_BATCHES = 70
 MOST_UNFINISHED = (5, 5, 5, 15, 15, 60)
 LATE_TASKS = 6
 _LATE = m.TaskOptions(priority=-1)
+DEADLY_CALLS = 0.1  # of those of actors, where tasks may be deadly
 TIME_REQUESTS_SECONDS = (0.0, 0.0, 0.5, 5.0, 30.0)
 
 
@@ -65,6 +66,7 @@ class User:
         self._most_unfinished = self.world.random.choice(MOST_UNFINISHED)
         self._is_submitting = 0  # tasks that wait for room
         self._nodes_random = Random(f"large nodes: {self.world.plan.seed} {name}")
+        self._calls_random = Random(f"deadly calls: {self.world.plan.seed} {name}")  # apart, too
 
     @property
     def is_done(self) -> bool:
@@ -379,6 +381,8 @@ class User:
         for _ in range(random.choice((1, 1, 4, 12))):
             task = self._new_task(self._contents[actor.object_id], [], [])
             task.actor, task.call_number = self._contents[actor.object_id], self.world.calls.next_number()
+            if self.world.rates["deadly_tasks"] and self._calls_random.random() < DEADLY_CALLS:
+                task.kills, task.is_blocking = Kills.PROCESSOR, False
             future = self._future(task)
             future.is_in_hand = False
             self._submissions.append((future, {actor.object_id}))

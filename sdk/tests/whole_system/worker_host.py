@@ -121,15 +121,16 @@ class WorkerHost(LinkEnd, Peer):
         self._leaving = Random(f"leaving: {world.plan.seed} {name}")  # apart, too
         leaving = self._leaving
         self._drain_seconds = leaving.choice((0.0, 0.5, 5.0, 25.0))
-        life = leaving.choice((3.0, 12.0, 50.0)) if leaving.random() < 0.1 and not (has_gpu or is_lasting) else None
+        leaves = not is_lasting and "stop_worker" not in world.plan.off
+        life = leaving.choice((3.0, 12.0, 50.0)) if leaving.random() < 0.1 and leaves and not has_gpu else None
         self._stops_tasks_at = NEVER if life is None else self._end_of_tasks(life)
         self._signals = 0
-        self._signal_rate = leaving.choice((0.0, 0.0, 0.01, 0.1))
-        self._ways = leaving.choice(
-            ((False,), (True,), (False, True))
-        )  # in which each signal comes: from its supervisor
+        signal_rate = leaving.choice((0.0, 0.0, 0.01, 0.1))
+        self._signal_rate = signal_rate if "stop_worker" not in world.plan.off else 0.0
+        # In which ways each signal comes: from its supervisor, or not.
+        self._ways = leaving.choice(((False,), (True,), (False, True)))
         self._has_end = life is not None
-        idle_seconds = leaving.choice((0.7, 4.0)) if leaving.random() < 0.1 and not is_lasting else 0.0
+        idle_seconds = leaving.choice((0.7, 4.0)) if leaving.random() < 0.1 and leaves else 0.0
         self.stays = life is None and not idle_seconds
         is_forgetful = random.random() < 0.5
         self._knows_what_waits = not (is_forgetful or world.rates["code"])

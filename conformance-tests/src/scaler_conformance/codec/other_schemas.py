@@ -32,6 +32,7 @@ FIELDS_OF_YESTERDAY = {
     "ObjectInstruction": 4,
     "ObjectResponse": 4,
     "Failure": 8,
+    "DisconnectRequest": 2,
 }
 
 Rewrite = Callable[[str, str, List[str]], List[str]]

@@ -14,7 +14,7 @@ from typing import Dict, List, Sequence
 
 from scaler.client import Client
 from scaler.client.info import WorkerInfo
-from scaler.exceptions import ScalerError
+from scaler.exceptions import InvalidArgumentError, ScalerError
 from scaler.programs.scaler_options import DRAIN
 from scaler.values.texts import counted
 
@@ -50,10 +50,6 @@ def described(worker: WorkerInfo) -> str:
     return f"{worker.name or 'a worker without a name'} (session {worker.session}, {worker.host})"
 
 
-class UnknownWorkerError(ScalerError):
-    """A word does not say which worker is meant."""
-
-
 def chosen_workers(connected: Sequence[WorkerInfo], words: Sequence[str], hosts: Sequence[str]) -> List[WorkerInfo]:
     """The workers that are meant, each once.
 
@@ -61,7 +57,7 @@ def chosen_workers(connected: Sequence[WorkerInfo], words: Sequence[str], hosts:
         words: names, or numbers of sessions.
         hosts: all workers there are meant.
 
-    Raises UnknownWorkerError if a word means no worker, or several, or if there is none on a host.
+    Raises InvalidArgumentError if a word means no worker, or several, or if there is none on a host.
     """
     chosen: Dict[int, WorkerInfo] = {}
     for word in words:
@@ -69,17 +65,17 @@ def chosen_workers(connected: Sequence[WorkerInfo], words: Sequence[str], hosts:
             each for each in connected if str(each.session) == word
         ]
         if not found:
-            raise UnknownWorkerError(f"no worker with the name or session {word!r} is connected (any more)")
+            raise InvalidArgumentError(f"no worker with the name or session {word!r} is connected (any more)")
         if len(found) > 1:
             sessions = ", ".join(str(each.session) for each in found[:20])
             text = f"{len(found)} workers have the name {word!r}: choose by session ({sessions})"
-            raise UnknownWorkerError(text)
+            raise InvalidArgumentError(text)
         chosen[found[0].session] = found[0]
     for host in hosts:
         there = [each for each in connected if each.host == host]
         if not there:
             known = ", ".join(sorted({each.host for each in connected})[:20]) or "none"
-            raise UnknownWorkerError(f"no worker on the host {host!r} is connected; hosts with workers: {known}")
+            raise InvalidArgumentError(f"no worker on the host {host!r} is connected; hosts with workers: {known}")
         chosen.update((each.session, each) for each in there)
     return list(chosen.values())
 

@@ -94,7 +94,7 @@ class WorkerDialogues:
         elif isinstance(message, m.DisconnectRequest) and message.reason != m.DisconnectReason.DRAINING:
             self._stopping.add(name)
         elif isinstance(message, m.DisconnectResponse) and name in self._draining - self._stopping:
-            # Calls may cross it: of an actor that is lost, by a forced cancel, of which the scheduler has yet to hear.
+            # Calls may cross it: of an actor that a forced cancel has ended, of which the scheduler has yet to hear.
             left = self._open.get(name, set()) - self._calls
             assert not left, f"{name!r} has drained, and still has tasks {left}"
 

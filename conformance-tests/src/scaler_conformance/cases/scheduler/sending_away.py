@@ -96,7 +96,7 @@ def worker_is_asked_to_stop(bench: RoleBench) -> None:
     client.expect_outcome(1, "success")
 
 
-@case(covers=["SCL-SCH-047"], features=["drain-requests"])
+@case(covers=["SCL-SCH-047", "SCL-SES-012"], features=["drain-requests"])
 def worker_that_asks_is_drained(bench: RoleBench) -> None:
     """A worker that asks to be drained stays in session and gets no more tasks; one without the feature has left."""
     client, leaver = bench.client(), bench.worker(features=[FEATURE])
