@@ -16,8 +16,10 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type
 from adversarial.values import LARGEST, Values
 from scheduler_harness import Harness, Peer, hello
 
+from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_appliance.core.tasks.batches import INSTANCE_BITS
 from scaler_protocol import messages as m
+from scaler_protocol.session.features import KEPT_RESULTS, PEER_FETCH
 from scaler_protocol.session.ids import SESSION_SHIFT
 
 Said = Tuple[m.Member, bytes]
@@ -56,8 +58,12 @@ class AdversarialPeer:
         random, values = self.random, self.values
         self.role = random.choice((m.Role.WORKER, m.Role.CLIENT))
         self.last_task_id = self.objects_made = 0
+        fetches = self.role == m.Role.WORKER and values.chance(0.95)
         message = hello(
             self.role,
+            features=random.choice(([PEER_FETCH], [PEER_FETCH, KEPT_RESULTS])) if fetches else [],
+            data_address=random.choice(("tcp://here:1", "tcp://here:1", "", "here")),
+            data_key=random.choice((b"", b"k" * 32, b"k")),
             slots=random.choice((1, 1, 2, 3, 3, values.number_32())),
             queue_size=random.choice((0, 1, 3, 1000, values.number_32())),
             capabilities=values.capabilities() if self.role == m.Role.WORKER or values.chance(0.1) else [],
@@ -124,16 +130,28 @@ class AdversarialPeer:
         choice = self.random.random()
         if choice < 0.65:
             return self._creation()
+        worker = self.state.workers.get(self.session)
+        if choice < 0.8 and worker is not None and PEER_FETCH in worker.hello.features:
+            return self._copies(worker)
         if choice < 0.96:
             ids = [self.values.object_id(self.session) for _ in range(self.random.choice((0, 1, 2, 3)))]
             return m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", ids)), b""
         return m.ObjectInstruction(action=self.random.choice((m.ObjectAction.CLEAR, m.ObjectAction.SPILL))), b""
 
+    def _copies(self, worker: WorkerSession) -> Said:
+        """It holds objects, or has lost them: mostly such as were announced to it."""
+        known = list(worker.known_objects) or self.values.objects
+        ids = [self.random.choice(known) for _ in range(self.random.choice((0, 1, 1, 2)))]
+        if self.values.chance(0.05):
+            ids.append(self.values.object_id(self.session))
+        action = self.random.choice((m.ObjectAction.HOLD, m.ObjectAction.HOLD, m.ObjectAction.DROP))
+        return m.ObjectInstruction(action=action, ids=array("Q", ids)), b""
+
     def _creation(self) -> Said:
         """Of objects whose ids are mostly free, in any storage; seldom one that most peers may not use."""
         random, values = self.random, self.values
         count = random.choice((0, 1, 1, 2, 3))
-        weights = [0.1 if storage == m.ObjectStorage.KEPT else 1.0 for storage in m.ObjectStorage]
+        weights = [{m.ObjectStorage.KEPT: 0.1, m.ObjectStorage.HELD: 0.02}.get(each, 1.0) for each in m.ObjectStorage]
         storages = bytes(random.choices(list(m.ObjectStorage), weights, k=count))
         ids, sizes = array("Q"), array("Q")
         for storage in storages:
@@ -158,7 +176,12 @@ class AdversarialPeer:
         values = self.values
         offset = self.random.choice((0, 0, 10, values.number()))
         length = self.random.choice((0, 10, 1000, values.number_32()))
-        return m.ObjectRequest(id=values.object_id(self.session), offset=offset, length=length), b""
+        ticket = b"t" * 32 if values.chance(0.1) else b""  # which is meant for workers
+        return m.ObjectRequest(id=values.object_id(self.session), offset=offset, length=length, ticket=ticket), b""
+
+    def ticket_request(self) -> Said:
+        failed = self.random.choice((0, 0, *self.state.workers, self.values.number_32()))
+        return m.TicketRequest(id=self.values.object_id(self.session), failed_holder=failed), b""
 
     def object_response(self) -> Said:
         """An answer to a query that may never have been sent."""
@@ -365,5 +388,6 @@ WORKER_SAYS: Dict[Type[m.Member], Saying] = {
     m.TaskCancelConfirm: Saying(12, AdversarialPeer.task_cancel_confirm),
     m.BalanceResponse: Saying(10, AdversarialPeer.balance_response),
     m.TaskLog: Saying(4, AdversarialPeer.task_log),
+    m.TicketRequest: Saying(8, AdversarialPeer.ticket_request),
 }
 _TABLES = {m.Role.CLIENT: CLIENT_SAYS, m.Role.WORKER: WORKER_SAYS}

@@ -31,6 +31,7 @@ SCHEDULERS_OWN = {
     m.Explanation,
     m.Info,
     m.TaskRuns,
+    m.Ticket,
     m.WorkerShutdownResponse,
 }
 """What no client and no worker has a reason to say; it comes as a stray message only."""

@@ -19,7 +19,6 @@ import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from mutants.handlers import handler_name
-from mutants.scheduler.curve_server import CurveServer
 from mutants.scheduler.scheduler_actors import ActorKeeper
 from mutants.scheduler.scheduler_dependants import DependantKeeper
 from mutants.scheduler.scheduler_frames import UNKNOWN, check_table, decode
@@ -29,7 +28,8 @@ from mutants.scheduler.scheduler_monitors import MonitorKeeper
 from mutants.scheduler.scheduler_objects import KEPT_RESULTS, PEER_FETCH, ObjectKeeper
 from mutants.scheduler.scheduler_state import Client, Peer, Refused, Worker
 from mutants.scheduler.scheduler_tasks import TaskKeeper
-from mutants.scheduler.zmtp_server import Connection, ZmtpServer
+from mutants.servers.curve_server import CurveServer
+from mutants.servers.zmtp_server import Connection, ZmtpServer
 from scaler_conformance.codec.schema_codec import SCHEMA, Message, UnreadableMessageError
 
 BOTH = {"Heartbeat", "HeartbeatEcho", "DisconnectRequest", "DisconnectResponse", "Hello",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from mutants.scheduler.curve_server import CurveServer
 from mutants.scheduler.scheduler_state import Refused
-from mutants.scheduler.zmtp_server import Connection, ZmtpServer
+from mutants.servers.curve_server import CurveServer
+from mutants.servers.zmtp_server import Connection, ZmtpServer
 from scaler_conformance.codec.schema_codec import Message
 
 HELLO_ROLES = {"client": "client", "worker": "worker", "admin": "client"}

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from mutants import mutant
 from mutants.scheduler.reference_scheduler import ANSWERS, ReferenceScheduler
 from mutants.scheduler.scheduler_state import Peer, Refused, Worker
-from mutants.scheduler.zmtp_server import Connection, ZmtpError, ZmtpServer
+from mutants.servers.zmtp_server import Connection, ZmtpError, ZmtpServer
 from scaler_conformance.codec.schema_codec import SCHEMA, Message, UnreadableMessageError
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mutants import mutant
-from mutants.scheduler.curve_server import CurveServer
 from mutants.scheduler.reference_scheduler import ReferenceScheduler
-from mutants.scheduler.zmtp_server import Connection, ZmtpServer
+from mutants.servers.curve_server import CurveServer
+from mutants.servers.zmtp_server import Connection, ZmtpServer
 from scaler_conformance.codec.schema_codec import Message
 
 KEYS = "scheduler/keys"

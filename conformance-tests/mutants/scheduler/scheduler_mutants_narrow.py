@@ -15,7 +15,7 @@ from mutants.scheduler.scheduler_mutants_objects import DropsWhatTasksNeed
 from mutants.scheduler.scheduler_objects import SHARED
 from mutants.scheduler.scheduler_state import Client, Object, Peer, Refused, Task, Worker
 from mutants.scheduler.scheduler_tasks import CANCELLED, RUNNING, SUCCESS
-from mutants.scheduler.zmtp_server import Connection, ZmtpServer
+from mutants.servers.zmtp_server import Connection, ZmtpServer
 from scaler_conformance.codec.schema_codec import SCHEMA, Message
 
 # Connections --------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import math
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-from mutants.scheduler.zmtp_server import Connection
+from mutants.servers.zmtp_server import Connection
 from scaler_conformance.codec.schema_codec import Message
 
 

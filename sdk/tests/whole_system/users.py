@@ -502,16 +502,8 @@ class User:
             dependencies.insert(0, host.send_object(arguments, m.ObjectKind.ARGUMENTS).object_id)
         future = self._future(task)
         self._submissions.append((future, {function.object_id, *dependencies}))
-        command = c.SubmitTask(
-            future,
-            function.object_id,
-            task.payload,
-            options,
-            dependencies,
-            needed,
-            len(arguments),
-        )
-        host.submit(command)
+        needs = dependencies, needed, len(arguments)
+        host.submit(c.SubmitTask(future, function.object_id, task.payload, options, *needs))
 
     def _submit_graph(self) -> None:
         """Nodes that need some of the nodes before them; a few are targets."""

@@ -18,7 +18,7 @@ from nacl import bindings
 from nacl.exceptions import CryptoError
 from zmq.utils import z85
 
-from mutants.scheduler.zmtp_server import LARGE, Connection, ZmtpError, ZmtpServer
+from mutants.servers.zmtp_server import LARGE, Connection, ZmtpError, ZmtpServer
 from scaler_conformance.configuration.toml_files import load_toml
 from scaler_conformance.playing.curve_keys import AUTHORIZED_KEYS, SCHEDULER_KEY
 

@@ -1,0 +1,1 @@
+"""Sockets on which mutants of a scheduler serve: ZMTP, without and with CURVE."""
