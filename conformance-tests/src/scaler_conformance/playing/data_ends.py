@@ -6,6 +6,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 import zmq
+from zmq.utils import z85
 
 from scaler_conformance.codec.schema_codec import SCHEMA, Message
 from scaler_conformance.judging.verdicts import Violation
@@ -13,17 +14,31 @@ from scaler_conformance.playing.quiet_ports import quiet_port
 from scaler_conformance.playing.transports import open_socket
 
 
+def _use_new_key(socket: zmq.Socket[bytes]) -> bytes:
+    """Give a socket a key of its own; returns the public part."""
+    public, socket.curve_secretkey = zmq.curve_keypair()
+    socket.curve_publickey = public
+    return z85.decode(public)
+
+
 class PlayedFetcher:
     """A worker that fetches objects from the one under test.
 
     Parameters:
         address: of that worker, from its Hello.
+        holder_key: its public key there, from its Hello; empty: it uses none.
         seconds: how long to wait for an answer.
+
+    Attributes:
+        key: its own public key; empty: it has none.
     """
 
-    def __init__(self, address: str, seconds: float) -> None:
+    def __init__(self, address: str, holder_key: bytes, seconds: float) -> None:
         self._socket = open_socket(zmq.DEALER)
         self._seconds = seconds
+        self.key = _use_new_key(self._socket) if holder_key else b""
+        if holder_key:
+            self._socket.curve_serverkey = z85.encode(holder_key)
         self._socket.connect(address)
 
     def request(self, object_id: int, offset: int, length: int, ticket: bytes) -> None:
@@ -43,11 +58,21 @@ class PlayedFetcher:
 
 
 class PlayedHolder:
-    """A worker that has an object, as the one under test fetches it."""
+    """A worker that has an object, as the one under test fetches it.
 
-    def __init__(self, content: bytes) -> None:
+    Parameters:
+        has_key: it speaks with those only that know its key.
+
+    Attributes:
+        key: its public key; empty: it has none.
+    """
+
+    def __init__(self, content: bytes, has_key: bool) -> None:
         self._content = content
         self._socket = open_socket(zmq.ROUTER)
+        self.key = _use_new_key(self._socket) if has_key else b""
+        if has_key:
+            self._socket.curve_server = True
         self.address = f"tcp://127.0.0.1:{quiet_port()}"
         self._socket.bind(self.address)
         self.offsets: List[int] = []

@@ -35,15 +35,28 @@ def holder_with_result(bench: RoleBench) -> Tuple[WorkerSession, PlayedFetcher, 
     announced = announcement_of(worker, worker.submit("size", SIZE))
     if announced.storages != [3]:
         raise NotApplicable("the worker does not use storage kept for large results")
-    fetcher = PlayedFetcher(worker.hello.dataAddress, bench.settings.deadline_seconds)
+    return worker, fetcher_from(bench, worker), announced.ids[0]
+
+
+def fetcher_from(bench: RoleBench, worker: WorkerSession) -> PlayedFetcher:
+    """Another worker, with a connection to the data address of the one under test."""
+    hello = worker.hello
+    fetcher = PlayedFetcher(hello.dataAddress, hello.dataKey, bench.settings.deadline_seconds)
     bench.at_end(fetcher.close)
-    return worker, fetcher, announced.ids[0]
+    return fetcher
 
 
-def issue(worker: WorkerSession, object_id: int, secret: bytes = SECRET, milliseconds: int = 30_000) -> None:
+def issue(worker: WorkerSession, fetcher: PlayedFetcher, object_id: int, milliseconds: int = 30_000) -> None:
     """Tell a holder what another worker may fetch."""
-    worker.send("Ticket", id=object_id, holder=worker.number, secret=secret, lifetimeMilliseconds=milliseconds)
+    fields = {"id": object_id, "holder": worker.number, "secret": SECRET, "key": fetcher.key}
+    worker.send("Ticket", lifetimeMilliseconds=milliseconds, **fields)
     worker.fence()
+
+
+def name_holder(worker: WorkerSession, object_id: int, address: str, key: bytes) -> None:
+    """Tell a fetcher where it can fetch an object."""
+    fields = {"id": object_id, "holder": HOLDER, "secret": SECRET, "address": address, "key": key}
+    worker.send("Ticket", lifetimeMilliseconds=9000, **fields)
 
 
 def expect_refusal(fetcher: PlayedFetcher, reason: str) -> None:
@@ -57,7 +70,7 @@ def expect_refusal(fetcher: PlayedFetcher, reason: str) -> None:
 def ticket_opens_one_object(bench: RoleBench) -> None:
     """With a ticket, another worker fetches the object that it is for, in any number of parts."""
     worker, fetcher, made = holder_with_result(bench)
-    issue(worker, made)
+    issue(worker, fetcher, made)
     offsets = range(0, len(CONTENT), CHUNK_BYTES)
     for offset in offsets:
         fetcher.request(made, offset, CHUNK_BYTES, SECRET)
@@ -79,7 +92,7 @@ def ticket_that_is_unknown_is_refused(bench: RoleBench) -> None:
 def ticket_for_another_object_is_refused(bench: RoleBench) -> None:
     """A ticket is for one object: another one is refused."""
     worker, fetcher, made = holder_with_result(bench)
-    issue(worker, made + 1)
+    issue(worker, fetcher, made + 1)
     fetcher.request(made, 0, 10, SECRET)
     expect_refusal(fetcher, "ticketForeign")
 
@@ -88,11 +101,10 @@ def ticket_for_another_object_is_refused(bench: RoleBench) -> None:
 def ticket_of_another_connection_is_refused(bench: RoleBench) -> None:
     """A ticket that was used on one connection is refused on another one, and stays valid on the first."""
     worker, fetcher, made = holder_with_result(bench)
-    issue(worker, made)
+    issue(worker, fetcher, made)
     fetcher.request(made, 0, 10, SECRET)
     check(fetcher.answer().payload == CONTENT[:10], "the bytes for who uses a ticket first", "others")
-    thief = PlayedFetcher(worker.hello.dataAddress, bench.settings.deadline_seconds)
-    bench.at_end(thief.close)
+    thief = fetcher_from(bench, worker)
     thief.request(made, 0, 10, SECRET)
     expect_refusal(thief, "ticketForeign")
     fetcher.request(made, 10, 10, SECRET)
@@ -103,7 +115,7 @@ def ticket_of_another_connection_is_refused(bench: RoleBench) -> None:
 def ticket_that_has_expired_is_refused(bench: RoleBench) -> None:
     """A ticket that was not used within its lifetime is refused."""
     worker, fetcher, made = holder_with_result(bench)
-    issue(worker, made, milliseconds=0)
+    issue(worker, fetcher, made, milliseconds=0)
     fetcher.request(made, 0, 10, SECRET)
     expect_refusal(fetcher, "ticketExpired")
 
@@ -114,12 +126,12 @@ def object_is_fetched_from_its_holder(bench: RoleBench) -> None:
     worker = fetching_worker(bench)
     text = text_of(3 * CHUNK_BYTES)
     content = worker.json([text])
-    holder = PlayedHolder(content)
+    holder = PlayedHolder(content, bool(worker.hello.dataKey))
     bench.at_end(holder.close)
     wanted = worker.announce(content, storage="held", is_served=False)
     task = arguments_task(worker, wanted)
     worker.expect("TicketRequest", id=wanted)
-    worker.send("Ticket", id=wanted, holder=HOLDER, secret=SECRET, lifetimeMilliseconds=9000, address=holder.address)
+    name_holder(worker, wanted, holder.address, holder.key)
     holder.serve(-(-len(content) // CHUNK_BYTES), bench.settings.deadline_seconds)
     worker.expect_value(task, text)
     check(set(holder.tickets) == {SECRET}, "the secret of the Ticket in each ObjectRequest", holder.tickets)
@@ -138,7 +150,7 @@ def holder_that_cannot_be_reached_is_replaced(bench: RoleBench) -> None:
     task = arguments_task(worker, wanted)
     worker.expect("TicketRequest", id=wanted)
     nowhere = f"tcp://127.0.0.1:{quiet_port()}"
-    worker.send("Ticket", id=wanted, holder=HOLDER, secret=SECRET, lifetimeMilliseconds=9000, address=nowhere)
+    name_holder(worker, wanted, nowhere, worker.hello.dataKey)
     again = worker.expect("TicketRequest", id=wanted)
     check(again.failedHolder == HOLDER, f"a TicketRequest with failedHolder = {HOLDER}", again)
     worker.send("Ticket", id=wanted)
@@ -150,11 +162,11 @@ def fetch_goes_on_where_it_was(bench: RoleBench) -> None:
     """When a holder is gone in the middle, only the rest is requested from the scheduler."""
     worker = fetching_worker(bench)
     content = worker.json([text_of(3 * CHUNK_BYTES - 100)])
-    holder = PlayedHolder(content)
+    holder = PlayedHolder(content, bool(worker.hello.dataKey))
     wanted = worker.announce(content, storage="held", is_served=False)
     task = arguments_task(worker, wanted)
     worker.expect("TicketRequest", id=wanted)
-    worker.send("Ticket", id=wanted, holder=HOLDER, secret=SECRET, lifetimeMilliseconds=9000, address=holder.address)
+    name_holder(worker, wanted, holder.address, holder.key)
     holder.serve(2, bench.settings.deadline_seconds)
     holder.close(lingers=True)
     worker.expect("TicketRequest", id=wanted, failedHolder=HOLDER)
