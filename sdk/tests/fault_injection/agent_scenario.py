@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from array import array
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type
 
 from fault_injection.played_processors import LARGE_BYTES, PlayedForkServer
 from fault_injection.played_scheduler import CHUNK_BYTES, URL, PeerOfScheduler, PlayedScheduler
@@ -24,6 +24,7 @@ from scaler.worker import frame_reader, resident_memory
 from scaler.worker.agent.shell import (
     agent_shell,
     code_folders,
+    data_connections,
     process_statistics,
     processor_handle,
     rounds,
@@ -45,6 +46,7 @@ from scaler_protocol.session.ids import object_id_of
 MODULES = (
     agent_shell,
     code_folders,
+    data_connections,
     process_statistics,
     processor_handle,
     rounds,
@@ -58,6 +60,7 @@ MODULES = (
     segments,
     spill,
 )
+ANY_DATA_ADDRESS = "tcp://*:0"
 OBJECT_BYTES = 200_000
 LONG_BYTES = 700_000
 
@@ -91,12 +94,15 @@ class SchedulerOfWorker(PlayedScheduler):
     Each round has a function and an object of its own. Every other one begins with the loss of the connection.
 
     Attributes:
+        storage: where the object is if the worker does not share the directory.
+        results: large ones that are fetched.
         rounds: how many there are to be.
         on_round: called when one is over, with its number.
     """
 
     def __init__(self, system: SimulatedSystem, directory: Optional[str]) -> None:
         super().__init__(system, directory)
+        self.storage = m.ObjectStorage.REMOTE
         self.rounds = 1
         self.on_round: Callable[[int], None] = lambda number: None
         self._round = 0
@@ -104,13 +110,13 @@ class SchedulerOfWorker(PlayedScheduler):
         self.problems: List[str] = []
         self._names: Dict[int, str] = {}  # of instances of the current session
         self._next_instance = 1
-        self._results: Dict[int, bytearray] = {}  # large ones that are fetched
+        self.results: Dict[int, bytearray] = {}
         self._sizes: Dict[int, int] = {}
         self._function = self._object = 0
 
     def on_opened(self) -> None:
         self._names.clear()
-        self._results.clear()
+        self.results.clear()
         self._begin_round()
 
     def _begin_round(self) -> None:
@@ -119,7 +125,7 @@ class SchedulerOfWorker(PlayedScheduler):
         self._object = object_id_of(77, 2 * self._round + 2)
         content = payloads.join(payloads.dump_function(len, None))
         self._announce(self._function, len(content), m.ObjectStorage.INLINE, m.ObjectKind.FUNCTION, bytes(content))
-        storage = m.ObjectStorage.REMOTE
+        storage = self.storage
         if self._directory:
             storage = m.ObjectStorage.SHARED
             with open(os.path.join(self._directory, object_name(self._object)), "wb") as file:
@@ -165,7 +171,7 @@ class SchedulerOfWorker(PlayedScheduler):
         deletion = m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=array("Q", [self._function, self._object]))
         self.peer.send(deletion)
         self._names.clear()
-        self._results.clear()
+        self.results.clear()
         self._begin_round()
 
     def _send_task(self, name: str, arguments: Tuple[Any, ...]) -> None:
@@ -198,21 +204,37 @@ class SchedulerOfWorker(PlayedScheduler):
             part = bytes(OBJECT_BYTES)[message.offset : message.offset + message.length]
             peer.send(m.ObjectResponse(id=message.id, offset=message.offset, size=OBJECT_BYTES), part)
         elif isinstance(message, m.ObjectInstruction):
-            for object_id, size, storage in zip(message.ids, message.sizes, message.storages):
-                self._sizes[object_id] = size
-                if storage != m.ObjectStorage.SHARED:
-                    self._results[object_id] = bytearray()
-                    peer.send(m.ObjectRequest(id=object_id, offset=0, length=CHUNK_BYTES))
+            self.on_announced(peer, message)
         elif isinstance(message, m.ObjectResponse):
             self._on_response(peer, message, payload)
 
+    def on_announced(self, peer: PeerOfScheduler, message: m.ObjectInstruction) -> None:
+        """The worker has made large results."""
+        for object_id, size, storage in zip(message.ids, message.sizes, message.storages):
+            self._sizes[object_id] = size
+            if storage != m.ObjectStorage.SHARED:
+                self.results[object_id] = bytearray()
+                self.fetch(peer, object_id)
+
+    def fetch(self, peer: PeerOfScheduler, object_id: int) -> None:
+        """Request a part of a large result."""
+        peer.send(m.ObjectRequest(id=object_id, offset=len(self.results[object_id]), length=CHUNK_BYTES))
+
     def _on_response(self, peer: PeerOfScheduler, message: m.ObjectResponse, payload: bytes) -> None:
         if message.status != m.ObjectResponseStatus.OK:
-            return  # the worker runs the task again
-        content = self._results[message.id]
-        content += payload
-        if len(content) < message.size:
-            peer.send(m.ObjectRequest(id=message.id, offset=len(content), length=CHUNK_BYTES))
+            self.on_missing(message.id)
+            return
+        self.results[message.id] += payload
+        if len(self.results[message.id]) < message.size:
+            self.fetch(peer, message.id)
+        else:
+            self.on_fetched(message.id)
+
+    def on_missing(self, object_id: int) -> None:
+        """A large result is lost: the worker runs the task again."""
+
+    def on_fetched(self, object_id: int) -> None:
+        """All of a large result has come."""
 
     def _on_result(self, message: m.TaskResult, payload: bytes) -> None:
         for position, instance in enumerate(message.ids):
@@ -225,14 +247,18 @@ class SchedulerOfWorker(PlayedScheduler):
             if message.statuses and message.statuses[position] != m.TaskStatus.SUCCESS:
                 self.outcomes[name] = decode_struct(m.Failure, content).kind
             elif message.objects and message.objects[position]:
-                self.outcomes[name] = self._large(message.objects[position])
+                self.on_large(name, message.objects[position])
             else:
                 self.outcomes[name] = pickle.loads(content)
         self._send_stage()
 
+    def on_large(self, name: str, object_id: int) -> None:
+        """The result of a task is an object."""
+        self.outcomes[name] = self._large(object_id)
+
     def _large(self, object_id: int) -> str:
-        if object_id in self._results:
-            return f"{len(self._results[object_id])} bytes"
+        if object_id in self.results:
+            return f"{len(self.results[object_id])} bytes"
         path = os.path.join(self._directory, object_name(object_id))
         size = os.path.getsize(path)
         os.unlink(path)
@@ -259,11 +285,13 @@ def run_agent(
     fault: Optional[Fault] = None,
     is_shared: bool = True,
     prepare: Callable[[Agent, SchedulerOfWorker], None] = lambda agent, scheduler: None,
+    play: Type[SchedulerOfWorker] = SchedulerOfWorker,
 ) -> AgentRun:
     """Run the scenario once.
 
     Parameters:
         prepare: called before the agent runs.
+        play: a scheduler; if it is of another class, the worker has a data address.
     """
     parent = tempfile.mkdtemp(dir=folder)
     directory = os.path.join(parent, "scheduler")
@@ -274,7 +302,7 @@ def run_agent(
     logger = logging.getLogger("scaler")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
-    scheduler = SchedulerOfWorker(system, directory if is_shared else None)
+    scheduler = play(system, directory if is_shared else None)
     try:
         with installed(system, MODULES) as patch:
             for module in (segments, worker_files):
@@ -284,7 +312,8 @@ def run_agent(
             control = FakeSocket(system)
             fork_server = PlayedForkServer(system, control, page.entry)
             client = ForkServerClient(control)  # type: ignore[arg-type]  # as far as it is used
-            settings = WorkerSettings(address=URL, slots=2, names=("one", "two"), data_address="off")
+            data_address = "off" if play is SchedulerOfWorker else ANY_DATA_ADDRESS
+            settings = WorkerSettings(address=URL, slots=2, names=("one", "two"), data_address=data_address)
             with contextlib.closing(client):
                 agent = Agent(settings, client, page, SimulatedLoop(system))  # type: ignore[arg-type]  # as far as it is used
                 prepare(agent, scheduler)

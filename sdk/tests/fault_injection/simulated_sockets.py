@@ -23,6 +23,8 @@ class FakeSocket:
         self.has_ended = False  # the other end sends no more
         self.is_connected = False
         self.is_shut = False
+        self.callers: List[Callable[[FakeSocket], None]] = []  # who wait to be accepted
+        self._name = ("10.0.0.9", 40_000)  # of our end
         self.on_bytes: Callable[[bytes], None] = lambda data: None
         self.on_end: Callable[[], None] = lambda: None
         self._is_counted = counted
@@ -45,7 +47,7 @@ class FakeSocket:
 
     @property
     def is_readable(self) -> bool:
-        return bool(self.inbox) or self.has_ended or self.is_shut
+        return bool(self.inbox or self.callers) or self.has_ended or self.is_shut
 
     # What the process calls -----------------------------------------------------------------------------------------
 
@@ -61,6 +63,27 @@ class FakeSocket:
     def getsockopt(self, level: int, option: int, size: int = 0) -> Any:
         self._enter("getsockopt")
         return bytes(size) if size else 0
+
+    def getsockname(self) -> Tuple[str, int]:
+        self._enter("getsockname")
+        return self._name
+
+    def bind(self, address: Any) -> None:
+        self._enter("bind")
+        self._name = address[0], address[1] or 40_001
+
+    def listen(self, backlog: int) -> None:
+        self._enter("listen")
+        self.system.servers[self._name] = self
+
+    def accept(self) -> Tuple[FakeSocket, Any]:
+        self._enter("accept")
+        if not self.callers:
+            raise BlockingIOError(errno.EAGAIN, "nobody calls")
+        stream = FakeSocket(self.system, self.family)
+        stream.is_connected = True
+        self.callers.pop(0)(stream)
+        return stream, ("10.0.0.3", 50_000)
 
     def connect(self, address: Any) -> None:
         self._enter("connect")
@@ -132,6 +155,8 @@ class FakeSocket:
         if was_closed:
             return
         self.system.open.pop(self._descriptor, None)
+        if self.system.servers.get(self._name) is self:
+            del self.system.servers[self._name]
         self._descriptor = -1
         if not self.is_shut:
             self.is_shut = True

@@ -119,6 +119,8 @@ class SimulatedSystem:
         """Where each call comes from: its caller and callers of that, outermost last."""
         self.listeners: Dict[Any, Callable[[FakeSocket], None]] = {}
         """What accepts connections, by address."""
+        self.servers: Dict[Any, FakeSocket] = {}
+        """Sockets on which the process listens, by address."""
         self.actors: List[Callable[[], bool]] = []
         """Others that act while the process waits; each says whether it did anything."""
         self.on_stop: List[Callable[[], None]] = []

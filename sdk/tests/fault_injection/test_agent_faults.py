@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List
+from typing import Dict, List, NamedTuple, Optional, Type
 
 import pytest
-from fault_injection.agent_scenario import EXPECTED, AgentRun, is_as_expected, run_agent
+from fault_injection.agent_scenario import EXPECTED, AgentRun, SchedulerOfWorker, is_as_expected, run_agent
+from fault_injection.peer_scenario import SchedulerOfPeers
 from fault_injection.simulated_system import KINDS, Fault, distinct_calls
 
 from scaler.worker.exit_codes import EXIT_ERROR, EXIT_OK
@@ -19,6 +20,29 @@ REPETITIONS = 2
 """How many of the calls that are made from the same lines get faults: a waiting agent repeats the same ones."""
 
 FILE_CALLS = ("open", "close", "statvfs", "symlink", "pwrite", "pread", "rename", "write", "flock", "listdir")
+
+
+class Life(NamedTuple):
+    """What the worker is beside.
+
+    Parameters:
+        is_shared: it shares the scheduler's directory.
+        calls: some that it makes.
+    """
+
+    is_shared: bool
+    play: Type[SchedulerOfWorker]
+    calls: List[str]
+
+    def run(self, folder: Path, fault: Optional[Fault] = None) -> AgentRun:
+        return run_agent(folder, fault, self.is_shared, play=self.play)
+
+
+LIVES: Dict[str, Life] = {
+    "files": Life(True, SchedulerOfWorker, ["flock", "rename"]),
+    "chunks": Life(False, SchedulerOfWorker, ["pwrite", "pread", "statvfs"]),
+    "peers": Life(False, SchedulerOfPeers, ["pwrite", "pread", "statvfs", "bind", "listen", "accept", "getsockname"]),
+}
 
 
 def problems(run: AgentRun, fault: Fault) -> List[str]:
@@ -47,35 +71,42 @@ def problems(run: AgentRun, fault: Fault) -> List[str]:
     return [f"{fault.kind} at call {fault.position}, {call}: {each}" for each in found]
 
 
-@pytest.mark.parametrize("is_shared", [True, False], ids=["files", "chunks"])
-def test_without_a_fault_all_is_well(tmp_path: Path, is_shared: bool) -> None:
-    run = run_agent(tmp_path, None, is_shared)
+@pytest.mark.parametrize("life", LIVES.values(), ids=LIVES)
+def test_without_a_fault_all_is_well(tmp_path: Path, life: Life) -> None:
+    run = life.run(tmp_path)
     assert run.problems == [] and is_as_expected(run) and run.sessions == 1
-    assert run.system.calls == run_agent(tmp_path, None, is_shared).system.calls, "runs are repeatable"
-    used = {"flock", "rename"} if is_shared else {"pwrite", "pread", "statvfs"}
-    used |= {"epoll", "socket", "connect_ex", "socketpair", "send_fds", "poll", "recv", "send", "open"}
+    assert run.system.calls == life.run(tmp_path).system.calls, "runs are repeatable"
+    used = {"epoll", "socket", "connect_ex", "socketpair", "send_fds", "poll", "recv", "send", "open", *life.calls}
     assert used <= set(run.system.calls)
 
 
-def check(folder: Path, is_shared: bool, first: int, step: int) -> None:
-    indexes = distinct_calls(run_agent(folder, None, is_shared).system, REPETITIONS)
+def test_without_a_fault_the_bytes_go_from_worker_to_worker(tmp_path: Path) -> None:
+    schedulers: List[SchedulerOfWorker] = []
+    run = run_agent(tmp_path, None, False, lambda agent, scheduler: schedulers.append(scheduler), SchedulerOfPeers)
+    (scheduler,) = schedulers
+    assert isinstance(scheduler, SchedulerOfPeers) and is_as_expected(run)
+    assert scheduler.direct_fetches == scheduler.copies == 1
+
+
+def check(folder: Path, life: Life, first: int, step: int) -> None:
+    indexes = distinct_calls(life.run(folder).system, REPETITIONS)
     faults = [Fault(index, kind) for index in indexes for kind in KINDS]
     found: List[str] = []
     for fault in faults[first::step]:
-        found += problems(run_agent(folder, fault, is_shared), fault)
+        found += problems(life.run(folder, fault), fault)
     assert found == []
 
 
-@pytest.mark.parametrize("is_shared", [True, False], ids=["files", "chunks"])
-def test_some_faults_cost_a_worker_what_they_concern(tmp_path: Path, is_shared: bool) -> None:
-    check(tmp_path, is_shared, 0, STRIDE)
+@pytest.mark.parametrize("life", LIVES.values(), ids=LIVES)
+def test_some_faults_cost_a_worker_what_they_concern(tmp_path: Path, life: Life) -> None:
+    check(tmp_path, life, 0, STRIDE)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_shared", [True, False], ids=["files", "chunks"])
+@pytest.mark.parametrize("life", LIVES.values(), ids=LIVES)
 @pytest.mark.parametrize("part", range(4))
-def test_every_fault_at_every_call_costs_a_worker_what_it_concerns(tmp_path: Path, is_shared: bool, part: int) -> None:
-    check(tmp_path, is_shared, part, 4)
+def test_every_fault_at_every_call_costs_a_worker_what_it_concerns(tmp_path: Path, life: Life, part: int) -> None:
+    check(tmp_path, life, part, 4)
 
 
 def test_a_worker_whose_control_socket_cannot_be_watched_ends_with_an_error(tmp_path: Path) -> None:

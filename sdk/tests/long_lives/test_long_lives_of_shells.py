@@ -14,6 +14,7 @@ from typing import Any, Dict, Iterator, List
 import pytest
 from fault_injection.agent_scenario import SchedulerOfWorker, is_as_expected, run_agent
 from fault_injection.client_scenario import MODULES, OBJECT_BYTES, OBJECT_SIZE, echo
+from fault_injection.peer_scenario import SchedulerOfPeers
 from fault_injection.played_scheduler import LARGE, LARGE_BYTES, URL, SchedulerOfClient
 from fault_injection.simulated_system import SimulatedSystem, installed
 from long_lives.reachable_sizes import grown, module_sizes, sizes_of
@@ -117,8 +118,8 @@ def test_a_client_keeps_nothing_of_what_has_ended(
     assert os.listdir(tmp_path) == ["scheduler"]
 
 
-@pytest.mark.parametrize("is_shared", [True, False], ids=["files", "chunks"])
-def test_an_agent_keeps_nothing_of_what_has_ended(tmp_path: Path, is_shared: bool) -> None:
+@pytest.mark.parametrize("kind", ["files", "chunks", "peers"])
+def test_an_agent_keeps_nothing_of_what_has_ended(tmp_path: Path, kind: str) -> None:
     counted: List[Dict[str, int]] = []
     opened: List[int] = []
 
@@ -132,7 +133,8 @@ def test_an_agent_keeps_nothing_of_what_has_ended(tmp_path: Path, is_shared: boo
         scheduler.rounds = 4 * HALF
         scheduler.on_round = count
 
-    run = run_agent(tmp_path, None, is_shared, prepare)
+    play = SchedulerOfPeers if kind == "peers" else SchedulerOfWorker
+    run = run_agent(tmp_path, None, kind == "files", prepare, play)
     assert run.problems == [] and is_as_expected(run)
     assert opened[-1] == 2 * HALF + 1 and len(counted) == 4 * HALF, "connections were lost"
     assert len(counted[0]) > 100 and "Agent._core.objects" in str(counted[0]), "shell and core are counted"

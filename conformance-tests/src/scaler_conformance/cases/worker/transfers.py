@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Tuple
+from typing import Any, Dict, Tuple
 
 from scaler_conformance.benches.worker import RoleBench
 from scaler_conformance.cases import case
@@ -48,15 +48,15 @@ def fetcher_from(bench: RoleBench, worker: WorkerSession) -> PlayedFetcher:
 
 def issue(worker: WorkerSession, fetcher: PlayedFetcher, object_id: int, milliseconds: int = 30_000) -> None:
     """Tell a holder what another worker may fetch."""
-    fields = {"id": object_id, "holder": worker.number, "secret": SECRET, "key": fetcher.key}
-    worker.send("Ticket", lifetimeMilliseconds=milliseconds, **fields)
+    fields: Dict[str, Any] = {"id": object_id, "secret": SECRET, "key": fetcher.key}
+    worker.send("Ticket", holder=worker.number, lifetimeMilliseconds=milliseconds, **fields)
     worker.fence()
 
 
 def name_holder(worker: WorkerSession, object_id: int, address: str, key: bytes) -> None:
     """Tell a fetcher where it can fetch an object."""
-    fields = {"id": object_id, "holder": HOLDER, "secret": SECRET, "address": address, "key": key}
-    worker.send("Ticket", lifetimeMilliseconds=9000, **fields)
+    fields: Dict[str, Any] = {"id": object_id, "secret": SECRET, "address": address, "key": key}
+    worker.send("Ticket", holder=HOLDER, lifetimeMilliseconds=9000, **fields)
 
 
 def expect_refusal(fetcher: PlayedFetcher, reason: str) -> None:

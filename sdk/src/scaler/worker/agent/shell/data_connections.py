@@ -22,7 +22,7 @@ import os
 import socket
 from collections import deque
 from functools import partial
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Protocol, Tuple, Type
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Protocol, Tuple, Type, Union
 
 from scaler.worker.agent.core.effects import CloseData, ConnectData, SendData
 from scaler.worker.agent.shell.rounds import Rounds
@@ -153,7 +153,7 @@ class DataConnections:
         listener, self._listener = self._listener, None
         if listener is not None:
             self._rounds.remove_reader(listener.fileno())
-            listener.close()
+            _close(listener)
 
     def _accept(self) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
@@ -169,12 +169,12 @@ class DataConnections:
                 self._loop.call_later(1.0, self._accept_again)
                 return
             if sum(number < 0 for number in self._connections) >= MAXIMUM_CALLERS:
-                stream.close()
+                _close(stream)
                 continue
             try:
                 self._add_caller(stream)
             except (OSError, MemoryError):
-                stream.close()
+                _close(stream)
 
     def _accept_again(self) -> None:
         if self._listener is not None:
@@ -232,8 +232,9 @@ class DataConnections:
             else:
                 self._add(number, connection)
         except (OSError, MemoryError) as error:
+            self._attempts.pop(number, None)
             if stream is not None:
-                stream.close()
+                _close(stream)
             self._fail_later(number, why_not_connected(address, error) if isinstance(error, OSError) else str(error))
 
     def _made(self, stream: socket.socket, key: bytes) -> Connection:
@@ -247,6 +248,7 @@ class DataConnections:
 
     def _on_dialled(self, number: int, key: bytes) -> None:
         dialing, address = self._dialing[number]
+        stream: Optional[socket.socket] = None
         try:
             stream = dialing.finish()
             if stream is None:
@@ -255,6 +257,8 @@ class DataConnections:
             self._add(number, self._made(stream, key))
         except (OSError, MemoryError) as error:
             self._stop_dialing(number)
+            if stream is not None:
+                _close(stream)
             self._fail_later(number, why_not_connected(address, error) if isinstance(error, OSError) else str(error))
 
     def _stop_dialing(self, number: int) -> None:
@@ -272,7 +276,7 @@ class DataConnections:
                 raise OSError(error_number, os.strerror(error_number))
             self._add(number, connection)
         except (OSError, MemoryError) as error:
-            connection.close()
+            _close(connection)
             self._fail_later(number, why_not_connected(address, error) if isinstance(error, OSError) else str(error))
 
     def _add(self, number: int, connection: Connection) -> None:
@@ -384,7 +388,7 @@ class DataConnections:
         attempt = self._attempts.pop(number, None)
         if attempt is not None:
             self._rounds.remove_writer(attempt[0].fileno())
-            attempt[0].close()
+            _close(attempt[0])
         each = self._connections.get(number)
         if each is None or each.is_ending:
             return
@@ -409,8 +413,7 @@ class DataConnections:
             each.timer.cancel()
         self._rounds.remove_reader(each.connection.fileno())
         self._rounds.remove_writer(each.connection.fileno())
-        with contextlib.suppress(OSError):  # it is closed all the same
-            each.connection.close()
+        _close(each.connection)
 
     def close(self) -> None:
         """End all of it."""
@@ -433,7 +436,12 @@ def _listen(address: Address) -> socket.socket:
         listener.setblocking(False)
         listener.bind(target)
         listener.listen(MAXIMUM_CALLERS)
-    except OSError:
-        listener.close()
+    except (OSError, MemoryError):
+        _close(listener)
         raise
     return listener
+
+
+def _close(thing: Union[socket.socket, Connection]) -> None:
+    with contextlib.suppress(OSError):  # it is closed all the same
+        thing.close()

@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 import time
-from typing import Any, Callable, Dict, Optional, Type
+from typing import Any, Callable, Dict, Optional, Set, Type
 
 from scaler.worker.agent.core.agent_core import AgentCore
 from scaler.worker.agent.core.effects import (
@@ -54,6 +54,7 @@ class WorkerFiles:
     def __init__(self, core: AgentCore, remove_at_end: Callable[[str], None]) -> None:
         self._core = core
         self._remove_at_end = remove_at_end
+        self._beside: Set[str] = set()  # files of results for which there was no directory
         self._token = f"new-{os.getpid()}-{os.urandom(6).hex()}-"
         self._private: Optional[ObjectDirectory] = None
         self._scheduler_directory = ""
@@ -110,6 +111,8 @@ class WorkerFiles:
     def close(self) -> None:
         """Remove all files of the worker from the disk."""
         self._remove_leftovers("")
+        for path in list(self._beside):
+            self._remove_path(path)
         self._release_lock()
         if self._private is not None:
             self._private.remove()
@@ -146,6 +149,9 @@ class WorkerFiles:
         reason = ""
         try:
             os.rename(effect.path, effect.target)
+            directory = os.path.dirname(effect.target)
+            if directory != self._scheduler_directory and (self._private is None or directory != self._private.path):
+                self._beside.add(effect.target)
         except (OSError, MemoryError) as error:
             reason = why(error)
             self._remove_path(effect.path)
@@ -156,6 +162,7 @@ class WorkerFiles:
             self._remove_path(path)
 
     def _remove_path(self, path: str) -> None:
+        self._beside.discard(path)
         with contextlib.suppress(OSError, MemoryError):
             remove_file(path)
 
