@@ -1,4 +1,8 @@
-"""Bugs in how workers fetch from one another: tickets, holders, what follows when one of them is gone."""
+"""Bugs in how workers fetch from one another: tickets, holders, what follows when one of them is gone.
+
+Rule: whole systems find those after which something is wrong or waits for ever. After the quiet ones, all results are
+right: the scheduler relays, a transfer more is made, or something is kept for longer. Unit tests find these.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,20 @@ _OBJECTS = f"{AGENT}.worker_objects:WorkerObjects"
 _WINDOW = "scaler_protocol.session.fetching:FetchWindow"
 
 TRANSFER_BUGS: Dict[str, PlantedBug] = {
-    # Scheduler ------------------------------------------------------------------------------------------------------
+    "a fetch that has failed is not begun again": PlantedBug(
+        "agent", f"{_FETCHES}._fail", "self._ask(object_id, fetch.window, fetch.ticket.holder)", "pass"
+    ),
+    "a fetch goes on elsewhere without what was under way": PlantedBug(
+        "session", f"{_WINDOW}.request_again", "*(PartRequest(*each) for each in self._unanswered.items())", ""
+    ),
+    "what is whole does not become a copy for others": PlantedBug(
+        "agent", f"{_OBJECTS}._keep_copy", "self._served[object_id] = ServedObject(path, fetch.written_bytes)", "pass"
+    ),
+    "the scheduler is not asked when it names no holder": PlantedBug(
+        "agent", f"{_OBJECTS}.on_no_holder", "self._request(object_id, fetch)", "pass"
+    ),
+}
+QUIET_TRANSFER_BUGS: Dict[str, PlantedBug] = {
     "who waits for a copy is forgotten when the last holder is gone": PlantedBug(
         "scheduler", f"{_TRANSFERS}.end_all", "() if is_deleted else waiting", "()"
     ),
@@ -42,27 +59,13 @@ TRANSFER_BUGS: Dict[str, PlantedBug] = {
         "needless.append(record.object_id)",
         "pass",
     ),
-    # Agent, as a fetcher ----------------------------------------------------------------------------------------------
-    "a fetch that has failed is not begun again": PlantedBug(
-        "agent", f"{_FETCHES}._fail", "self._ask(object_id, fetch.window, fetch.ticket.holder)", "pass"
-    ),
     "a silent holder is waited for": PlantedBug(
         "agent", f"{_FETCHES}.watch", "now - fetch.heard_at >= STALL_SECONDS", "False"
-    ),
-    "a fetch goes on elsewhere without what was under way": PlantedBug(
-        "session", f"{_WINDOW}.request_again", "*(PartRequest(*each) for each in self._unanswered.items())", ""
-    ),
-    "what is whole does not become a copy for others": PlantedBug(
-        "agent", f"{_OBJECTS}._keep_copy", "self._served[object_id] = ServedObject(path, fetch.written_bytes)", "pass"
-    ),
-    "the scheduler is not asked when it names no holder": PlantedBug(
-        "agent", f"{_OBJECTS}.on_no_holder", "self._request(object_id, fetch)", "pass"
     ),
     "data connections outlive their session": PlantedBug("agent", f"{_FETCHES}.clear", "self._close(fetch)", "pass"),
     "the next fetch does not begin when one has ended": PlantedBug(
         "agent", f"{_FETCHES}.end", "self._begin_next()", "pass"
     ),
-    # Agent, as a holder -----------------------------------------------------------------------------------------------
     "a ticket that comes after its request is of no use": PlantedBug(
         "agent", f"{_SERVICE}.on_ticket", "caller.early and caller.early[0].ticket == ticket.secret", "False"
     ),

@@ -143,7 +143,8 @@ def test_an_object_comes_from_its_holder_and_the_fetcher_is_one_then(pair: Pair)
     _, _, path = pair.fetcher.bench.definition(pair.object_id)
     with open(os.fsdecode(path), "rb") as file:
         assert file.read() == pair.content
-    pair.fetcher.objects.forget_unused(1e9, 1.0, set)
+    for now in (1.0, 1e9):
+        pair.fetcher.objects.forget_unused(now, 1.0, set)
     assert pair.fetcher.objects.is_available(pair.object_id), "however long it is not used: others count on it"
     pair.fetcher.objects.on_request(m.ObjectRequest(id=pair.object_id, offset=0, length=CHUNK))
     assert pair.fetcher.bench.sent_with_payloads()[0][1] == pair.content[:CHUNK], "also for the scheduler"

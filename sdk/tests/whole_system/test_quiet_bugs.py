@@ -1,0 +1,40 @@
+"""Planted bugs after which whole systems still end as they may: the unit tests of their part find each of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from whole_system.bugs.planting import planted
+from whole_system.bugs.transfer_bugs import QUIET_TRANSFER_BUGS
+
+TREE = Path(__file__).parents[3]
+UNIT_TESTS = {
+    "scheduler": ["appliance/tests/core/objects"],
+    "agent": ["sdk/tests/worker/agent/core/test_transfers.py"],
+}
+PROGRAM = """
+import sys
+sys.path[:0] = ["sdk/tests", "appliance/tests"]
+import pytest
+from whole_system.bugs.planting import planted
+from whole_system.bugs.transfer_bugs import QUIET_TRANSFER_BUGS
+with planted(QUIET_TRANSFER_BUGS[sys.argv[1]]):
+    sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *sys.argv[2:]]))
+"""
+
+
+@pytest.mark.parametrize("name", QUIET_TRANSFER_BUGS)
+def test_a_quiet_bug_can_still_be_planted(name: str) -> None:
+    with planted(QUIET_TRANSFER_BUGS[name]):
+        pass
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", QUIET_TRANSFER_BUGS)
+def test_unit_tests_find_a_quiet_bug(name: str) -> None:
+    command = [sys.executable, "-c", PROGRAM, name, *UNIT_TESTS[QUIET_TRANSFER_BUGS[name].core]]
+    done = subprocess.run(command, cwd=TREE, capture_output=True, text=True)
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout[-2000:]
