@@ -81,7 +81,11 @@ class FakeScheduler:
         if isinstance(message, m.Heartbeat):
             self.heartbeats.append(message)
             echo = m.HeartbeatEcho(sequence=message.sequence, is_watched=self.is_watched)
-            self._socket.send_multipart([peer, encode(echo)])
+            try:
+                self._socket.send_multipart([peer, encode(echo)])
+            except zmq.ZMQError as error:
+                if error.errno != zmq.EHOSTUNREACH:  # the peer has left since, or connected again
+                    raise
         return Received(message, rest[0] if rest else b"")
 
     def assert_nothing_more(self) -> None:

@@ -84,7 +84,7 @@ class AsDict(RuleBasedStateMachine):
         assert sorted(self.table.items()) == sorted(self.expected.items())
 
 
-TestAsDict = AsDict.TestCase
+TestAsDict = pytest.mark.exhaustive_on_pypy(AsDict.TestCase)
 
 
 @given(st.lists(KEYS, unique=True, max_size=60))

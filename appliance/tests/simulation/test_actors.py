@@ -13,6 +13,8 @@ from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.tasks.requeue import Requeue
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 
+pytestmark = pytest.mark.exhaustive_on_pypy  # which planted bugs are caught does not depend on it
+
 SEEDS = 60
 _add, _place_calls = ReadyClass.add, ActorPlacement._place_calls
 

@@ -96,6 +96,7 @@ def test_once_prints_what_the_output_cannot_write_otherwise(address: str) -> Non
     assert "donn?es.r?duire" in finished.stdout
 
 
+@pytest.mark.exhaustive_on_pypy
 @pytest.mark.parametrize("options", [[], ["--insecure"]])
 def test_a_scheduler_is_announced_as_insecure_if_it_was_started_so(tmp_path: Path, options: List[str]) -> None:
     scheduler = SchedulerProcess(sys.executable, tmp_path / "address", quiet_address(), *options)

@@ -58,6 +58,7 @@ def test_a_task_that_fails_is_shown_with_its_traceback(scheduler: SchedulerProce
     assert b'scaler_tasks_total{outcome="failed"} 1.0' in program.get("/metrics")[1]
 
 
+@pytest.mark.exhaustive_on_pypy
 def test_a_worker_is_asked_to_leave_or_the_scheduler_says_that_it_cannot(
     scheduler: SchedulerProcess, program: Program
 ) -> None:
@@ -76,6 +77,7 @@ def test_a_worker_is_asked_to_leave_or_the_scheduler_says_that_it_cannot(
         assert "WorkerShutdown" in json.loads(error.read())["error"]
 
 
+@pytest.mark.exhaustive_on_pypy
 def test_another_scheduler_at_the_same_address_is_another_generation(
     scheduler: SchedulerProcess, program: Program, tmp_path: Path
 ) -> None:

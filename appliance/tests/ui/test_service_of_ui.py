@@ -11,6 +11,8 @@ import pytest
 from played_service_manager import PlayedServiceManager
 from ui.running import Program
 
+pytestmark = pytest.mark.exhaustive_on_pypy  # service managers are told the same there
+
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_it_is_ready_gives_signs_of_life_while_its_loop_goes_on_and_stops(tmp_path: Path, number: int) -> None:

@@ -6,8 +6,10 @@ import multiprocessing
 import os
 import threading
 import time
+import types
 from pickle import PicklingError
 from typing import Any, Iterator, List, Optional, Tuple
+from unittest import mock
 
 import joblib
 import numpy
@@ -16,6 +18,7 @@ from joblib import Parallel, delayed, parallel_config
 
 import scaler.joblib
 from scaler import Client, SchedulerClusterCombo
+from scaler.adapters.joblib_workers import Workers
 from scaler.exceptions import (
     ArgumentTypeError,
     InvalidArgumentError,
@@ -124,6 +127,24 @@ def test_no_more_calls_than_jobs_are_in_progress(tmp_path: Any) -> None:
                 delayed(AtOnce(str(tmp_path)))(number) for number in range(12)
             )
     assert max(in_progress) <= 2
+
+
+@pytest.mark.parametrize(
+    "slots_before, slots_now, most",
+    [(4, 0, 2), (2, 4, 2), (2, 2, 12), (1, 0, 12)],
+    ids=["not yet heard", "workers have joined", "as many as jobs", "fewer than jobs"],
+)
+def test_calls_beyond_the_limit_are_submitted_only_if_the_cluster_is_no_larger(
+    slots_before: int, slots_now: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitter: Any = types.SimpleNamespace(_shell=types.SimpleNamespace(slots=slots_now))
+    workers = Workers(submitter, 2, slots_before, mock.Mock(), None, None, mock.Mock())
+    started: List[Any] = []
+    monkeypatch.setattr(workers, "_start", started.append)
+    for _ in range(12):
+        workers.submit([], print)
+    workers.stop()
+    assert len(started) == most
 
 
 # Arrays ---------------------------------------------------------------------------------------------------------------

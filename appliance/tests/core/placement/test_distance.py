@@ -13,6 +13,8 @@ from virtual_cluster import HOP_SECONDS, VirtualCluster
 
 from scaler_protocol import messages as m
 
+pytestmark = pytest.mark.exhaustive_on_pypy  # decisions in virtual time are the same there
+
 SLOTS = 2
 WORK_SECONDS = 12.0  # of each slot
 FAR_SECONDS = 0.2  # one way

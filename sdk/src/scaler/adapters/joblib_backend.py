@@ -106,17 +106,23 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
 
         Raises ValueError for 0; NoWorkerError if no worker joins in time.
         """
+        return self._jobs_and_slots(n_jobs)[0]
+
+    def _jobs_and_slots(self, n_jobs: Optional[int]) -> Tuple[int, int]:
+        """How many calls run at once, and how many could; raises as `effective_n_jobs` does."""
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
         if n_jobs is None or n_jobs == 1:
-            return 1
+            return 1, 1
         client = _client_of(self.submitter)
         local = local_cluster_of(client)
         if local is not None and local.is_own:
-            return n_jobs if n_jobs > 0 else max(usable_cpus() + 1 + n_jobs, 1)
+            n_jobs = n_jobs if n_jobs > 0 else max(usable_cpus() + 1 + n_jobs, 1)
+            return n_jobs, max(local.slots, n_jobs)
+        slots = client._shell.wait_for_slots(SLOTS_TIMEOUT_SECONDS) or self._slots_of(client)
         # joblib would run the only job in this process, and not in the cluster that the user has named.
-        slots = max(client._shell.wait_for_slots(SLOTS_TIMEOUT_SECONDS) or self._slots_of(client), 2)
-        return min(n_jobs, slots) if n_jobs > 0 else max(slots + 1 + n_jobs, 1)
+        most = max(slots, 2)
+        return min(n_jobs, most) if n_jobs > 0 else max(most + 1 + n_jobs, 1), slots
 
     def _slots_of(self, client: Client) -> int:
         slots = client.info(maximum_workers=0).slots
@@ -179,31 +185,38 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
                 f"mmap_mode={mmap_mode!r} cannot be used with Scaler: tasks run in other processes, maybe on other"
                 " hosts, and cannot write to arrays here; use 'r', 'c' or None, and return what they compute"
             )
-        n_jobs = self.effective_n_jobs(n_jobs)
+        asked, (n_jobs, slots) = n_jobs, self._jobs_and_slots(n_jobs)
         if n_jobs == 1:
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
+        most_jobs = None if asked == -1 else n_jobs
         with self._lock:
             if self._workers is not None and self.parallel is not parallel:
                 raise FallbackToBackend(self._copy(self.nesting_level))
             if self._workers is None:
                 first = (initializer, tuple(initargs)) if initializer is not None else self._initializer
-                self._workers = self._make_workers(n_jobs, max_nbytes, mmap_mode, first)
+                self._workers = self._make_workers(n_jobs, slots, most_jobs, max_nbytes, mmap_mode, first)
             self.parallel = parallel
         return n_jobs
 
     def _make_workers(
         self,
         n_jobs: int,
+        slots: int,
+        most_jobs: Optional[int],
         max_nbytes: Optional[int],
         mmap_mode: Optional[str],
         first: Tuple[Optional[Callable[..., Any]], Tuple[Any, ...]],
     ) -> Workers:
+        """
+        Parameters:
+            slots: how many calls the cluster runs at once.
+            most_jobs: how many batches may run at once, also if workers join later; None: as many as there are slots.
+        """
         submitter = self.submitter
         client = _client_of(submitter)
         local = local_cluster_of(client)
         if local is not None:
             local.grow(n_jobs)
-        slots = local.slots if local is not None else client._shell.slots
         initializer: Optional[Initializer] = None
         if first[0] is not None:
             token = hashlib.blake2b(join(dump(first)), digest_size=16).digest()
@@ -211,7 +224,8 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         large_bytes = max_nbytes if max_nbytes is not None and mmap_mode == "r" else NEVER_BYTES
         return Workers(
             submitter,
-            None if n_jobs >= slots else n_jobs,
+            most_jobs,
+            slots,
             self._thread_limits(n_jobs),
             self._nested(submitter._options),
             initializer,

@@ -65,6 +65,8 @@ class Workers:
     Parameters:
         submitter: the client, or a view of it.
         limit: how many batches may run at once; None: as many as the cluster runs.
+        slots: how many calls the cluster ran at once a moment ago. If neither these nor its present slots are more than
+            the limit, it is the limit by itself, and has the next batches before the first are done.
         limits: of the threads inside calls.
         nested: the backend of joblib's calls inside the calls.
         initializer: to run in each process first, if any.
@@ -75,6 +77,7 @@ class Workers:
         self,
         submitter: Submitter,
         limit: Optional[int],
+        slots: int,
         limits: ThreadLimits,
         nested: object,
         initializer: Optional[Initializer],
@@ -83,6 +86,7 @@ class Workers:
         self.arrays = arrays
         self._submitter = submitter
         self._limit = limit
+        self._slots = slots
         self._before_calls = (limits, nested, initializer)
         self._functions: Dict[str, Tuple[Calls, FunctionRecord]] = {}
         self._waiting: Deque[Job] = deque()
@@ -101,12 +105,17 @@ class Workers:
             if self._thread is None:
                 self._thread = threading.Thread(target=_run_callbacks, args=(self,), name="scaler-joblib", daemon=True)
                 self._thread.start()
-            if self._limit is not None and len(self._running) >= self._limit:
+            if self._is_at_limit():
                 self._waiting.append(job)
                 return job
             self._running.add(job)
         self._start(job)
         return job
+
+    def _is_at_limit(self) -> bool:
+        if self._limit is None or len(self._running) < self._limit:
+            return False
+        return max(self._slots, self._submitter._shell.slots) > self._limit
 
     def _start(self, job: Job) -> None:
         try:
