@@ -234,16 +234,16 @@ PACKAGE_FILES := .ci/prepare $(DISTRIBUTIONS:=/pyproject.toml)
 .venv/.compiled: .venv/.tools
 	@$(PREPARE) compiled
 
-.venv-pypy/.packages: $(PACKAGE_FILES) .ci/requirements-pypy.txt $(if $(call MADE_HERE,.venv-pypy/.packages),,.FORCE)
+.venv-pypy/.packages: $(PACKAGE_FILES) .ci/requirements-pypy.txt $(if $(call MADE_HERE,.venv-pypy/.packages),,.FORCE) | .venv/.packages
 	@$(PREPARE) pypy
 
-.venv-situations/.packages: $(PACKAGE_FILES) .ci/requirements-situations.txt $(if $(call MADE_HERE,.venv-situations/.packages),,.FORCE)
+.venv-situations/.packages: $(PACKAGE_FILES) .ci/requirements-situations.txt $(if $(call MADE_HERE,.venv-situations/.packages),,.FORCE) | .venv/.packages
 	@$(PREPARE) situations
 
-.venv-adapters/.packages: $(PACKAGE_FILES) .ci/requirements-adapters.txt $(if $(call MADE_HERE,.venv-adapters/.packages),,.FORCE)
+.venv-adapters/.packages: $(PACKAGE_FILES) .ci/requirements-adapters.txt $(if $(call MADE_HERE,.venv-adapters/.packages),,.FORCE) | .venv/.packages
 	@$(PREPARE) adapters
 
-.venv-docs/.packages: $(PACKAGE_FILES) .ci/requirements-docs.txt $(if $(call MADE_HERE,.venv-docs/.packages),,.FORCE)
+.venv-docs/.packages: $(PACKAGE_FILES) .ci/requirements-docs.txt $(if $(call MADE_HERE,.venv-docs/.packages),,.FORCE) | .venv/.packages
 	@$(PREPARE) docs
 
 .venv-packaging/.tools: .ci/prepare .ci/requirements-packaging.txt $(if $(call MADE_HERE,.venv-packaging/.tools),,.FORCE) | .venv/.packages
