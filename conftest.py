@@ -53,6 +53,11 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
+    zmq = sys.modules.get("zmq")
+    if zmq is not None:
+        # The traceback of a test that failed keeps its sockets. A later test may be running when the garbage collector
+        # meets them, and if it meets their context first, that would wait for ever for the sockets to be closed.
+        zmq.Context.__del__ = lambda context: None
     if hasattr(gc, "freeze"):  # PyPy has none
         gc.collect()
         gc.freeze()

@@ -201,8 +201,8 @@ def test_slots_run_at_the_same_time(client: Client, hold: Hold) -> None:
 
 
 def test_cancels_of_waiting_and_of_running_tasks(client: Client, hold: Hold) -> None:
-    running = [submit_wait(client, hold) for _ in range(2)]
-    tasks = [hold.started(), hold.started()]
+    pairs = [(submit_wait(client, hold), hold.started()) for _ in range(2)]
+    running, tasks = zip(*pairs)
     waiting = [client.submit(conformance("echo"), number) for number in range(3)]
 
     assert waiting[1].cancel(TIMEOUT_SECONDS)

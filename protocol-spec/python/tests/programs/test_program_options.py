@@ -132,6 +132,17 @@ def test_a_value_can_be_found_if_none_is_given(file: Any, capsys: pytest.Capture
     assert printed == f'[top]\n# address = "{ADDRESS}"  # [scheduler]\n', "it is found again"
 
 
+def test_what_is_found_and_cannot_be_used_is_an_error_for_an_optional_value_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def find(sections: Mapping[str, Any]) -> Optional[Tuple[float, str]]:
+        raise ConfigurationError("the clock says 'abc'")
+
+    program = Program("scaler_top", "top", "", str, [Option("--seconds", Seconds(0), "", default=0.0, find=find)])
+    assert run([], capsys, program) == (2, "", "scaler_top: error: the clock says 'abc'\n")
+    assert read("--seconds", "3", program=program)[0].seconds == 3.0
+
+
 # What values look like.
 
 

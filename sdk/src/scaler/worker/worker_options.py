@@ -283,10 +283,11 @@ def _life_in_slurm(sections: Sections) -> Optional[Tuple[float, str]]:
     if not text:
         return None
     try:
-        seconds = float(text) - time.time()
-    except ValueError:
+        seconds = int(text) - time.time()
+    except (ValueError, OverflowError):
         raise ConfigurationError(
-            f"{SLURM_END_VARIABLE} must be seconds since 1970, not {text!r}; give --lifetime-seconds"
+            f"environment variable {SLURM_END_VARIABLE}: expected whole seconds since 1970, got {text!r};"
+            " give --lifetime-seconds instead"
         ) from None
     return (seconds, f"environment {SLURM_END_VARIABLE}") if seconds > 0 else None  # else Slurm lets it run on
 

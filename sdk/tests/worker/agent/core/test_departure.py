@@ -338,6 +338,13 @@ def test_its_end_of_life_limits_a_worker_that_drains_for_an_operator() -> None:
     assert goodbye.reason == Reason.LEAVING
 
 
+def test_an_end_in_ages_is_as_far_away_as_can_be_said() -> None:
+    agent = Agent(session=0, end_of_life=1e30)
+    agent.connect()
+    [hello] = agent.take(m.Hello)
+    assert hello.remaining_milliseconds == (1 << 64) - 1
+
+
 def test_notice_drains_it() -> None:
     agent = agent_with_tasks(10)
     agent.core.on_notice("the file /run/notice is there (drain_file)", agent.now)

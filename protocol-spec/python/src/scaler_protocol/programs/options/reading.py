@@ -130,7 +130,10 @@ class Reading:
                     self._found.add(option.key)
                     return found
             except ConfigurationError as error:
-                self._not_found[option.key] = str(error)
+                if option.is_required:
+                    self._not_found[option.key] = str(error)
+                else:
+                    self.faults.append(str(error))
         # Each reading has its own list.
         return (list(option.default) if isinstance(option.default, list) else option.default), FROM_DEFAULT
 

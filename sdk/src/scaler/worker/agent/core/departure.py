@@ -25,6 +25,8 @@ HAND_OVER_SECONDS = 3.0
 FAREWELL_SECONDS = 2.0
 """For the goodbye, and for the end of its processes."""
 
+_LONGEST_MILLISECONDS = (1 << 64) - 1  # the limit of its field in Hello
+
 _INSISTING = ("SIGTERM", "SIGINT")
 
 
@@ -72,7 +74,7 @@ class Departure:
         """For how long tasks may run here, at least 1; 0: no end is known."""
         if self._last_tasks_end_at == NEVER:
             return 0
-        return max(1, int((self._last_tasks_end_at - now) * 1000))
+        return min(max(1, int((self._last_tasks_end_at - now) * 1000)), _LONGEST_MILLISECONDS)
 
     # Reasons --------------------------------------------------------------------------------------------------------
 
