@@ -23,7 +23,7 @@ class FakeSocket:
         self.has_ended = False  # the other end sends no more
         self.is_connected = False
         self.is_shut = False
-        self.callers: List[Callable[[FakeSocket], None]] = []  # who wait to be accepted
+        self.callers: List[Callable[[FakeSocket], object]] = []  # who wait to be accepted
         self._name = ("10.0.0.9", 40_000)  # of our end
         self.on_bytes: Callable[[bytes], None] = lambda data: None
         self.on_end: Callable[[], None] = lambda: None

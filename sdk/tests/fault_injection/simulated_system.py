@@ -117,7 +117,7 @@ class SimulatedSystem:
         self.calls: List[str] = []
         self.sites: List[Tuple[str, ...]] = []
         """Where each call comes from: its caller and callers of that, outermost last."""
-        self.listeners: Dict[Any, Callable[[FakeSocket], None]] = {}
+        self.listeners: Dict[Any, Callable[[FakeSocket], object]] = {}
         """What accepts connections, by address."""
         self.servers: Dict[Any, FakeSocket] = {}
         """Sockets on which the process listens, by address."""
