@@ -79,7 +79,7 @@ class FakeSocket:
     def accept(self) -> Tuple[FakeSocket, Any]:
         self._enter("accept")
         if not self.callers:
-            raise BlockingIOError(errno.EAGAIN, "nobody calls")
+            raise BlockingIOError(errno.EAGAIN, "no caller waits")
         stream = FakeSocket(self.system, self.family)
         stream.is_connected = True
         self.callers.pop(0)(stream)

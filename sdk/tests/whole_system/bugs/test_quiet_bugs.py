@@ -10,7 +10,7 @@ import pytest
 from whole_system.bugs.planting import planted
 from whole_system.bugs.transfer_bugs import QUIET_TRANSFER_BUGS
 
-TREE = Path(__file__).parents[3]
+TREE = Path(__file__).parents[4]
 UNIT_TESTS = {
     "scheduler": ["appliance/tests/core/objects"],
     "agent": ["sdk/tests/worker/agent/core/test_transfers.py"],
