@@ -30,6 +30,7 @@ FIELDS_OF_YESTERDAY = {
     "Heartbeat": 1,
     "Limits": 3,
     "ObjectInstruction": 4,
+    "ObjectRequest": 3,
     "ObjectResponse": 4,
     "Failure": 8,
     "DisconnectRequest": 2,
