@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from typing import List
+from typing import List, Tuple
 
+import pytest
 from scheduler_harness import Cancelled, Client, Harness, Worker, options
 
 from scaler_protocol import messages as m
@@ -90,6 +91,34 @@ def test_force_after_an_unanswered_cancel_is_passed_on(harness: Harness) -> None
     worker.confirm(instances, Cancelled.CANCELLED)
     assert client.take_confirms() == {0: Cancelled.CANCELLED}
     harness.nothing_else_was_sent()
+
+
+@pytest.mark.parametrize("others", [(), (1, 2)], ids=["alone", "among others"])
+def test_force_is_not_forgotten_with_a_worker_that_has_answered_the_cancel_before(
+    harness: Harness, others: Tuple[int, ...]
+) -> None:
+    client, worker, instances = running(harness, 1 + len(others))
+    client.cancel(0)
+    client.cancel(0, *others, force=True)
+    assert asked(worker) == (instances[:1], False)
+    assert asked(worker) == (instances, True)
+    worker.confirm(instances[:1], Cancelled.RUNNING)
+    assert client.take_confirms() == {0: Cancelled.RUNNING}
+    worker.vanish()
+    assert client.take_confirms() == dict.fromkeys((0, *others), Cancelled.CANCELLED)
+    harness.worker(slots=3)
+    harness.nothing_else_was_sent()
+
+
+def test_an_answer_to_both_cancels_leaves_the_task_to_its_end(harness: Harness) -> None:
+    client, worker, instances = running(harness)
+    client.cancel(0)
+    client.cancel(0, force=True)
+    worker.confirm(instances, Cancelled.RUNNING)
+    assert client.take_confirms() == {0: Cancelled.RUNNING}
+    worker.finish(instances)
+    assert set(client.take_results()) == {0}
+    assert client.take_confirms() == {0: Cancelled.NOT_FOUND}
 
 
 def test_a_result_that_crosses_a_cancel_wins_and_the_cancel_is_answered(harness: Harness) -> None:

@@ -95,5 +95,15 @@ class PlayedHolder:
             self._socket.send_multipart([identity, SCHEMA.encode("ObjectResponse", fields), chunk])
             most_answers -= 1
 
-    def close(self, lingers: bool = False) -> None:
-        self._socket.close(1000 if lingers else 0)
+    def leave(self, requests: int, quiet_seconds: float = 1.0) -> None:
+        """Be gone, when so many requests have come, or when no more do.
+
+        What is unread when a connection is closed resets it, and then the other end may lose what it has not read.
+        """
+        while len(self.offsets) < requests and self._socket.poll(int(quiet_seconds * 1000)):
+            _, *frames = self._socket.recv_multipart()
+            self.offsets.append(Message(*SCHEMA.decode(frames), b"").offset)
+        self._socket.close(1000)
+
+    def close(self) -> None:
+        self._socket.close(0)

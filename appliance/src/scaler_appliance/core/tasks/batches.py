@@ -13,7 +13,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from itertools import accumulate
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from scaler_appliance.core.effects import Buffer
 from scaler_appliance.core.monitoring.counters import NO_COUNTERS
@@ -233,7 +233,7 @@ class Dispatch:
 
     __slots__ = (
         "number", "batch", "start", "stop", "worker", "ids", "open", "open_count", "estimate_microseconds",
-        "is_of_actor",
+        "is_of_actor", "cancelled_again",
     )  # fmt: skip
 
     def __init__(
@@ -251,6 +251,7 @@ class Dispatch:
         self.open_count = stop - start
         self.estimate_microseconds = estimate_microseconds  # of one task, as its worker's load was charged
         self.is_of_actor = batch.options.actor
+        self.cancelled_again: Optional[Set[int]] = None  # instances of which an earlier cancel is unanswered, too
 
     @property
     def has_costly_ends(self) -> bool:
@@ -273,6 +274,20 @@ class Dispatch:
             if ids[position : position + count].tobytes() == self.ids[low : low + count].tobytes():
                 return count
         return consecutive_run(ids, position, count) - position
+
+    def cancel_again(self, instances: Iterable[int]) -> None:
+        """The worker is to be sent a further cancel of each, before it has answered the one before."""
+        if self.cancelled_again is None:
+            self.cancelled_again = set()
+        self.cancelled_again.update(instances)
+
+    def answers_again(self, index: int) -> bool:
+        """Whether the worker's answer about the batch's task `index` is to an earlier cancel, and another follows."""
+        instance = self.instance_of(index)
+        if self.cancelled_again is None or instance not in self.cancelled_again:
+            return False
+        self.cancelled_again.discard(instance)
+        return True
 
     def open_instances(self) -> List[int]:
         """The instances that may still report."""

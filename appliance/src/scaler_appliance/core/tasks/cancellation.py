@@ -3,6 +3,8 @@
 Rules:
 - Each cancel is answered by one TaskCancelConfirm for each task: at once when the scheduler knows the answer, else when
   the task's worker has answered, or is gone, or its result crossed the cancel. Asking again before that adds nothing.
+- A cancel with force may follow one that is unanswered. A worker that says then that the task runs has answered the
+  first. The second stays open: if the worker is lost, the task is cancelled, and does not run again.
 - A worker is never assumed to have complied: a task is at its worker until the worker says otherwise.
 """
 
@@ -127,6 +129,9 @@ class Cancellation:
         batch = dispatch.batch
         client = self._state.clients[batch.client]
         task_id = batch.ids[index]
+        if outcome == m.CancelOutcome.RUNNING and dispatch.answers_again(index):
+            client.confirm_cancel(task_id, m.CancelOutcome.RUNNING)
+            return
         is_held = outcome == m.CancelOutcome.NOT_FOUND and self._state.held_results.holds(dispatch.instance_of(index))
         if outcome == m.CancelOutcome.RUNNING or is_held:  # a held outcome follows, as that of a running task does
             if batch.states[index] == TaskState.CANCELLING:

@@ -147,7 +147,10 @@ class TaskOutcomes:
             self.finish_cancelled(client, batch, index, index + 1)
         elif force or before == TaskState.ASSIGNED:
             dispatch = batch.dispatch_of(index)
-            self._state.workers[dispatch.worker].cancel([dispatch.instance_of(index)], force)
+            instances = [dispatch.instance_of(index)]
+            if before == TaskState.CANCELLING:
+                dispatch.cancel_again(instances)
+            self._state.workers[dispatch.worker].cancel(instances, force)
 
     def cancel_run(
         self, client: ClientSession, batch: TaskBatch, start: int, stop: int, force: bool, is_asked: bool = True
@@ -163,10 +166,13 @@ class TaskOutcomes:
             return _UNITS_OF_A_RUN + len(batch.dispatches) // 4
         done = 1
         to_stop = bytearray(stop - start)
-        for state in (TaskState.ASSIGNED, TaskState.CANCELLING) if force else (TaskState.ASSIGNED,):
-            for first, end in runs(batch.states, start, stop, state):
-                to_stop[first - start : end - start] = b"\x01" * (end - first)
+        for first, end in runs(batch.states, start, stop, TaskState.CANCELLING) if force else ():
+            to_stop[first - start : end - start] = b"\x01" * (end - first)
+        if any(to_stop):
+            done += self._ask_workers(batch, start, to_stop, force, is_again=True)
+            to_stop = bytearray(stop - start)
         for first, end in runs(batch.states, start, stop, TaskState.ASSIGNED):
+            to_stop[first - start : end - start] = b"\x01" * (end - first)
             apply(batch.states, first, end, TaskEvent.CANCEL)
             done += 1
         if any(to_stop):
@@ -181,11 +187,14 @@ class TaskOutcomes:
             done += _UNITS_OF_A_RUN + (end - first) // 4
         return done
 
-    def _ask_workers(self, batch: TaskBatch, start: int, to_stop: bytearray, force: bool) -> int:
+    def _ask_workers(
+        self, batch: TaskBatch, start: int, to_stop: bytearray, force: bool, is_again: bool = False
+    ) -> int:
         """Ask the workers that have them to drop tasks; returns the amount of work.
 
         Parameters:
             to_stop: from `start` on, which ones.
+            is_again: they have not answered yet that they were asked to before.
         """
         stop = start + len(to_stop)
         for dispatch in batch.dispatches.values():
@@ -195,6 +204,8 @@ class TaskOutcomes:
                 wanted = map(and_, is_open, to_stop[first - start : end - start])
                 instances = list(compress(dispatch.ids[first - dispatch.start : end - dispatch.start], wanted))
                 if instances:
+                    if is_again:
+                        dispatch.cancel_again(instances)
                     self._state.workers[dispatch.worker].cancel(instances, force)
         return len(batch.dispatches) + len(to_stop) // 4
 

@@ -168,7 +168,7 @@ def fetch_goes_on_where_it_was(bench: RoleBench) -> None:
     worker.expect("TicketRequest", id=wanted)
     name_holder(worker, wanted, holder.address, holder.key)
     holder.serve(2, bench.settings.deadline_seconds)
-    holder.close(lingers=True)
+    holder.leave(-(-len(content) // CHUNK_BYTES))
     worker.expect("TicketRequest", id=wanted, failedHolder=HOLDER)
     worker.send("Ticket", id=wanted)
     requested = set()
