@@ -129,6 +129,15 @@ def test_no_more_calls_than_jobs_are_in_progress(tmp_path: Any) -> None:
     assert max(in_progress) <= 2
 
 
+def test_more_jobs_than_slots_may_use_workers_that_join_later(any_address: str) -> None:
+    backend = ScalerBackend(address=any_address)
+    slots = backend.effective_n_jobs(-1)
+    for asked, limit in ((slots, slots), (slots + 100, slots + 100), (-1, None)):
+        backend.configure(n_jobs=asked)
+        assert backend._workers is not None and backend._workers._limit == limit
+        backend.terminate()
+
+
 @pytest.mark.parametrize(
     "slots_before, slots_now, most",
     [(4, 0, 2), (2, 4, 2), (2, 2, 12), (1, 0, 12)],

@@ -188,7 +188,7 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         asked, (n_jobs, slots) = n_jobs, self._jobs_and_slots(n_jobs)
         if n_jobs == 1:
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
-        most_jobs = None if asked == -1 else n_jobs
+        most_jobs = None if asked == -1 else max(asked, n_jobs)  # more than there are slots now, if asked for
         with self._lock:
             if self._workers is not None and self.parallel is not parallel:
                 raise FallbackToBackend(self._copy(self.nesting_level))

@@ -165,18 +165,14 @@ class TaskOutcomes:
                 self.cancel(client, batch, start, force)
             return _UNITS_OF_A_RUN + len(batch.dispatches) // 4
         done = 1
-        to_stop = bytearray(stop - start)
-        for first, end in runs(batch.states, start, stop, TaskState.CANCELLING) if force else ():
-            to_stop[first - start : end - start] = b"\x01" * (end - first)
-        if any(to_stop):
-            done += self._ask_workers(batch, start, to_stop, force, is_again=True)
+        for state in (TaskState.CANCELLING, TaskState.ASSIGNED) if force else (TaskState.ASSIGNED,):
             to_stop = bytearray(stop - start)
-        for first, end in runs(batch.states, start, stop, TaskState.ASSIGNED):
-            to_stop[first - start : end - start] = b"\x01" * (end - first)
-            apply(batch.states, first, end, TaskEvent.CANCEL)
-            done += 1
-        if any(to_stop):
-            done += self._ask_workers(batch, start, to_stop, force)
+            for first, end in runs(batch.states, start, stop, state):
+                to_stop[first - start : end - start] = b"\x01" * (end - first)
+                apply(batch.states, first, end, TaskEvent.CANCEL)
+                done += 1
+            if any(to_stop):
+                done += self._ask_workers(batch, start, to_stop, force, is_again=state == TaskState.CANCELLING)
         for first, end in runs(batch.states, start, stop, TaskState.QUEUED):
             apply(batch.states, first, end, TaskEvent.CANCEL)
             # SCL-SCH-021
@@ -187,9 +183,7 @@ class TaskOutcomes:
             done += _UNITS_OF_A_RUN + (end - first) // 4
         return done
 
-    def _ask_workers(
-        self, batch: TaskBatch, start: int, to_stop: bytearray, force: bool, is_again: bool = False
-    ) -> int:
+    def _ask_workers(self, batch: TaskBatch, start: int, to_stop: bytearray, force: bool, is_again: bool) -> int:
         """Ask the workers that have them to drop tasks; returns the amount of work.
 
         Parameters:
