@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import Dict, Iterator, List
 
 import pytest
-from played_names import Answer, play_names, silent_name_server
+from played_names import Answer, no_such_name, play_names, silent_name_server
 from quiet_addresses import quiet_address
 from sdk_tasks import identity
 
@@ -63,6 +63,22 @@ def test_a_name_server_that_is_silent_is_named(names: Dict[str, Answer]) -> None
         names["lost.example"] = silent_name_server(stack)
         with pytest.raises(SchedulerUnreachableError, match=r"lost\.example:1 cannot be resolved for now"):
             Client("tcp://lost.example:1", connect_timeout_seconds=0.3)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_attempt_that_is_cut_short_hides_no_reason(names: Dict[str, Answer], is_async: bool) -> None:
+    with ExitStack() as stack:
+        silent, answers = silent_name_server(stack), iter([no_such_name])
+        names["lost.example"] = lambda: next(answers, silent)()
+
+        async def connect() -> None:
+            await AioClient("tcp://lost.example:1", connect_timeout_seconds=2.0).connect()
+
+        with pytest.raises(SchedulerUnreachableError, match=r"unknown host name in tcp://lost\.example:1"):
+            if is_async:
+                asyncio.run(connect())
+            else:
+                Client("tcp://lost.example:1", connect_timeout_seconds=2.0)
 
 
 def test_an_event_loop_goes_on_while_a_name_is_resolved(scheduler: str, names: Dict[str, Answer]) -> None:

@@ -143,6 +143,7 @@ class ClientDriver(ABC):
         self._lost_because = ""
         self._was_silent = False  # the session was lost because the scheduler was silent
         self._connect_error: Optional[OSError] = None
+        self._has_failed = False  # the last attempt to connect that has come to its end
         self._unread: List[List[bytes]] = []  # messages that arrived together with the first Welcome
         self._session_effects: List[SessionEffect] = []
         self._session = PeerSession(hello, settings, self._session_effects, self._heartbeat, random.random)
@@ -316,7 +317,7 @@ class ClientDriver(ABC):
         elif isinstance(effect, StopConnecting):
             self._on_connect_failed(self.transport.stop_connecting())
         elif isinstance(effect, Disconnect):
-            if self.transport.is_connecting:
+            if self.transport.is_connecting and not self._knows_why:
                 self._connect_error = self.transport.stop_connecting()
             self.transport.drop()
         elif isinstance(effect, Opened):
@@ -326,8 +327,13 @@ class ClientDriver(ABC):
         else:
             self._on_ended(effect)
 
+    @property
+    def _knows_why(self) -> bool:
+        """Whether an earlier attempt says more than one that is cut short, perhaps as soon as it has begun."""
+        return self._has_failed or self.transport.has_closed
+
     def _connect(self) -> None:
-        if not self.transport.has_closed:
+        if not self._knows_why:
             self._connect_error = OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))  # until a better one is known
         try:
             is_connected = self.transport.connect()
@@ -347,14 +353,14 @@ class ClientDriver(ABC):
             self._on_connected()
 
     def _on_connected(self) -> None:
-        self._connect_error = None
+        self._connect_error, self._has_failed = None, False
         self._session.on_connected(time.monotonic())
 
     def _on_connect_failed(self, error: Exception) -> None:
         self.transport.drop()
         if not isinstance(error, OSError):
             error = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-        self._connect_error = error
+        self._connect_error, self._has_failed = error, True
         self._session.on_connect_failed(time.monotonic(), error.strerror or str(error))
 
     def _on_opened(self, welcome: m.Welcome) -> None:
