@@ -274,7 +274,7 @@ class SaysRunningALittleLater(ReferenceScheduler):
     late: List[Tuple[float, Task]]
 
     def confirm(self, task: Task, outcome: int) -> None:
-        if outcome == RUNNING:
+        if outcome == RUNNING and not task.is_forced:
             task.answer_is_owed = False
             self.late = [*getattr(self, "late", ()), (time.monotonic() + 0.1, task)]
         else:
@@ -301,7 +301,7 @@ class ForgetsCancelsAtCutWorkers(ReferenceScheduler):
         peer = self.sessions.get(connection)
         if isinstance(peer, Worker):
             for task in peer.held.values():
-                task.answer_is_owed = False
+                task.answer_is_owed &= task.is_forced
         super().on_connection_end(connection)
 
 

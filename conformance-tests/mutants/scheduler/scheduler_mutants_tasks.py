@@ -273,7 +273,7 @@ class AnswersTheSecondCancelAsWell(ReferenceScheduler):
     def on_task_cancel(self, client: Client, message: Message) -> None:
         for each in message.ids:
             task = client.tasks.get(each)
-            if task is not None and task.answer_is_owed:
+            if task is not None and task.answer_is_owed and not message.force:
                 self.send(client, "TaskCancelConfirm", ids=[each], outcomes=[RUNNING])
         super().on_task_cancel(client, message)
 
@@ -309,15 +309,28 @@ class LetsWaitingTasksBe(ReferenceScheduler):
 @mutant(breaks="SCL-SCH-021", caught_by="scheduler/cancels/cancel-is-passed-on-with-its-force")
 class ForgetsForce(ReferenceScheduler):
     def cancel_at_worker(self, task: Task, force: bool) -> None:
-        super().cancel_at_worker(task, force and task.client.is_gone)
+        super().cancel_at_worker(task, force and (task.owes_another or task.client.is_gone))
 
 
 @mutant(breaks="SCL-SCH-021", caught_by="scheduler/cancels/cancelled-task-of-a-lost-worker-is-cancelled")
 class RunsTheCancelledAgain(ReferenceScheduler):
     def on_worker_gone(self, worker: Worker, left: bool) -> None:
         for task in worker.held.values():
-            task.answer_is_owed = False
+            task.answer_is_owed &= task.is_forced
         super().on_worker_gone(worker, left)
+
+
+@mutant(breaks="SCL-SCH-054", caught_by="scheduler/cancels/force-outlives-the-answer-to-an-earlier-cancel")
+class KeepsLaterForceBack(ReferenceScheduler):
+    def cancel_again(self, task: Task) -> None:
+        pass
+
+
+@mutant(breaks="SCL-SCH-054", caught_by="scheduler/cancels/force-outlives-the-answer-to-an-earlier-cancel")
+class TakesOneAnswerForTwo(ReferenceScheduler):
+    def on_first_answer(self, task: Task) -> None:
+        super().on_first_answer(task)
+        task.answer_is_owed = False
 
 
 @mutant(breaks="SCL-SCH-022", caught_by="scheduler/cancels/tasks-end-with-their-client")

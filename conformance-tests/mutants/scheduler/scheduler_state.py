@@ -96,6 +96,8 @@ class Task:
         self.instance = 0
         self.lost_workers = 0
         self.answer_is_owed = False  # to a cancel
+        self.is_forced = False  # the last cancel that the worker was sent
+        self.owes_another = False  # answer to a cancel before it
         self.holds: List[int] = []  # objects that live for its sake
         self.is_node = False
         self.is_target = True

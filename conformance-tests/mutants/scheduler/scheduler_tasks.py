@@ -311,7 +311,7 @@ class TaskKeeper:
         if task.worker is not None:
             task.worker.held.pop(task.instance, None)
             self.instances.pop(task.instance, None)
-            task.worker = None
+            task.worker, task.owes_another = None, False
 
     def finish(self, task: Task, status: int, payload: bytes, codec: str, object_id: int = 0, **more: Any) -> None:
         """A task has its outcome, of another kind than cancelled."""
@@ -402,6 +402,8 @@ class TaskKeeper:
             elif not task.answer_is_owed:
                 task.answer_is_owed = True
                 self.cancel_at_worker(task, message.force)
+            elif message.force and not task.is_forced:
+                self.cancel_again(task)
 
     def cancel_unknown(self, client: Client, id_: int) -> None:
         self.send(client, "TaskCancelConfirm", ids=[id_], outcomes=[NOT_FOUND])
@@ -409,8 +411,13 @@ class TaskKeeper:
     def cancel_here(self, task: Task) -> None:
         self.end_cancelled(task)
 
+    def cancel_again(self, task: Task) -> None:
+        """With force, before the worker has answered a cancel without."""
+        task.owes_another = True
+        self.cancel_at_worker(task, True)
+
     def cancel_at_worker(self, task: Task, force: bool) -> None:
-        task.state = "cancelling"
+        task.state, task.is_forced = "cancelling", force
         self.send(task.worker, "TaskCancel", ids=[task.instance], force=force)
 
     def confirm(self, task: Task, outcome: int) -> None:
@@ -437,9 +444,16 @@ class TaskKeeper:
             elif outcome == CANCELLED:
                 self.leave_worker(task)
                 self.end_cancelled(task)
+            elif task.owes_another:
+                self.on_first_answer(task)
             elif task.answer_is_owed:
                 task.state = "assigned"
                 self.confirm(task, RUNNING)
+
+    def on_first_answer(self, task: Task) -> None:
+        """It runs, and a cancel with force is under way."""
+        self.confirm(task, RUNNING)
+        task.owes_another, task.answer_is_owed = False, True
 
     def on_not_found(self, task: Task) -> None:
         raise Refused("protocolViolation", f"the worker holds instance {task.instance}")

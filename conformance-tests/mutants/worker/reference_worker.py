@@ -218,13 +218,16 @@ class ReferenceWorker(WorkerLoop):
         self.outbox += outcomes
 
     def flush(self) -> None:
+        self.send_outcomes()
+        self.see_whether_drained()
+
+    def send_outcomes(self) -> None:
         outcomes, self.outbox = self.outbox, []
         while outcomes:
             together = self.what_goes_together(outcomes)
             outcomes = outcomes[len(together) :]
             fields, payload = self.result_message(together)
             self.send("TaskResult", payload, **fields)
-        self.see_whether_drained()
 
     def what_goes_together(self, outcomes: List[Outcome]) -> List[Outcome]:
         """The first outcomes, as many as are alike and keep to the limit of a message."""

@@ -319,6 +319,8 @@ class WorkerLoop:
         ]
 
     def on_heartbeat(self, message: Message) -> None:
+        """The echo follows all that was done before it: whoever waits for it has what was reported too early."""
+        self.send_outcomes()
         self.send("HeartbeatEcho", sequence=message.sequence)
 
     def on_heartbeat_echo(self, message: Message) -> None:
@@ -374,4 +376,7 @@ class WorkerLoop:
         raise NotImplementedError
 
     def flush(self) -> None:
+        raise NotImplementedError
+
+    def send_outcomes(self) -> None:
         raise NotImplementedError

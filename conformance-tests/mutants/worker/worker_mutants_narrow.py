@@ -304,7 +304,6 @@ class ReportsWhenItHearsAHeartbeat(ReferenceWorker):
     def on_heartbeat(self, message: Message) -> None:
         for object_id in list(self.kept):
             self.on_served(object_id)
-        self.flush()  # before the echo, for which the case waits
         super().on_heartbeat(message)
 
 

@@ -256,7 +256,7 @@ class IgnoresUnknownIds(ReferenceWorker):
 @mutant(breaks="SCL-WRK-019", caught_by="worker/cancel/forced-cancel-of-a-hung-task-is-answered")
 class WaitsForTheDeaf(ReferenceWorker):
     def cancel_running(self, task: Task, force: bool) -> None:
-        if not task.name.endswith("/hang"):
+        if not (force and task.name.endswith("/hang")):
             super().cancel_running(task, force)
 
 

@@ -129,6 +129,7 @@ class Cancellation:
         batch = dispatch.batch
         client = self._state.clients[batch.client]
         task_id = batch.ids[index]
+        # SCL-SCH-054
         if outcome == m.CancelOutcome.RUNNING and dispatch.answers_again(index):
             client.confirm_cancel(task_id, m.CancelOutcome.RUNNING)
             return

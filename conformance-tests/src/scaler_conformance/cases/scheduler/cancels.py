@@ -141,6 +141,26 @@ def tasks_end_with_their_client(bench: RoleBench) -> None:
     other.expect_outcome(1, "success")
 
 
+@case(covers=["SCL-SCH-054"])
+def force_outlives_the_answer_to_an_earlier_cancel(bench: RoleBench) -> None:
+    """A forced cancel that follows an unanswered one is forwarded, and stays open when the worker answers the first."""
+    client, worker = bench.client(), bench.worker()
+    client.submit()
+    task = worker.expect_task()
+    other = bench.worker()
+    client.cancel(1)
+    worker.expect_cancel(task.id)
+    client.cancel(1, force=True)
+    worker.expect_cancel(task.id, True)
+    worker.confirm(task.id, 1)
+    client.expect_confirmation(1, "running")
+    worker.cut()
+    client.expect_confirmation(1, "cancelled")
+    bench.quiet(client, other)
+    other.expect_nothing_more()
+    client.expect_nothing_more()
+
+
 @case(covers=["SCL-SCH-021"], latitude="a forced cancel may be forwarded even if a cancel was forwarded before")
 def cancelled_task_of_a_lost_worker_is_cancelled(bench: RoleBench) -> None:
     """A task whose worker is lost after it was sent the cancel ends as cancelled and does not run elsewhere."""
