@@ -16,8 +16,9 @@ from forked_processor import ForkedProcessor
 
 from scaler.exceptions import DeserializeObjectError, ResultNotSerializableError
 from scaler.values import payload as payloads
-from scaler.worker import frames
+from scaler.worker import frames, resident_memory
 from scaler.worker.frames import FrameKind, TasksFlag
+from scaler.worker.processor.chunk_runner import _Profile
 from scaler.worker.progress import LOADING
 from scaler_protocol import messages as m
 
@@ -263,6 +264,25 @@ def test_profiling_measures_each_task(processor: ForkedProcessor) -> None:
     assert cpu_time > 0
     assert peak > 60 << 20
     assert small_peak < 30 << 20
+
+
+@pytest.mark.parametrize(
+    "peaks, residents, expected_bytes",
+    [
+        pytest.param([700, 900], [300, 400], 600, id="its peak is higher than any before"),
+        pytest.param([700, 700], [300, 400], 100, id="another task has had a higher one"),
+    ],
+)
+def test_a_peak_that_cannot_be_measured_anew_counts_if_it_is_the_highest(
+    monkeypatch: pytest.MonkeyPatch, peaks: List[int], residents: List[int], expected_bytes: int
+) -> None:
+    monkeypatch.setattr(resident_memory, "reset_peak", lambda: False)
+    monkeypatch.setattr(resident_memory, "peak_bytes", lambda: peaks.pop(0))
+    monkeypatch.setattr(resident_memory, "resident_bytes", lambda: residents.pop(0))
+
+    _, _, peak = _Profile().end()
+
+    assert peak == expected_bytes
 
 
 def test_what_a_task_prints_is_sent_with_its_position(processor: ForkedProcessor) -> None:

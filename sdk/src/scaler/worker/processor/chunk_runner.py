@@ -365,18 +365,24 @@ def profile_columns(profiles: Sequence[Tuple[int, int, int]]) -> Tuple[array[int
 
 
 class _Profile:
-    """Measures one task: wall time, CPU time of the process, peak memory above what was resident before."""
+    """Measures one task: wall time, CPU time of the process, peak memory above what was resident before.
+
+    Where the peak cannot be measured anew, a task shows the peak that it has if none was higher before, and otherwise
+    what is resident when it ends.
+    """
 
     def __init__(self) -> None:
         self._resident = resident_memory.resident_bytes()
-        self._resettable = resident_memory.reset_peak()
+        self._former_peak = 0 if resident_memory.reset_peak() else resident_memory.peak_bytes()
         self._cpu_start = time.process_time()
         self._start = time.perf_counter()
 
     def end(self) -> Tuple[int, int, int]:
         duration = time.perf_counter() - self._start
         cpu_time = time.process_time() - self._cpu_start
-        peak = resident_memory.peak_bytes() if self._resettable else resident_memory.resident_bytes()
+        peak = resident_memory.peak_bytes()
+        if peak <= self._former_peak:
+            peak = resident_memory.resident_bytes()
         # A duration of 0 says that nothing was measured.
         return max(1, int(duration * 1e6)), int(cpu_time * 1e6), max(0, peak - self._resident)
 
