@@ -35,7 +35,6 @@ hypothesis.settings.load_profile("scaler")
 LONG_FILES = {
     "test_pypy.py",
     "test_whole_system.py",
-    "test_more_whole_systems.py",
     "test_implementations.py",
     "test_soak.py",
     "test_mutants.py",

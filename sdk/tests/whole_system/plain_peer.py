@@ -111,13 +111,13 @@ class PlainPeer(Peer):
             self.send(m.WorkerShutdown(request_id=self._requests, name=self._system.tenants.choose(workers)))
 
     def _foreign_object(self) -> Optional[Tuple[int, bytes, str]]:
-        """An object that another client has just now, its content, and its tenant."""
+        """The newest object of another client, its content, and its tenant."""
         users = [user for user in self._system.users if user.objects and user.host.core is not None]
         if not users:
             return None
         others = [user for user in users if user.host.key.tenant != self.key.tenant]
         user = self._system.tenants.choose(others or users)
-        core, kept = user.host.core, user.objects[0]
+        core, kept = user.host.core, user.objects[-1]
         assert core is not None
         return core.objects.wire_id(kept.object_id), user.content_of(kept), user.host.key.tenant
 

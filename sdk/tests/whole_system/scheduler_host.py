@@ -57,6 +57,7 @@ LONG_DOWN_SECONDS = 30.0
 PREFETCH_SECONDS = (0.01, 0.15, 0.15, 0.6)
 CHUNK_BYTES = (9_000, 30_000, 40_000)
 BATCH_BYTES = 300
+CLIENT_BYTES = (0, 400, 3000, 100_000, 1 << 28)
 ANSWER_PAUSES_SECONDS = (0.0, 0.0, 0.001, 0.05)
 SPILL_PAUSE_SECONDS = (0.3, 1.9)  # after a failure, in which nothing is to be spilled: what was decided before, is
 TICKS_PER_CHECK = 12
@@ -86,7 +87,7 @@ class SchedulerHost(Process):
             worker_timeout_seconds=random.choice(TIMEOUTS_SECONDS),
             heartbeat_interval_seconds=2.0,
             protected=random.random() < 0.5,
-            prefetch_seconds=random.choice(PREFETCH_SECONDS),
+            prefetch_seconds=world.choose("prefetch_seconds", PREFETCH_SECONDS),
             maximum_attempts=random.choice((1, 2, 4)),
             per_worker_queue_size=random.choice((1, 2, 4)) if world.uses("small_limits") else 1000,
             max_number_of_tasks_waiting=random.choice((0, 3, 20)) if world.uses("waiting_limits") else -1,
@@ -113,8 +114,8 @@ class SchedulerHost(Process):
         self.directory = f"/shared/{self.generation}"
         random = self.world.random
         settings = self._settings._replace(
-            client_tasks_in_flight=random.choice((0, 3, 40, 1 << 20)),
-            client_bytes_in_flight=random.choice((0, 400, 3000, 100_000, 1 << 28)),
+            client_tasks_in_flight=self.world.choose("client_tasks_in_flight", (0, 3, 40, 1 << 20)),
+            client_bytes_in_flight=self.world.choose("client_bytes_in_flight", CLIENT_BYTES),
             maximum_message_bytes=ROOM_BYTES + BATCH_BYTES if self.world.uses("small_limits") else 1 << 29,
             chunk_bytes=random.choice(CHUNK_BYTES),
             last_session=self.last_session,

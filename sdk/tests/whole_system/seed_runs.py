@@ -14,7 +14,6 @@ from whole_system.shrink import shrink
 from whole_system.simulated_world import Plan
 from whole_system.system import Summary, simulate
 
-SEEDS_OF_A_FILE = 5_000
 SEEDS_OF_A_TEST = 100
 SEEDS_PER_COLLECTION = 5
 

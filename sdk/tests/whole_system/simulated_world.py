@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from math import log
 from random import Random
-from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from whole_system.judges.calls_judge import Calls
+from whole_system.themes import theme_of
 
 FAULTS: Dict[str, float] = {
     "break": 0.08,  # of a connection, which both ends learn
@@ -142,11 +143,15 @@ class World:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.random = Random(plan.seed)
+        self.theme = theme_of(plan.seed)
         self.rates = {name: self._rate(name, most) for name, most in (FAULTS | FEATURES).items()}
-        self.delay_seconds = self.random.choice((0.0005, 0.01, 0.2))
-        self._delay_rate = 1 / self.delay_seconds
-        self.safety_seconds = plan.safety_seconds or self.random.choice(SAFETY_SECONDS)
+        self.delay_seconds: float = self.choose("delay_seconds", (0.0005, 0.01, 0.2))
+        self._delay_rate: float = 1 / self.delay_seconds
+        self.safety_seconds: float = plan.safety_seconds or self.choose("safety_seconds", SAFETY_SECONDS)
         self.safety_events = SAFETY_EVENTS if plan.seed % SEEDS_PER_WHOLE_HISTORY else MOST_EVENTS
+        self.is_insistent = self.theme is not None and self.theme.is_insistent
+        if self.theme is not None:
+            self.safety_events = max(self.safety_events, self.theme.safety_events)
         self.calls = Calls()
         self.now = 0.0
         self.is_calm = False
@@ -159,7 +164,11 @@ class World:
     def _rate(self, name: str, most: float) -> float:
         if name in self.plan.off:
             return 0.0
-        return Random(f"{self.plan.seed} {name}").choice((0.0, 0.0, most / 4, most))
+        chance = Random(f"{self.plan.seed} {name}")
+        if self.theme is None:
+            return chance.choice((0.0, 0.0, most / 4, most))
+        most = self.theme.rates.get(name, 0.0)
+        return chance.choice((0.0, most / 4, most, most))
 
     def calm_down(self) -> None:
         """From now on nothing goes wrong."""
@@ -181,6 +190,10 @@ class World:
     def uses(self, name: str) -> bool:
         """Whether a feature is used now."""
         return self.random.random() < self.rates[name]
+
+    def choose(self, name: str, usual: Sequence[Any]) -> Any:
+        """The value of a setting: one of the usual ones, unless the theme has others."""
+        return self.random.choice(usual if self.theme is None else self.theme.choices.get(name, usual))
 
     def delay(self) -> float:
         """How long a message takes: as `Random.expovariate` would say, in half the time."""

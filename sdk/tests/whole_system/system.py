@@ -37,7 +37,6 @@ class Summary(NamedTuple):
 class System:
     def __init__(self, plan: Plan) -> None:
         self.world = World(plan)
-        random = self.world.random
         self.network = Network(self.world)
         self.links = DataLinks(self.world)
         if self.links.are_frequent:
@@ -53,9 +52,9 @@ class System:
         self._plain_peer: Optional[PlainPeer] = None
         self.outcomes = 0
         most = plan.peers or 3
-        for _ in range(min(most, random.choice((1, 1, 2, 3)))):
+        for _ in range(min(most, self.world.choose("users", (1, 1, 2, 3)))):
             self._add_user()
-        for _ in range(min(most, random.choice((1, 1, 2, 3)))):
+        for _ in range(min(most, self.world.choose("workers", (1, 1, 2, 3)))):
             self._add_worker()
         for _ in range(min(most, 4) if self.links.are_frequent else 0):
             self._add_worker()

@@ -1,7 +1,7 @@
 """Every seed is a history of a whole system, with the real cores of client, scheduler and agent.
 
-`make check` runs the first seeds, `make test` all that are here and in `test_more_whole_systems.py`, and `make
-simulate` any number. A seed that fails is cut to its shortest form, and reported as a command that repeats it.
+`make check` runs the first seeds, `make test` more, `make test-all` all that are here, and `make simulate` any number.
+A seed that fails is cut to its shortest form, and reported as a command that repeats it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import List
 
 import pytest
 from whole_system.bugs.planted_bugs import PLANTED_BUGS, planted
-from whole_system.seed_runs import SEEDS_OF_A_FILE, SEEDS_OF_A_TEST, check_seeds, run_plans
+from whole_system.seed_runs import SEEDS_OF_A_TEST, check_seeds, run_plans
 from whole_system.shrink import shrink
 from whole_system.simulated_world import FAULTS, FEATURES, Plan, World
 from whole_system.system import simulate
 
-SEEDS_OF_A_CHECK = 300
+SEEDS_OF_A_CHECK, SEEDS_OF_A_TEST_RUN, ALL_SEEDS = 300, 3_000, 10_000
 
 SOON_CAUGHT = {
     "a large result that was fetched is never deleted": 10,
@@ -30,10 +30,13 @@ SOON_CAUGHT = {
 
 
 def _parts() -> List[object]:
-    return [
-        pytest.param(first, marks=[] if first < SEEDS_OF_A_CHECK else [pytest.mark.slow])
-        for first in range(0, SEEDS_OF_A_FILE, SEEDS_OF_A_TEST)
-    ]
+    return [pytest.param(first, marks=_marks(first)) for first in range(0, ALL_SEEDS, SEEDS_OF_A_TEST)]
+
+
+def _marks(first: int) -> List[pytest.MarkDecorator]:
+    if first < SEEDS_OF_A_CHECK:
+        return []
+    return [pytest.mark.slow] if first < SEEDS_OF_A_TEST_RUN else [pytest.mark.slow, pytest.mark.exhaustive]
 
 
 @pytest.mark.parametrize("first", _parts())

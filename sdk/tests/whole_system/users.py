@@ -63,7 +63,7 @@ class User:
         self._actors: List[KeptObject] = []
         self._former_actors: List[KeptObject] = []  # of sessions that have ended
         self._options_of_calls = m.TaskOptions(actor=True)
-        self._most_unfinished = self.world.random.choice(MOST_UNFINISHED)
+        self._most_unfinished = self.world.choose("most_unfinished", MOST_UNFINISHED)
         self._is_submitting = 0  # tasks that wait for room
         self._nodes_random = Random(f"large nodes: {self.world.plan.seed} {name}")
         self._calls_random = Random(f"deadly calls: {self.world.plan.seed} {name}")  # apart, too
@@ -131,8 +131,7 @@ class User:
 
     def _draws_large_nodes(self) -> bool:
         """Drawn apart, so that histories without them stay what they were."""
-        rate = self.world.rates["large_nodes"]
-        return rate > 0.0 and self._nodes_random.random() < rate
+        return self._nodes_random.random() < self.world.rates["large_nodes"]
 
     def _let_go_of_actors(self) -> None:
         needed = self._held_by_submissions()
@@ -143,7 +142,8 @@ class User:
 
     def _submit(self) -> None:
         world = self.world
-        for _ in range(world.random.choice((1, 1, 2, 5, 12))):
+        room = self._most_unfinished - len(self.unfinished)
+        for _ in range(room if world.is_insistent else world.random.choice((1, 1, 2, 5, 12))):
             if self._draws_large_nodes():
                 self._submit_graph()
             elif world.rates["actors"] and world.uses("actors"):
@@ -271,7 +271,7 @@ class User:
         elif world.uses("large_results"):
             task.result_bytes = random.choice((100, 60_000))
         task.padding_bytes = random.choice((0, 0, 20, 100))
-        task.seconds = random.choice((0.0, 0.001, 0.03)) if not world.uses("long_tasks") else random.choice((0.1, 1.5))
+        task.seconds = world.choose("task_seconds", (0.1, 1.5) if world.uses("long_tasks") else (0.0, 0.001, 0.03))
         task.is_blocking = world.uses("blocking")
         return task
 
@@ -291,7 +291,7 @@ class User:
         world = self.world
         task.at_most_once = world.uses("at_most_once")
         task.retries = world.random.choice((1, 3)) if world.uses("retries") and not task.at_most_once else 0
-        priority = world.random.choice((0, 0, 0, 1))
+        priority = world.choose("priority", (0, 0, 0, 1))
         amount = world.random.choice(GPU_NEEDS) if may_need and world.uses("capabilities") else 0.0
         seconds = self._time_requests.choice(TIME_REQUESTS_SECONDS) if self._time_requests is not None else 0.0
         key = (task.at_most_once, task.retries, priority, amount, seconds)
@@ -343,7 +343,14 @@ class User:
 
     def _future(self, task: Task, resubmit: Optional[Callable[[Future], None]] = None) -> Future:
         future = self.unfinished[task.key] = Future(self, task, resubmit)
+        if self.world.is_insistent:
+            future.then = lambda: self.host.after(0.0, self._insist)
         return future
+
+    def _insist(self) -> None:
+        """A task has ended: another one follows at once."""
+        if self.host.is_open and not self.world.is_calm:
+            self._submit_plain()
 
     def _submit_run(self) -> None:
         """Many short tasks of one function, which workers get together."""

@@ -115,7 +115,7 @@ class WorkerHost(LinkEnd, Peer):
         self._disk = Pipe(self, self._operate, lambda: random.choice(slow) if world.fault("slow_disk") else 0.0)
         self._rounds: Sequence[float] = random.choice(((), (0.0, 0.001), (0.0, 0.005, 0.05)))  # how long they take
         self._is_turn_due = False
-        self._slots = random.choice((1, 1, 2, 4))
+        self._slots = world.choose("slots", (1, 1, 2, 4))
         self.is_exact = world.rates["exact_times"] > 0.0
         self.has_gpu = world.uses("capabilities") or has_gpu
         self._leaving = Random(f"leaving: {world.plan.seed} {name}")  # apart, too

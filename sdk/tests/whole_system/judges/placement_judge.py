@@ -71,7 +71,7 @@ class PlacementJudge:
         self._keys: Dict[bytes, Key] = {}  # by name of the connection
         self._bytes_limit = bytes_limit
         self._timeouts_seconds = {m.Role.CLIENT: client_timeout_seconds, m.Role.WORKER: worker_timeout_seconds}
-        self._hellos: Dict[bytes, m.Hello] = {}
+        self._hellos: Dict[bytes, Tuple[m.Hello, float]] = {}  # and when they came: a life is counted from then
         self._clients: Dict[int, JudgedClient] = {}  # by session
         self._clients_by_name: Dict[bytes, JudgedClient] = {}
         self._workers: Dict[bytes, JudgedWorker] = {}
@@ -99,7 +99,7 @@ class PlacementJudge:
     def on_received(self, now: float, name: bytes, message: Any, payload: bytes) -> None:
         self._heard_at[name] = now
         if isinstance(message, m.Hello):
-            self._hellos[name] = message
+            self._hellos[name] = message, now
         elif name in self._clients_by_name:
             self._on_client(self._clients_by_name[name], message, payload)
         elif name in self._workers:
@@ -231,12 +231,12 @@ class PlacementJudge:
             self._on_sent_to_client(self._clients_by_name[name], message)
 
     def _on_welcome(self, name: bytes, welcome: m.Welcome) -> None:
-        hello = self._hellos.pop(name)
+        hello, came_at = self._hellos.pop(name)
         told_seconds = welcome.timeout_milliseconds / 1000
         role = self._roles[name] = m.Role(hello.role)
         assert told_seconds == self._timeouts_seconds[role], f"{role.name} expects {told_seconds} s"
         if role == m.Role.WORKER:
-            self._workers[name] = JudgedWorker(hello, self._keys.get(name, OWNER), self._now)
+            self._workers[name] = JudgedWorker(hello, self._keys.get(name, OWNER), came_at)
         else:
             client = JudgedClient(welcome.session, self._keys.get(name, OWNER).tenant)
             self._clients_by_name[name] = self._clients[welcome.session] = client
