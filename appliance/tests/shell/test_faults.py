@@ -318,6 +318,7 @@ def test_so_does_every_error_at_every_call(monkeypatch: pytest.MonkeyPatch, firs
     check_faults(monkeypatch, sites(monkeypatch, lambda name: FAULTS[name])[first::STRIDE])
 
 
+@pytest.mark.exhaustive_on_pypy  # which calls there are, and what follows, is the same there
 def test_a_stop_of_the_scheduler_at_any_call_costs_no_peer_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     for number, stop in sites(monkeypatch, lambda name: [STOP_SECONDS]):
         scenario = played(monkeypatch, SimulatedSystem(PIECE_BYTES, ROOM_BYTES, number, stop))

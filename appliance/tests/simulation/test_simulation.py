@@ -11,7 +11,7 @@ import sys
 import pytest
 from simulation.simulated_run import simulate
 
-SEEDS = 800
+ALL_SEEDS, SEEDS = 800, 400  # the former in `make test-all`
 SEEDS_OF_A_TEST = 100 if sys.implementation.name == "cpython" else 40  # PyPy needs four times as long for a seed
 SEEDS_OF_A_CHECK = 200 if sys.implementation.name == "cpython" else SEEDS_OF_A_TEST
 """As many run in `make check` already."""
@@ -31,8 +31,10 @@ ONCE_FAILED = {
 
 def _parts() -> list[object]:
     return [
-        pytest.param(first, marks=[] if first < SEEDS_OF_A_CHECK else [pytest.mark.slow])
-        for first in range(0, SEEDS, SEEDS_OF_A_TEST)
+        pytest.param(
+            first, marks=[pytest.mark.slow] * (first >= SEEDS_OF_A_CHECK) + [pytest.mark.exhaustive] * (first >= SEEDS)
+        )
+        for first in range(0, ALL_SEEDS, SEEDS_OF_A_TEST)
     ]
 
 
@@ -49,6 +51,7 @@ def test_each_task_has_exactly_one_outcome(first: int) -> None:
     assert outcomes > SEEDS_OF_A_TEST, "a simulation in which little happens proves little"
 
 
+@pytest.mark.exhaustive_on_pypy
 @pytest.mark.parametrize("seed", ONCE_FAILED)
 def test_a_seed_that_failed_before_does_not_fail_again(seed: int) -> None:
     simulate(seed)
