@@ -7,6 +7,7 @@ import os
 import threading
 import time
 import types
+from concurrent.futures import ThreadPoolExecutor
 from pickle import PicklingError
 from typing import Any, Iterator, List, Optional, Tuple
 from unittest import mock
@@ -307,18 +308,13 @@ def test_a_generator_that_is_dropped_cancels_its_calls_only() -> None:
 
 
 def test_threads_may_call_at_once(any_address: str) -> None:
-    results: List[Any] = []
-
-    def call() -> None:
+    def call() -> Any:
         with parallel_config("scaler", address=any_address):
-            results.append(Parallel(batch_size=1)(delayed(square)(number) for number in range(20)))
+            return Parallel(batch_size=1)(delayed(square)(number) for number in range(20))
 
-    threads = [threading.Thread(target=call) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(TIMEOUT_SECONDS)
-    assert results == [[number * number for number in range(20)]] * 3
+    with ThreadPoolExecutor() as threads:  # whose results say how a call has failed
+        calls = [threads.submit(call) for _ in range(3)]
+    assert [each.result(TIMEOUT_SECONDS) for each in calls] == [[number * number for number in range(20)]] * 3
 
 
 # Which cluster --------------------------------------------------------------------------------------------------------
