@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "protocol-spec/pyth
 from soak.fault_plan import ON_DEMAND, names_without, windows
 from soak.machine_means import enter_namespaces
 from soak.soak_report import page_of, report_of
-from soak.soak_run import Settings, SoakRun
+from soak.soak_run import UNLIMITED, Settings, SoakRun
 
 DEFAULT_MINUTES = 10.0
 SECONDS_OF_A_WINDOW = 32.0  # about, with its rest
@@ -36,6 +36,8 @@ SECONDS_OF_A_WINDOW = 32.0  # about, with its rest
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m soak", description="Load a cluster, with faults, and check it.")
     parser.add_argument("--minutes", type=float, default=DEFAULT_MINUTES, help="how long (default: 10)")
+    rate_help = "submissions of each client, at most (default: as many as the cluster takes)"
+    parser.add_argument("--most-a-second", type=float, default=UNLIMITED, metavar="COUNT", help=rate_help)
     parser.add_argument("--seed", type=int, default=None, help="repeats the plan of a run")
     parser.add_argument("--report", type=Path, default=None, help="where to write it, .md and .json are appended")
     parser.add_argument("--plan", action="store_true", help="print all faults, and start nothing")
@@ -73,7 +75,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     report_path = options.report or folder.parent / f"soak-report-{options.seed}"
     _say(f"soak: {options.minutes:g} minutes, seed {options.seed}, in {folder}")
-    run = SoakRun(Settings(options.minutes, options.seed, folder, _names(options)), _say)
+    run = SoakRun(Settings(options.minutes, options.seed, folder, _names(options), options.most_a_second), _say)
 
     def stop(number: int, frame: object) -> None:
         run.is_stopped = True

@@ -1,6 +1,6 @@
 """A client program of a soak: it submits work until it is told to rest, and reports what is wrong.
 
-`python -m soak.load_client ADDRESS SEED LEDGER KIND`; KIND is `mixed` or `hoarding`. Standard input has
+`python -m soak.load_client ADDRESS SEED MOST_A_SECOND LEDGER KIND`; KIND is `mixed` or `hoarding`. Standard input has
 commands, one a line, `work` and `rest`; its end is the program's end. Reports are lines of JSON on standard output:
 
     {"counts": {kind: {outcome: count}}, "unfinished": ..., "oldest_seconds": ...}     once a second
@@ -35,6 +35,7 @@ from scaler.exceptions import SchedulerUnreachableError
 MOST_IN_FLIGHT = 200
 MOST_HOARDED = 400
 TURN_SECONDS = 0.02
+MOST_IN_A_BURST = 30
 CLIENT_TIMEOUT_SECONDS = 120.0
 CONNECT_SECONDS = 60.0
 TEXT_LENGTH = 400
@@ -46,7 +47,7 @@ class Pending(NamedTuple):
 
 
 class LoadClient:
-    def __init__(self, address: str, seed: int, ledger: str, kind: str) -> None:
+    def __init__(self, address: str, seed: int, most_a_second: float, ledger: str, kind: str) -> None:
         self._client = _connect(address)
         self._random = random.Random(seed)
         self._is_hoarding = kind == "hoarding"
@@ -64,6 +65,8 @@ class LoadClient:
         self._submitted = 0
         self._ran: List[int] = []
         self._reported_at = 0.0
+        self._most_a_second = most_a_second
+        self._allowance, self._allowed_at = 0.0, time.monotonic()
 
     def run(self) -> None:
         commands = b""
@@ -100,9 +103,11 @@ class LoadClient:
         """A hoarding client takes nothing until it has much, then everything."""
         limit = MOST_HOARDED if self._is_hoarding else MOST_IN_FLIGHT
         self._is_collecting = len(self._pending) >= limit or (self._is_collecting and bool(self._pending))
-        burst = 0
-        while len(self._pending) < limit and burst < 30 and not (self._is_hoarding and self._is_collecting):
-            burst += 1
+        now = time.monotonic()
+        earned = (now - self._allowed_at) * self._most_a_second
+        self._allowance, self._allowed_at = min(MOST_IN_A_BURST, self._allowance + earned), now
+        while len(self._pending) < limit and self._allowance >= 1 and not (self._is_hoarding and self._is_collecting):
+            self._allowance -= 1
             began = time.monotonic()
             try:
                 works = self._source.submit()
@@ -207,9 +212,9 @@ def _report(**what: object) -> None:
     sys.stdout.flush()
 
 
-def main(address: str, seed: str, ledger: str, kind: str) -> None:
+def main(address: str, seed: str, most_a_second: str, ledger: str, kind: str) -> None:
     logging.basicConfig(format="[%(levelname)s]%(asctime)s: %(message)s", level=logging.WARNING)  # on standard error
-    LoadClient(address, int(seed), ledger, kind).run()
+    LoadClient(address, int(seed), float(most_a_second), ledger, kind).run()
 
 
 if __name__ == "__main__":

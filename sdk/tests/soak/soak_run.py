@@ -28,6 +28,7 @@ from soak.trends import Trend, trend_of
 from scaler.exceptions import ScalerError
 
 TURN_SECONDS = 0.02
+UNLIMITED = 1e9
 SAMPLE_SECONDS = 2.0
 LOG_SECONDS = 1.0
 PROGRESS_SECONDS = 10.0
@@ -47,6 +48,7 @@ class Settings(NamedTuple):
     seed: int
     folder: Path
     faults: FrozenSet[str] = ALL  # their names
+    most_a_second: float = UNLIMITED  # submissions of each client
 
 
 class SoakRun:
@@ -59,7 +61,7 @@ class SoakRun:
         self.settings = settings
         self._say = say
         self.machine = Machine(settings.folder)
-        self.cluster = SoakedCluster(self.machine, settings.seed)
+        self.cluster = SoakedCluster(self.machine, settings.seed, settings.most_a_second)
         self.injector = FaultInjector(self.cluster)
         self.verdict = Verdict(self.injector.explains, say)
         self.logs = LogWatch(settings.folder / "logs")

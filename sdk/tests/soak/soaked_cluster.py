@@ -102,7 +102,7 @@ class Program:
 
 
 class SoakedCluster:
-    def __init__(self, machine: Machine, seed: int) -> None:
+    def __init__(self, machine: Machine, seed: int, most_a_second: float) -> None:
         self.machine = machine
         self.folder = machine.folder
         for name in ("logs", "run", "temporary", "work", "ledgers"):
@@ -110,6 +110,7 @@ class SoakedCluster:
         self.seen: Set[LiveProcess] = set()
         self.ends: List[End] = []
         self._seed = seed
+        self._most_a_second = most_a_second
         self._environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]),
@@ -179,7 +180,8 @@ class SoakedCluster:
         address = self._addresses.get(name, self.address)
         self._seed += 1
         ledger = str(self.folder / "ledgers" / f"{name}-{self._seed}")
-        command = [sys.executable, "-m", "soak.load_client", address, str(self._seed), ledger, kind]
+        names = [address, str(self._seed), str(self._most_a_second), ledger, kind]
+        command = [sys.executable, "-m", "soak.load_client", *names]
         return self._start(f"client {name}", *self._on_its_host(name, command))
 
     def _on_its_host(self, name: str, command: List[str]) -> List[str]:
