@@ -9,6 +9,8 @@ Rules:
 - Sizes that a peer announces are checked before memory is allocated. A fault of a peer is a `ZmtpError`, which ends
   its connection; nothing that a peer sends raises any other exception.
 - Work is linear in the bytes received, however they are split; a frame that arrives in one piece is copied once.
+- An owner that reads large frames again and again may have each in the memory of the one before: new memory costs more
+  than what is done with it. It reads into `place`, and no byte of such a frame is copied here.
 - The first frame of a message, whose decoding blocks everything else, has a smaller limit than the whole message.
 """
 
@@ -26,6 +28,9 @@ GREETING_BYTES = 64
 MAXIMUM_COMMAND_BYTES = 64 * 1024
 COPY_BELOW_BYTES = 16 * 1024
 """Smaller frames are joined with their neighbours: one buffer is cheaper to send than several."""
+
+REUSE_FROM_BYTES = 64 * 1024
+"""Smaller frames get memory of their own, whatever `reused_bytes` says."""
 
 _GATHER_BELOW_BYTES = 4096  # smaller pieces of an unfinished frame are joined as they arrive
 _LONG_HEADER, _LONG_SIZE = struct.Struct(">BQ"), struct.Struct(">Q")
@@ -87,6 +92,11 @@ class Zmtp:
         maximum_first_frame_bytes: of the first frame; by default the same.
         maximum_frames: of one message.
         identity: the name that a ROUTER peer may use for us; at most 255 bytes, empty: the peer chooses.
+
+    Attributes:
+        reused_bytes: frames up to this size that arrive in several pieces are views of the same memory, if they are
+            large. The next message may overwrite it, once `feed` or `filled` has returned this one.
+        place: where the next bytes are to be read, to be followed by `filled`; None: they are passed to `feed`.
     """
 
     _has_sealed_frames = False  # each one is for `_check_header` and `_take_frame` to look at
@@ -120,6 +130,9 @@ class Zmtp:
         self._flags = self._size = 0  # of the unfinished frame
         self.missing_bytes = 0  # of the unfinished frame
         self._pieces: List[Union[bytes, bytearray]] = []
+        self.reused_bytes = 0
+        self.place: Optional[memoryview] = None
+        self._memory = bytearray()  # of frames that are read into it
 
     @property
     def peer_has_spoken(self) -> bool:
@@ -236,7 +249,10 @@ class Zmtp:
             position = start + size
             if position > end:
                 self._flags, self._size, self.missing_bytes = flags, size, position - end
-                self._pieces = [data[start:]]
+                if REUSE_FROM_BYTES <= size <= self.reused_bytes:
+                    self._begin_in_place(data, start)
+                else:
+                    self._pieces = [data[start:]]
                 return
             if is_sealed or flags & COMMAND:
                 self._take_frame(flags, data[start:position], messages)
@@ -266,6 +282,11 @@ class Zmtp:
         """Read more of an unfinished frame; returns the bytes that follow it."""
         if self._size > self._room:  # since `allow`
             self._check_header(self._flags, self._size)
+        if self.place is not None:
+            count = min(len(data), self.missing_bytes)
+            self.place[:count] = data[:count]
+            self._filled(count, messages)
+            return data[count:]
         piece = data if len(data) <= self.missing_bytes else data[: self.missing_bytes]
         if len(piece) < _GATHER_BELOW_BYTES and isinstance(self._pieces[-1], bytearray):
             self._pieces[-1] += piece
@@ -278,9 +299,40 @@ class Zmtp:
         self._take_frame(self._flags, body, messages)
         return data[len(piece) :]
 
+    def _begin_in_place(self, data: bytes, start: int) -> None:
+        """Bytes from `start` on begin a large frame."""
+        if len(self._memory) < self._size:
+            self._memory = bytearray(self._size)
+        view = memoryview(self._memory)
+        count = len(data) - start
+        view[:count] = memoryview(data)[start:]
+        self.place = view[count : self._size]
+
+    def filled(self, count: int) -> List[List[bytes]]:
+        """So many bytes were read into `place`; returns the messages that they complete.
+
+        Raises ZmtpError, like `feed`.
+        """
+        if not count:
+            return self.feed(b"")
+        if self._size > self._room:  # since `allow`
+            self._check_header(self._flags, self._size)
+        messages: List[List[bytes]] = []
+        self._filled(count, messages)
+        self._is_between = self.is_ready and not (self.missing_bytes or self._frames)
+        return messages
+
+    def _filled(self, count: int, messages: List[List[bytes]]) -> None:
+        assert self.place is not None
+        self.missing_bytes -= count
+        self.place = self.place[count:] if self.missing_bytes else None
+        if not self.missing_bytes:
+            # A frame of this kind has the methods of bytes that its readers need.
+            self._take_frame(self._flags, memoryview(self._memory)[: self._size], messages)  # type: ignore[arg-type]
+
     def _take_frame(self, flags: int, body: bytes, messages: List[List[bytes]]) -> None:
         if flags & COMMAND:
-            self._take_command(body, messages)
+            self._take_command(bytes(body), messages)
             return
         self._frames.append(body)
         if flags & MORE:

@@ -47,6 +47,8 @@ logger = logging.getLogger("scaler")
 MAXIMUM_CALLERS = 40
 """A scheduler lets fewer fetch at once from one worker; the others may be leaving."""
 SEND_AHEAD_BYTES = 1024 * 1024
+REUSED_BYTES = 1024 * 1024 + 64
+READ_BYTES_PER_ROUND = 1024 * 1024
 MAXIMUM_REQUEST_BYTES = 64 * 1024
 MAXIMUM_RESPONSE_BYTES = 64 * 1024 * 1024  # of a chunk and its header
 HANDSHAKE_SECONDS = 10.0
@@ -244,6 +246,7 @@ class DataConnections:
             protocol = Zmtp("DEALER", MAXIMUM_RESPONSE_BYTES)
         else:
             protocol = SecureZmtp(security._replace(server_key=key), "DEALER", MAXIMUM_RESPONSE_BYTES)
+        protocol.reused_bytes = REUSED_BYTES
         return Connection(stream, protocol)
 
     def _on_dialled(self, number: int, key: bytes) -> None:
@@ -300,6 +303,10 @@ class DataConnections:
     def _read(self, each: _DataConnection) -> None:
         try:
             received = each.connection.receive()
+            read_bytes = each.connection.read_bytes
+            while not received and each.connection.read_bytes and read_bytes < READ_BYTES_PER_ROUND:
+                received = each.connection.receive()
+                read_bytes += each.connection.read_bytes
         except _ERRORS as error:
             self._lose(each, error)
             return
