@@ -419,7 +419,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
         self._effects.append(ReadChunk(request.id, served.path, request.offset, length, connection))
 
     def on_chunk_read(
-        self, object_id: int, offset: int, length: int, chunk: bytes, why: str = "", connection: int = 0
+        self, object_id: int, offset: int, length: int, chunk: Buffer, why: str = "", connection: int = 0
     ) -> None:
         """A part of a large result.
 
