@@ -95,7 +95,8 @@ class Zmtp:
 
     Attributes:
         reused_bytes: frames up to this size that arrive in several pieces are views of the same memory, if they are
-            large. The next message may overwrite it, once `feed` or `filled` has returned this one.
+            large. The next message may overwrite it, once `feed` or `filled` has returned this one. Sealed ones are
+            laid out in the same memory as well, after each `all_has_left`.
         place: where the next bytes are to be read, to be followed by `filled`; None: they are passed to `feed`.
     """
 
@@ -404,6 +405,9 @@ class Zmtp:
     def encode(self, frames: Sequence[Buffer]) -> List[Buffer]:
         """Lay out one message for `sendmsg`: to be sent in this order, each message once."""
         return encode(frames)
+
+    def all_has_left(self) -> None:
+        """The system has all that was encoded so far: memory may be used again in which it was laid out."""
 
     def lone_encoder(self) -> Callable[[Sequence[Buffer]], List[Buffer]]:
         """A function like `encode` for messages of at most two frames, of which one may be sent.

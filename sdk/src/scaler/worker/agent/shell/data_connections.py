@@ -210,6 +210,7 @@ class DataConnections:
             # SCL-SEC-032
             server = ServerSecurity(security.arithmetic, [security.keys], lambda key: None)
             protocol = SecureZmtp(server, "ROUTER", MAXIMUM_REQUEST_BYTES)
+        protocol.reused_bytes = REUSED_BYTES
         self._last_caller -= 1
         each = _DataConnection(self._last_caller, Connection(stream, protocol))
         each.connection.start()
@@ -376,8 +377,10 @@ class DataConnections:
         return each.lent
 
     def _free_memory(self, each: _DataConnection) -> None:
-        if each.is_lent_queued and not each.connection.has_unsent:
-            each.lent, each.is_lent_queued = None, False
+        if not each.connection.has_unsent:
+            each.connection.protocol.all_has_left()
+            if each.is_lent_queued:
+                each.lent, each.is_lent_queued = None, False
 
     def _send(self, effect: SendData) -> None:
         each = self._connections.get(effect.connection)
