@@ -1,4 +1,4 @@
-"""One stream of an object's bytes between two workers, beside a plain Python socket: rate, processor time, and what waits.
+"""One stream between two workers, beside a plain Python socket: rate, processor time, and what waits meanwhile.
 
     python benchmarks/stream_bench.py --rounds 5 --keys --json
 
@@ -88,7 +88,8 @@ def main() -> int:
     parser.add_argument("--megabytes", type=int, default=500, help="size of the object")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--keys", action="store_true", help="measure with keys (CURVE) as well")
-    parser.add_argument("--link", default="", help="arguments of tc for both links, such as 'tbf rate 400mbit burst 256kb latency 50ms'")
+    limit = "tbf rate 400mbit burst 256kb latency 50ms"
+    parser.add_argument("--link", default="", help=f"arguments of tc for both links, such as '{limit}'")
     parser.add_argument("--probe", action="store_true", help="run lone tasks on the fetching worker meanwhile")
     parser.add_argument("--heartbeats", action="store_true", help="note when the workers' heartbeats leave")
     parser.add_argument("--json", action="store_true", help="print figures as JSON")
@@ -156,7 +157,8 @@ def measure(options: argparse.Namespace, with_keys: bool) -> dict[str, Any]:
                 stack.enter_context(program("client", relay))
                 time.sleep(START_SECONDS)
                 address = f"tcp://{NETWORK}.{HOSTS.index('client') + 1}:{port}"
-            worker = [sys.executable, "-m", "scaler.worker", address, *flags, "-n", "1", "-wn", name, "-lp", "/dev/null"]
+            worker = [sys.executable, "-m", "scaler.worker", address, *flags, "-n", "1", "-wn", name]
+            worker += ["-lp", "/dev/null"]
             if with_keys:
                 worker += ["--key-file", str(folder / "keys" / "owner.key")]
             agents[name] = stack.enter_context(program(name, worker, environment))

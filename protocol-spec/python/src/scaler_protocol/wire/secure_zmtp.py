@@ -208,12 +208,15 @@ class SecureZmtp(Zmtp):
         elif size > self._room + SEALED_FRAME_BYTES:
             super()._check_header(0, size - SEALED_FRAME_BYTES)
 
-    def _take_frame(self, flags: int, body: bytes, messages: List[List[bytes]]) -> None:
+    def _take_frame(self, flags: int, body: Union[bytes, memoryview], messages: List[List[bytes]]) -> None:
         if self._sealed is None:
             super()._take_frame(flags, body, messages)
         elif isinstance(body, memoryview):
             sealed_flags, opened = self._sealed.open_in_place(body)
-            self._take_opened(sealed_flags, opened, messages)
+            if sealed_flags:
+                self._take_opened(sealed_flags, bytes(opened), messages)
+            else:
+                super()._take_frame(0, opened, messages)
         else:
             sealed_flags, content = self._sealed.open(body, 0, len(body))
             self._take_opened(sealed_flags, content, messages)

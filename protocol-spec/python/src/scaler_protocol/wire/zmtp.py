@@ -17,7 +17,7 @@ Rules:
 from __future__ import annotations
 
 import struct
-from typing import Callable, Dict, List, Optional, Sequence, Union
+from typing import Callable, Dict, List, Optional, Sequence, Union, cast
 
 from scaler_protocol.wire.errors import ProtocolError
 
@@ -94,9 +94,9 @@ class Zmtp:
         identity: the name that a ROUTER peer may use for us; at most 255 bytes, empty: the peer chooses.
 
     Attributes:
-        reused_bytes: frames up to this size that arrive in several pieces are views of the same memory, if they are
-            large. The next message may overwrite it, once `feed` or `filled` has returned this one. Sealed ones are
-            laid out in the same memory as well, after each `all_has_left`.
+        reused_bytes: last frames of messages up to this size that arrive in several pieces are views of the same
+            memory, if they are large. The next message may overwrite it, once `feed` or `filled` has returned this one.
+            Sealed ones are laid out in the same memory as well, after each `all_has_left`.
         place: where the next bytes are to be read, to be followed by `filled`; None: they are passed to `feed`.
     """
 
@@ -250,7 +250,7 @@ class Zmtp:
             position = start + size
             if position > end:
                 self._flags, self._size, self.missing_bytes = flags, size, position - end
-                if REUSE_FROM_BYTES <= size <= self.reused_bytes:
+                if REUSE_FROM_BYTES <= size <= self.reused_bytes and self._frames and not flags & MORE:
                     self._begin_in_place(data, start)
                 else:
                     self._pieces = [data[start:]]
@@ -328,14 +328,13 @@ class Zmtp:
         self.missing_bytes -= count
         self.place = self.place[count:] if self.missing_bytes else None
         if not self.missing_bytes:
-            # A frame of this kind has the methods of bytes that its readers need.
-            self._take_frame(self._flags, memoryview(self._memory)[: self._size], messages)  # type: ignore[arg-type]
+            self._take_frame(self._flags, memoryview(self._memory)[: self._size], messages)
 
-    def _take_frame(self, flags: int, body: bytes, messages: List[List[bytes]]) -> None:
+    def _take_frame(self, flags: int, body: Union[bytes, memoryview], messages: List[List[bytes]]) -> None:
         if flags & COMMAND:
             self._take_command(bytes(body), messages)
             return
-        self._frames.append(body)
+        self._frames.append(cast(bytes, body))  # an owner that sets `reused_bytes` expects views
         if flags & MORE:
             self._expect_more(len(body))
         else:

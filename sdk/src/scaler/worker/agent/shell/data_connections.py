@@ -49,8 +49,6 @@ logger = logging.getLogger("scaler")
 
 MAXIMUM_CALLERS = 40
 """A scheduler lets fewer fetch at once from one worker; the others may be leaving."""
-REUSED_BYTES = 1024 * 1024 + 64
-"""The largest part that is read into the same memory as others: a chunk, and what sealing adds."""
 READ_BYTES_PER_ROUND = 1024 * 1024
 """Of one connection, and one read more: some hundred microseconds."""
 MAXIMUM_REQUEST_BYTES = 64 * 1024
@@ -210,7 +208,7 @@ class DataConnections:
             # SCL-SEC-032
             server = ServerSecurity(security.arithmetic, [security.keys], lambda key: None)
             protocol = SecureZmtp(server, "ROUTER", MAXIMUM_REQUEST_BYTES)
-        protocol.reused_bytes = REUSED_BYTES
+        protocol.reused_bytes = MAXIMUM_RESPONSE_BYTES
         self._last_caller -= 1
         each = _DataConnection(self._last_caller, Connection(stream, protocol))
         each.connection.start()
@@ -266,7 +264,7 @@ class DataConnections:
             protocol = Zmtp("DEALER", MAXIMUM_RESPONSE_BYTES)
         else:
             protocol = SecureZmtp(security._replace(server_key=key), "DEALER", MAXIMUM_RESPONSE_BYTES)
-        protocol.reused_bytes = REUSED_BYTES
+        protocol.reused_bytes = MAXIMUM_RESPONSE_BYTES
         return Connection(stream, protocol)
 
     def _on_dialled(self, number: int, key: bytes) -> None:
