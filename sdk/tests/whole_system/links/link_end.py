@@ -20,13 +20,11 @@ class LinkEnd:
     world: World
     core: Any
     name: str
-    _is_turn_due: bool
     _round: Callable[[], None]
 
     def open_links(self, links: DataLinks) -> None:
         self._links = links
         self.data_links: Dict[int, DataLink] = {}  # by their number at this end
-        self._lent: List[bytearray] = []  # to the core
         self.data_address = links.new_address(cast(Any, self))
         self.data_key = self.name.encode() if self.world.plan.seed % 2 else b""
 
@@ -40,19 +38,6 @@ class LinkEnd:
             else:
                 del self.data_links[effect.connection]
                 link.close(cast(Any, self))
-
-    def lend(self, content: bytes) -> memoryview:
-        """A part of an object, in memory that is used again after a turn."""
-        memory = bytearray(content)
-        self._lent.append(memory)
-        return memoryview(memory)
-
-    def use_memory_again(self) -> None:
-        """Something arrives: what was lent before the last turn is overwritten."""
-        if not self._is_turn_due and not self.core.effects:
-            for memory in self._lent:
-                memory[:] = bytes(len(memory))
-            self._lent.clear()
 
     def round_of_data(self) -> None:
         """A data connection has changed the core."""
@@ -69,7 +54,7 @@ class LinkEnd:
         """A part of an object was read for the scheduler or another worker, or its file is gone."""
         place = effect.object_id, effect.offset, effect.length
         chunk, why = (b"", "No such file") if content is None else (content[effect.offset :][: effect.length], "")
-        part = self.lend(chunk) if effect.connection else chunk
+        part = memoryview(chunk) if effect.connection else chunk  # as the shell passes them on
         self.core.on_chunk_read(*place, part, why, effect.connection)
 
     def end_links(self) -> None:

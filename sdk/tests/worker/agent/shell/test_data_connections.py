@@ -130,12 +130,12 @@ def test_parts_follow_one_another_in_the_same_memory(bench: Bench, has_keys: boo
     keys = [new_keys() if has_keys else None for _ in range(2)]
     fetcher, holder = map(bench.side, keys)
     size = 1024 * 1024
-    lent: List[memoryview] = []
+    used: List[memoryview] = []
 
     def answer(number: int, message: m.ObjectRequest) -> None:
         memory = holder.connections.memory(number, size)
         memory[:] = bytes([message.offset]) * size
-        lent.append(memory)
+        used.append(memory)
         bench.loop.call_soon(holder.do, SendData(number, m.ObjectResponse(id=7, offset=message.offset), memory))
 
     holder.answers = answer
@@ -146,7 +146,7 @@ def test_parts_follow_one_another_in_the_same_memory(bench: Bench, has_keys: boo
     for offset in range(1, 9):
         _, message, part = fetcher.take("message")
         assert message.offset == offset and part == bytes([offset]) * size
-    assert len({id(memory.obj) for memory in lent}) == 1
+    assert len({id(memory.obj) for memory in used}) == 1
 
 
 def test_parts_that_are_to_be_sent_at_once_have_memory_of_their_own(bench: Bench) -> None:

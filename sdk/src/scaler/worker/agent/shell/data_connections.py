@@ -94,16 +94,16 @@ class _DataConnection:
         "is_read",
         "timer",
         "memory",
-        "lent",
-        "is_lent_queued",
+        "part",
+        "is_part_queued",
     )
 
     def __init__(self, number: int, connection: Connection) -> None:
         self.number = number
         self.connection = connection
         self.memory = bytearray()  # of the parts that are sent, one after the other
-        self.lent: Optional[memoryview] = None  # the part that is there
-        self.is_lent_queued = False  # that part
+        self.part: Optional[memoryview] = None  # the part that is there
+        self.is_part_queued = False  # that part
         self.inbox: Deque[List[bytes]] = deque()  # that has not been passed on
         self.is_announced = False  # to the core
         self.is_ending = False  # nothing is read any more: the core has closed it
@@ -367,18 +367,18 @@ class DataConnections:
     def memory(self, number: int, size: int) -> memoryview:
         """Where to read the part of so many bytes that a caller is sent next. It is used again when that has left."""
         each = self._connections.get(number)
-        if each is None or each.lent is not None:  # one part of several that had to wait for a ticket
+        if each is None or each.part is not None:  # one part of several that had to wait for a ticket
             return memoryview(bytearray(size))
         if len(each.memory) < size:
             each.memory = bytearray(size)
-        each.lent, each.is_lent_queued = memoryview(each.memory)[:size], False
-        return each.lent
+        each.part, each.is_part_queued = memoryview(each.memory)[:size], False
+        return each.part
 
     def _free_memory(self, each: _DataConnection) -> None:
         if not each.connection.has_unsent:
             each.connection.protocol.all_has_left()
-            if each.is_lent_queued:
-                each.lent, each.is_lent_queued = None, False
+            if each.is_part_queued:
+                each.part, each.is_part_queued = None, False
 
     def _send(self, effect: SendData) -> None:
         each = self._connections.get(effect.connection)
@@ -387,7 +387,7 @@ class DataConnections:
         header = encode(effect.message)
         try:
             each.connection.send([header, effect.payload] if len(effect.payload) else [header])
-            each.is_lent_queued = each.is_lent_queued or effect.payload is each.lent
+            each.is_part_queued = each.is_part_queued or effect.payload is each.part
             self._free_memory(each)
             self._watch_room(each)
             if each.number < 0:
