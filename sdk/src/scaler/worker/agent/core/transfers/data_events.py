@@ -37,7 +37,12 @@ class DataEvents:
         self.objects.transfers.on_connected(connection, now)
 
     def on_data_message(self, connection: int, message: m.Message, payload: Buffer, now: float) -> None:
-        """A message from another worker."""
+        """A message from another worker.
+
+        Parameters:
+            payload: may be a view of memory that the connection's next message overwrites, after `finish_turn` and the
+                effects.
+        """
         self.objects.transfers.on_message(connection, message, payload, now)
         self._plan()
 
