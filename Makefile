@@ -135,6 +135,10 @@ bench-peers: .venv/.tools .venv-pypy/.packages  ## measure this tree and compara
 bench-hosts: .venv/.packages  ## measure the bytes over each link between hosts, which are network namespaces (root)
 	@$(IN_VENV) benchmarks/hosts_bench.py $(ARGS)
 
+.PHONY: bench-stream
+bench-stream: .venv/.packages  ## measure one stream between two workers beside a plain socket: rate, processor time (root)
+	@$(IN_VENV) benchmarks/stream_bench.py $(ARGS)
+
 .PHONY: situations
 situations: .venv-situations/.packages  ## run everyday situations on comparable engines, and write docs/situations.md
 	@.venv-situations/bin/python sdk/tests/situations/run_situations.py --page docs/situations.md $(ARGS)

@@ -154,14 +154,22 @@ class Sampling:
             for host, samples in self._samples.items():
                 samples.append((time.monotonic(), counters(host)["out"]))
 
+    def busiest(self) -> str:
+        """The host that has sent most."""
+        return max(self._samples, key=lambda host: self._samples[host][-1][1] - self._samples[host][0][1])
+
     def megabytes_per_second(self) -> float:
         """Of the host that has sent most, between the first and last of its bytes."""
+        within = self.within()
+        seconds = within[-1][0] - within[0][0]
+        return (within[-1][1] - within[0][1]) / MEGABYTE / seconds
+
+    def within(self) -> list[tuple[float, int]]:
+        """When the host that has sent most had sent how many bytes, without its first and last ones."""
         samples = max(self._samples.values(), key=lambda each: each[-1][1] - each[0][1])
         first, last = samples[0][1], samples[-1][1]
         low, high = (first + part * (last - first) for part in STREAM_PARTS)
-        within = [sample for sample in samples if low <= sample[1] <= high]
-        seconds = within[-1][0] - within[0][0]
-        return (within[-1][1] - within[0][1]) / MEGABYTE / seconds
+        return [sample for sample in samples if low <= sample[1] <= high]
 
 
 _SENDER = """
@@ -172,19 +180,28 @@ with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as stream:
         stream.sendall(part)
 """
 _RECEIVER = """
-import socket, sys
+import os, socket, sys
 with socket.create_server(("", int(sys.argv[1]))) as listener:
     print(flush=True)
     stream, _ = listener.accept()
-    part = bytearray(1 << 20)
-    while stream.recv_into(part):
-        pass
+    part = memoryview(bytearray(1 << 20))
+    if len(sys.argv) == 2:
+        while stream.recv_into(part):
+            pass
+    else:
+        with open(sys.argv[2], "wb", buffering=0) as file:
+            while count := stream.recv_into(part, 0, socket.MSG_WAITALL):
+                file.write(part[:count])
 """
 
 
-def plain_socket_rate(megabytes: int) -> float:
-    """Megabytes per second of one stream between two hosts, from a Python program to another one."""
-    receiving = inside(WORKERS[1], [sys.executable, "-c", _RECEIVER, str(PORT)])
+def plain_socket_rate(megabytes: int, path: str = "") -> float:
+    """Megabytes per second of one stream between two hosts, from a Python program to another one.
+
+    Parameters:
+        path: of a file that the receiver writes; empty: it drops what it receives.
+    """
+    receiving = inside(WORKERS[1], [sys.executable, "-c", _RECEIVER, str(PORT), *([path] if path else [])])
     with subprocess.Popen(receiving, stdout=subprocess.PIPE) as receiver:
         assert receiver.stdout is not None
         receiver.stdout.readline()
@@ -243,11 +260,11 @@ def counters(host: str) -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def program(host: str, command: list[str]) -> Iterator[None]:
-    """A program on a host, while the block runs."""
-    process = subprocess.Popen(inside(host, command), start_new_session=True, env=ENVIRONMENT)
+def program(host: str, command: list[str], environment: dict[str, str] | None = None) -> Iterator[int]:
+    """A program on a host, while the block runs; gives the number of its process."""
+    process = subprocess.Popen(inside(host, command), start_new_session=True, env=environment or ENVIRONMENT)
     try:
-        yield
+        yield process.pid
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)

@@ -38,7 +38,7 @@ class Bench:
         self.objects.offers_transfers = True
         self.objects.listener = self
         core: Any = self  # as far as files need it
-        self.files = WorkerFiles(core, self.patterns.append)
+        self.files = WorkerFiles(core, self.patterns.append, lambda connection, size: memoryview(bytearray(size)))
         self.start_session(3, **welcome)
 
     def start_session(self, session: int, **fields: Any) -> None:

@@ -333,6 +333,11 @@ class _FakeOs(_FakeModule):
         is_short = self._system.enter("pread")
         return os.pread(descriptor, size // 2 + 1 if is_short else size, offset)
 
+    def preadv(self, descriptor: int, buffers: Sequence[Any], offset: int) -> int:
+        is_short = self._system.enter("preadv")
+        buffer = memoryview(buffers[0])
+        return os.preadv(descriptor, [buffer[: len(buffer) // 2 + 1] if is_short else buffer], offset)
+
 
 def _tick(system: SimulatedSystem) -> float:
     return system.now

@@ -19,7 +19,7 @@ STRIDE = 13
 REPETITIONS = 2
 """How many of the calls that are made from the same lines get faults: a waiting agent repeats the same ones."""
 
-FILE_CALLS = ("open", "close", "statvfs", "symlink", "pwrite", "pread", "rename", "write", "flock", "listdir")
+FILE_CALLS = ("open", "close", "statvfs", "symlink", "pwrite", "pread", "preadv", "rename", "write", "flock", "listdir")
 
 
 class Life(NamedTuple):
@@ -41,7 +41,7 @@ class Life(NamedTuple):
 LIVES: Dict[str, Life] = {
     "files": Life(True, SchedulerOfWorker, ["flock", "rename"]),
     "chunks": Life(False, SchedulerOfWorker, ["pwrite", "pread", "statvfs"]),
-    "peers": Life(False, SchedulerOfPeers, ["pwrite", "pread", "statvfs", "bind", "listen", "accept", "getsockname"]),
+    "peers": Life(False, SchedulerOfPeers, ["pwrite", "preadv", "statvfs", "bind", "listen", "accept", "getsockname"]),
 }
 
 

@@ -223,6 +223,61 @@ def test_sending_to_a_peer_that_is_gone_is_an_error(pair: Tuple[Connection, Conn
         dealer.send([b"hello?"])
 
 
+def test_large_frames_come_in_the_memory_of_the_one_before(pair: Tuple[Connection, Connection]) -> None:
+    shake_hands(*pair)
+    sender, receiver = pair
+    for end in pair:
+        end.protocol.reused_bytes = len(LARGE) + 64
+    sizes = [len(LARGE), 70_000, len(LARGE) - 1, 100, 1 << 20]
+    memories = set()
+    for number, size in enumerate(sizes):
+        sender.send([b"%d" % number, LARGE[number : number + size]])
+        [[header, body]] = receive(receiver, sender, 1)
+        assert header == b"%d" % number and body == LARGE[number : number + size]
+        view = memoryview(body)
+        if not view.readonly:
+            memories.add(id(view.obj))
+        sender.protocol.all_has_left()
+    assert len(memories) == 1
+    sender.send([b"last", LARGE + LARGE])
+    [[_, body]] = receive(receiver, sender, 1)
+    assert type(body) is bytes and body == LARGE + LARGE, "a larger one has memory of its own"
+
+
+def test_only_the_last_frame_of_a_message_comes_in_memory_that_is_used_again(
+    pair: Tuple[Connection, Connection],
+) -> None:
+    shake_hands(*pair)
+    sender, receiver = pair
+    receiver.protocol.reused_bytes = len(LARGE) + 64
+    frames = [LARGE, LARGE[1:], LARGE[2:]]
+    sender.send(frames)
+    [received] = receive(receiver, sender, 1)
+    assert received == frames and [type(frame) for frame in received[:2]] == [bytes, bytes]
+
+
+def test_frames_that_have_not_left_are_not_overwritten(pair: Tuple[Connection, Connection]) -> None:
+    shake_hands(*pair)
+    sender, receiver = pair
+    sender.protocol.reused_bytes = len(LARGE) + 64
+    sent = [LARGE[number:] for number in range(3)]
+    for body in sent:
+        sender.send([b"", body])
+    assert [body for _, body in receive(receiver, sender, len(sent))] == sent
+
+
+def test_the_end_of_the_stream_may_come_within_a_large_frame(pair: Tuple[Connection, Connection]) -> None:
+    shake_hands(*pair)
+    sender, receiver = pair
+    receiver.protocol.reused_bytes = len(LARGE) + 64
+    sender.send([b"", LARGE])
+    sender.drop_unsent()
+    sender.finish()
+    with pytest.raises(PeerGoneError):
+        while True:
+            assert receiver.receive() == []
+
+
 def test_nothing_to_read_is_no_message(pair: Tuple[Connection, Connection]) -> None:
     dealer, router = pair
     shake_hands(dealer, router)

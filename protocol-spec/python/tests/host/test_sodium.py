@@ -37,9 +37,16 @@ def test_two_ends_agree_on_a_box_that_no_other_key_opens(arithmetic: Sodium) -> 
     assert opened.open(nonce, sealed, 4) == b"text in parts"
     assert arithmetic.box(other.public, one.secret).seal_short(nonce, b"head", b"text in parts") == sealed
     assert opened.open_split(nonce, bytes(sealed), 4, len(sealed)) == (b"t", b"ext in parts")
+    memory = memoryview(bytearray(len(sealed)))
+    arithmetic.box(other.public, one.secret).seal_into(memory, nonce, b"head", b"text", b" in parts")
+    assert bytes(memory) == sealed
     for box, number in ((arithmetic.box(one.public, third.secret), nonce), (opened, bytes(24))):
         with pytest.raises(ForgedError):
             box.open(number, sealed, 4)
+        with pytest.raises(ForgedError):
+            box.open_in_place(number, memory[4:])
+    in_place = opened.open_in_place(nonce, memory[4:])
+    assert bytes(in_place) == b"text in parts" and in_place.obj is memory.obj
 
 
 def test_what_is_too_short_was_not_sealed(arithmetic: Sodium) -> None:
@@ -48,6 +55,8 @@ def test_what_is_too_short_was_not_sealed(arithmetic: Sodium) -> None:
     for size in (0, 15, 16):
         with pytest.raises(ForgedError):
             box.open(bytes(24), bytes(size))
+        with pytest.raises(ForgedError):
+            box.open_in_place(bytes(24), memoryview(bytearray(size)))
 
 
 def test_a_public_key_follows_from_the_secret_one(arithmetic: Sodium) -> None:

@@ -82,7 +82,7 @@ class DataLink:
             message = decode(item[0])
             if isinstance(message, m.ObjectResponse) and item[1]:
                 self.links.bytes_moved += len(item[1])
-            host.core.on_data_message(number, message, item[1], host.now)
+            host.core.on_data_message(number, message, memoryview(item[1]), host.now)
             host.round_of_data()
 
     def close(self, host: WorkerHost) -> None:

@@ -54,7 +54,8 @@ class LinkEnd:
         """A part of an object was read for the scheduler or another worker, or its file is gone."""
         place = effect.object_id, effect.offset, effect.length
         chunk, why = (b"", "No such file") if content is None else (content[effect.offset :][: effect.length], "")
-        self.core.on_chunk_read(*place, chunk, why, effect.connection)
+        part = memoryview(chunk) if effect.connection else chunk  # as the shell passes them on
+        self.core.on_chunk_read(*place, part, why, effect.connection)
 
     def end_links(self) -> None:
         """The program has ended; other ends learn of it, or do not."""

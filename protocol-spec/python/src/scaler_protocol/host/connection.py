@@ -201,17 +201,22 @@ class Connection:
         Raises OSError or ZmtpError if the connection is lost.
         """
         protocol = self.protocol
-        missing_bytes = protocol.missing_bytes
+        missing_bytes, place, data = protocol.missing_bytes, protocol.place, b""
         try:
-            data = self._stream.recv(
-                SMALLEST_READ_BYTES if missing_bytes < SMALLEST_READ_BYTES else min(missing_bytes, LARGEST_READ_BYTES)
-            )
+            if place is not None:
+                self.read_bytes = self._stream.recv_into(place, min(missing_bytes, LARGEST_READ_BYTES))
+            else:
+                data = self._stream.recv(
+                    SMALLEST_READ_BYTES
+                    if missing_bytes < SMALLEST_READ_BYTES
+                    else min(missing_bytes, LARGEST_READ_BYTES)
+                )
+                self.read_bytes = len(data)
         except (BlockingIOError, InterruptedError):
             self.read_bytes = 0
             return []
-        self.read_bytes = len(data)
         try:
-            messages = protocol.feed(data)
+            messages = protocol.feed(data) if place is None else protocol.filled(self.read_bytes)
         except ZmtpError:
             self._send_last_words(protocol.take_output())
             raise

@@ -237,6 +237,32 @@ def read_chunk(path: str, offset: int, length: int) -> bytes:
         os.close(descriptor)
 
 
+def read_chunk_into(path: str, offset: int, memory: memoryview) -> int:
+    """Fill `memory` from an object file, starting at `offset`; returns the number of bytes, fewer at the file's end.
+
+    Raises OSError.
+    """
+    descriptor = os.open(path, os.O_RDONLY | system.O_CLOEXEC)
+    try:
+        size = 0
+        while size < len(memory):
+            count = _read_some(descriptor, memory[size:], offset + size)
+            if not count:
+                break
+            size += count
+        return size
+    finally:
+        os.close(descriptor)
+
+
+def _read_some(descriptor: int, memory: memoryview, offset: int) -> int:
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, [memory], offset)
+    chunk = os.pread(descriptor, len(memory), offset)  # PyPy 3.9 has no preadv
+    memory[: len(chunk)] = chunk
+    return len(chunk)
+
+
 def write_chunk(path: str, offset: int, chunk: Buffer) -> None:
     """Write one chunk of an object file that is being received; the first chunk creates the file."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | system.O_CLOEXEC, 0o600)

@@ -71,6 +71,22 @@ class SodiumBox:
         opened = self._opened(nonce, data, start, end)
         return opened[0:1], opened[1:]
 
+    def seal_into(self, memory: memoryview, nonce: bytes, head: bytes, *parts: Buffer) -> None:
+        head_bytes = end = len(head)
+        memory[:end] = head
+        end += TAG_BYTES
+        for part in parts:
+            begin, end = end, end + len(part)
+            memory[begin:end] = part
+        at = self._from_buffer(memory) + head_bytes
+        self._seal(at, at + TAG_BYTES, len(memory) - head_bytes - TAG_BYTES, nonce, self._key)  # in place
+
+    def open_in_place(self, nonce: bytes, memory: memoryview) -> memoryview:
+        at = self._from_buffer(memory)
+        if len(memory) < TAG_BYTES or self._open(at + TAG_BYTES, at, len(memory), nonce, self._key):
+            raise ForgedError
+        return memory[TAG_BYTES:]
+
     def _make_short_room(self) -> None:
         self._short_room = self._sodium.allocate("unsigned char[]", SHORT_BYTES + TAG_BYTES)
         self._short_text = self._sodium.buffer(self._short_room)

@@ -37,6 +37,8 @@ SHORT_BYTES = 4096
 """Of sealed texts that are copied rather than pointed to, because each step costs more than the bytes."""
 SEALED_FRAME_BYTES = 33
 """What a sealed frame is longer than its content: the command's name, the nonce, the tag and the flags."""
+SEALED_HEADER_BYTES = 9
+"""What ZMTP puts before a large one."""
 
 _HELLO, _WELCOME, _INITIATE, _READY, _MESSAGE = (
     b"\x05HELLO",
@@ -99,6 +101,15 @@ class Box(Protocol):
         Raises ForgedError.
         """
 
+    def seal_into(self, memory: memoryview, nonce: bytes, head: bytes, *parts: Buffer) -> None:
+        """Like `seal`, to memory of exactly that size."""
+
+    def open_in_place(self, nonce: bytes, memory: memoryview) -> memoryview:
+        """What was sealed, and is all of `memory`: where it stands there now.
+
+        Raises ForgedError.
+        """
+
 
 class Arithmetic(Protocol):
     """What CURVE needs of a library."""
@@ -146,6 +157,16 @@ class SealedFrames:
         size = SEALED_FRAME_BYTES + (content.nbytes if isinstance(content, memoryview) else len(content))
         head = _SHORT_HEADS[size] if size < 256 else _LONG_HEAD.pack(LONG, size) + _MESSAGE
         return self._seal(self._sending + number, head + number, _FLAGS[flags], content)
+
+    def seal_into(self, memory: bytearray, flags: int, content: Buffer) -> memoryview:
+        """The same of a large frame, to memory that has room for it."""
+        self._last_sent += 1
+        number = _NUMBER.pack(self._last_sent)
+        size = SEALED_FRAME_BYTES + (content.nbytes if isinstance(content, memoryview) else len(content))
+        frame = memoryview(memory)[: _LONG_HEAD.size + size]
+        head = _LONG_HEAD.pack(LONG, size) + _MESSAGE + number
+        self._box.seal_into(frame, self._sending + number, head, _FLAGS[flags], content)
+        return frame
 
     # SCL-TRN-012
     def seal_joined(self, frames: Sequence[Buffer], reserved: int = 0) -> List[Buffer]:
@@ -198,6 +219,20 @@ class SealedFrames:
             raise KeyRejectedError("a frame was changed on its way, or sealed with another key") from None
         self._last_received = number
         return _SEALED_FLAGS[flags], content
+
+    def open_in_place(self, frame: memoryview) -> Tuple[int, memoryview]:
+        """The same of a large frame, whose content stands in the memory of the frame then."""
+        number = bytes(frame[8:16])
+        if len(frame) < SEALED_FRAME_BYTES or frame[:8] != _MESSAGE:
+            raise KeyRejectedError("a frame that is not sealed")
+        if number <= self._last_received:
+            raise KeyRejectedError("a sealed frame was repeated, or is out of order")
+        try:
+            opened = self._box.open_in_place(self._receiving + number, frame[16:])
+        except ForgedError:
+            raise KeyRejectedError("a frame was changed on its way, or sealed with another key") from None
+        self._last_received = number
+        return _SEALED_FLAGS[bytes(opened[:1])], opened[1:]
 
 
 class CurveClient:

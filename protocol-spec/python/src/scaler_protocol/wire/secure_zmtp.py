@@ -21,6 +21,7 @@ from scaler_protocol.wire.curve import (
     JOINED,
     SEALED_COMMAND,
     SEALED_FRAME_BYTES,
+    SEALED_HEADER_BYTES,
     Admit,
     Arithmetic,
     CurveClient,
@@ -34,6 +35,7 @@ from scaler_protocol.wire.zmtp import (
     COPY_BELOW_BYTES,
     LONG,
     MORE,
+    REUSE_FROM_BYTES,
     Buffer,
     MalformedFrameError,
     MechanismError,
@@ -98,6 +100,8 @@ class SecureZmtp(Zmtp):
         self._is_server = isinstance(security, ServerSecurity)
         self._sealed: Optional[SealedFrames] = None  # from the end of the handshake on
         self._joins = False  # the peer reads messages of two frames as one
+        self._sealing_memory = bytearray()  # of large frames, see `reused_bytes`
+        self._is_sealing_memory_free = True
         super().__init__(socket_type, maximum_message_bytes, maximum_first_frame_bytes, maximum_frames, identity)
         self._curve: Union[CurveClient, CurveServer]
         if isinstance(security, ServerSecurity):
@@ -113,7 +117,22 @@ class SecureZmtp(Zmtp):
     def encode(self, frames: Sequence[Buffer]) -> List[Buffer]:
         assert self._sealed is not None, "the handshake is not complete"
         joined = self._sealed.seal_joined(frames) if self._joins and len(frames) == 2 else None
-        return joined or _encode(self._sealed, frames)
+        return joined or self._encode_long(self._sealed, frames)
+
+    def _encode_long(self, sealed: SealedFrames, frames: Sequence[Buffer]) -> List[Buffer]:
+        *others, last = frames
+        size = last.nbytes if isinstance(last, memoryview) else len(last)
+        if not self._is_sealing_memory_free or not REUSE_FROM_BYTES <= size <= self.reused_bytes:
+            return _encode(sealed, frames)
+        self._is_sealing_memory_free = False
+        size += SEALED_FRAME_BYTES + SEALED_HEADER_BYTES
+        if len(self._sealing_memory) < size:
+            self._sealing_memory = bytearray(size)
+        buffers: List[Buffer] = [sealed.seal(MORE, frame) for frame in others]
+        return [*buffers, sealed.seal_into(self._sealing_memory, 0, last)]
+
+    def all_has_left(self) -> None:
+        self._is_sealing_memory_free = True
 
     def lone_encoder(self) -> Callable[[Sequence[Buffer]], List[Buffer]]:
         assert self._sealed is not None, "the handshake is not complete"
@@ -189,9 +208,15 @@ class SecureZmtp(Zmtp):
         elif size > self._room + SEALED_FRAME_BYTES:
             super()._check_header(0, size - SEALED_FRAME_BYTES)
 
-    def _take_frame(self, flags: int, body: bytes, messages: List[List[bytes]]) -> None:
+    def _take_frame(self, flags: int, body: Union[bytes, memoryview], messages: List[List[bytes]]) -> None:
         if self._sealed is None:
             super()._take_frame(flags, body, messages)
+        elif isinstance(body, memoryview):
+            sealed_flags, opened = self._sealed.open_in_place(body)
+            if sealed_flags:
+                self._take_opened(sealed_flags, bytes(opened), messages)
+            else:
+                super()._take_frame(0, opened, messages)
         else:
             sealed_flags, content = self._sealed.open(body, 0, len(body))
             self._take_opened(sealed_flags, content, messages)

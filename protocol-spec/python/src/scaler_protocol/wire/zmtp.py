@@ -9,13 +9,15 @@ Rules:
 - Sizes that a peer announces are checked before memory is allocated. A fault of a peer is a `ZmtpError`, which ends
   its connection; nothing that a peer sends raises any other exception.
 - Work is linear in the bytes received, however they are split; a frame that arrives in one piece is copied once.
+- An owner that reads large frames again and again may have each in the memory of the one before: new memory costs more
+  than what is done with it. It reads into `place`, and no byte of such a frame is copied here.
 - The first frame of a message, whose decoding blocks everything else, has a smaller limit than the whole message.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Callable, Dict, List, Optional, Sequence, Union
+from typing import Callable, Dict, List, Optional, Sequence, Union, cast
 
 from scaler_protocol.wire.errors import ProtocolError
 
@@ -26,6 +28,9 @@ GREETING_BYTES = 64
 MAXIMUM_COMMAND_BYTES = 64 * 1024
 COPY_BELOW_BYTES = 16 * 1024
 """Smaller frames are joined with their neighbours: one buffer is cheaper to send than several."""
+
+REUSE_FROM_BYTES = 64 * 1024
+"""Smaller frames get memory of their own, whatever `reused_bytes` says."""
 
 _GATHER_BELOW_BYTES = 4096  # smaller pieces of an unfinished frame are joined as they arrive
 _LONG_HEADER, _LONG_SIZE = struct.Struct(">BQ"), struct.Struct(">Q")
@@ -87,6 +92,12 @@ class Zmtp:
         maximum_first_frame_bytes: of the first frame; by default the same.
         maximum_frames: of one message.
         identity: the name that a ROUTER peer may use for us; at most 255 bytes, empty: the peer chooses.
+
+    Attributes:
+        reused_bytes: last frames of messages up to this size that arrive in several pieces are views of the same
+            memory, if they are large. The next message may overwrite it, once `feed` or `filled` has returned this one.
+            Sealed ones are laid out in the same memory as well, after each `all_has_left`.
+        place: where the next bytes are to be read, to be followed by `filled`; None: they are passed to `feed`.
     """
 
     _has_sealed_frames = False  # each one is for `_check_header` and `_take_frame` to look at
@@ -120,6 +131,9 @@ class Zmtp:
         self._flags = self._size = 0  # of the unfinished frame
         self.missing_bytes = 0  # of the unfinished frame
         self._pieces: List[Union[bytes, bytearray]] = []
+        self.reused_bytes = 0
+        self.place: Optional[memoryview] = None
+        self._memory = bytearray()  # of frames that are read into it
 
     @property
     def peer_has_spoken(self) -> bool:
@@ -236,7 +250,10 @@ class Zmtp:
             position = start + size
             if position > end:
                 self._flags, self._size, self.missing_bytes = flags, size, position - end
-                self._pieces = [data[start:]]
+                if REUSE_FROM_BYTES <= size <= self.reused_bytes and self._frames and not flags & MORE:
+                    self._begin_in_place(data, start)
+                else:
+                    self._pieces = [data[start:]]
                 return
             if is_sealed or flags & COMMAND:
                 self._take_frame(flags, data[start:position], messages)
@@ -266,6 +283,11 @@ class Zmtp:
         """Read more of an unfinished frame; returns the bytes that follow it."""
         if self._size > self._room:  # since `allow`
             self._check_header(self._flags, self._size)
+        if self.place is not None:
+            count = min(len(data), self.missing_bytes)
+            self.place[:count] = data[:count]
+            self._filled(count, messages)
+            return data[count:]
         piece = data if len(data) <= self.missing_bytes else data[: self.missing_bytes]
         if len(piece) < _GATHER_BELOW_BYTES and isinstance(self._pieces[-1], bytearray):
             self._pieces[-1] += piece
@@ -278,11 +300,41 @@ class Zmtp:
         self._take_frame(self._flags, body, messages)
         return data[len(piece) :]
 
-    def _take_frame(self, flags: int, body: bytes, messages: List[List[bytes]]) -> None:
+    def _begin_in_place(self, data: bytes, start: int) -> None:
+        """Bytes from `start` on begin a large frame."""
+        if len(self._memory) < self._size:
+            self._memory = bytearray(self._size)
+        view = memoryview(self._memory)
+        count = len(data) - start
+        view[:count] = memoryview(data)[start:]
+        self.place = view[count : self._size]
+
+    def filled(self, count: int) -> List[List[bytes]]:
+        """So many bytes were read into `place`; returns the messages that they complete.
+
+        Raises ZmtpError, like `feed`.
+        """
+        if not count:
+            return self.feed(b"")
+        if self._size > self._room:  # since `allow`
+            self._check_header(self._flags, self._size)
+        messages: List[List[bytes]] = []
+        self._filled(count, messages)
+        self._is_between = self.is_ready and not (self.missing_bytes or self._frames)
+        return messages
+
+    def _filled(self, count: int, messages: List[List[bytes]]) -> None:
+        assert self.place is not None
+        self.missing_bytes -= count
+        self.place = self.place[count:] if self.missing_bytes else None
+        if not self.missing_bytes:
+            self._take_frame(self._flags, memoryview(self._memory)[: self._size], messages)
+
+    def _take_frame(self, flags: int, body: Union[bytes, memoryview], messages: List[List[bytes]]) -> None:
         if flags & COMMAND:
-            self._take_command(body, messages)
+            self._take_command(bytes(body), messages)
             return
-        self._frames.append(body)
+        self._frames.append(cast(bytes, body))  # an owner that sets `reused_bytes` expects views
         if flags & MORE:
             self._expect_more(len(body))
         else:
@@ -352,6 +404,9 @@ class Zmtp:
     def encode(self, frames: Sequence[Buffer]) -> List[Buffer]:
         """Lay out one message for `sendmsg`: to be sent in this order, each message once."""
         return encode(frames)
+
+    def all_has_left(self) -> None:
+        """The system has all that was encoded so far: memory may be used again in which it was laid out."""
 
     def lone_encoder(self) -> Callable[[Sequence[Buffer]], List[Buffer]]:
         """A function like `encode` for messages of at most two frames, of which one may be sent.

@@ -47,7 +47,7 @@ class Side:
         self.events.append(("connected", connection))
 
     def on_data_message(self, connection: int, message: Any, payload: bytes) -> None:
-        self.events.append(("message", connection, message, payload))
+        self.events.append(("message", connection, message, bytes(payload)))  # its memory is used again
         if self.answers is not None:
             self.answers(connection, message)
 
@@ -123,6 +123,46 @@ def test_requests_and_parts_pass_between_two_workers(bench: Bench, has_keys: boo
     fetcher.do(CloseData(1))
     assert holder.take("closed")[0] == number
     assert not fetcher.events, "who closes it needs no event"
+
+
+@pytest.mark.parametrize("has_keys", [False, True])
+def test_parts_follow_one_another_in_the_same_memory(bench: Bench, has_keys: bool) -> None:
+    keys = [new_keys() if has_keys else None for _ in range(2)]
+    fetcher, holder = map(bench.side, keys)
+    size = 1024 * 1024
+    used: List[memoryview] = []
+
+    def answer(number: int, message: m.ObjectRequest) -> None:
+        memory = holder.connections.memory(number, size)
+        memory[:] = bytes([message.offset]) * size
+        used.append(memory)
+        bench.loop.call_soon(holder.do, SendData(number, m.ObjectResponse(id=7, offset=message.offset), memory))
+
+    holder.answers = answer
+    fetcher.do(ConnectData(1, holder.place.address, holder.place.key))
+    fetcher.take("connected")
+    for offset in range(1, 9):
+        fetcher.do(SendData(1, request(offset)))
+    for offset in range(1, 9):
+        _, message, part = fetcher.take("message")
+        assert message.offset == offset and part == bytes([offset]) * size
+    assert len({id(memory.obj) for memory in used}) == 1
+
+
+def test_parts_that_are_to_be_sent_at_once_have_memory_of_their_own(bench: Bench) -> None:
+    fetcher, holder = bench.side(), bench.side()
+    fetcher.do(ConnectData(1, holder.place.address, b""))
+    fetcher.take("connected")
+    fetcher.do(SendData(1, request()))
+    number, _ = holder.take("accepted")
+    holder.take("message")
+    memories = [holder.connections.memory(number, 100) for _ in range(3)]
+    for content, memory in enumerate(memories):
+        memory[:] = bytes([content]) * len(memory)
+    for memory in memories:
+        holder.do(SendData(number, m.ObjectResponse(id=7), memory))
+    assert [fetcher.take("message")[2] for _ in memories] == [bytes([content]) * 100 for content in range(3)]
+    assert len(holder.connections.memory(-99, 5)) == 5, "that of a connection that has ended"
 
 
 def test_a_worker_without_the_expected_key_gets_nothing(bench: Bench) -> None:
@@ -209,7 +249,7 @@ def test_a_caller_that_does_not_read_takes_little_memory(bench: Bench) -> None:
     for _ in range(50):
         bench.loop.run_until_complete(asyncio.sleep(0))
     [each] = holder.connections._connections.values()
-    assert each.connection.unsent_bytes <= data_connections.SEND_AHEAD_BYTES + len(part) + 1000
+    assert each.connection.unsent_bytes <= len(part) + 1000
     assert served[each.number] < 64
 
 

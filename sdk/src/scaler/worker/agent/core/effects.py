@@ -144,6 +144,7 @@ class WriteChunk(NamedTuple):
 
     Parameters:
         fetch: number of the fetch, for the answer.
+        chunk: may be a view of memory that the next part overwrites: it is written in the turn in which it came.
         size: of the whole object in bytes.
         is_first: this is the first part, so there may be no room for the object.
     """

@@ -252,10 +252,10 @@ class WorkerObjects(ObjectSource, FetchOwner):
         fetch.is_direct = False
         self._request(object_id, fetch)
 
-    def on_part_received(self, object_id: int, message: m.ObjectResponse, chunk: bytes) -> None:
+    def on_part_received(self, object_id: int, message: m.ObjectResponse, chunk: Buffer) -> None:
         self._take_part(object_id, self._fetches[object_id], message, chunk)
 
-    def _take_part(self, object_id: int, fetch: ObjectFetch, message: m.ObjectResponse, chunk: bytes) -> None:
+    def _take_part(self, object_id: int, fetch: ObjectFetch, message: m.ObjectResponse, chunk: Buffer) -> None:
         """Requested bytes have come. Raises MalformedMessageError if they were not requested."""
         is_first = not fetch.window.received_bytes
         fetch.window.accept(message.offset, len(chunk), message.size)
@@ -419,7 +419,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
         self._effects.append(ReadChunk(request.id, served.path, request.offset, length, connection))
 
     def on_chunk_read(
-        self, object_id: int, offset: int, length: int, chunk: bytes, why: str = "", connection: int = 0
+        self, object_id: int, offset: int, length: int, chunk: Buffer, why: str = "", connection: int = 0
     ) -> None:
         """A part of a large result.
 

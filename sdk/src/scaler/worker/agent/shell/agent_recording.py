@@ -198,7 +198,7 @@ def _encoded(name: str, arguments: Sequence[Any], body: Body) -> List[Any]:
     if name in ("on_connected", "on_data_accepted"):
         return [body.kept(each) if isinstance(each, bytes) else each for each in arguments]
     if name == "on_chunk_read":
-        return [body.payload(each) if isinstance(each, bytes) else each for each in arguments]
+        return [body.payload(each) if isinstance(each, (bytes, memoryview)) else each for each in arguments]
     if name == "on_note_read":
         function, note = arguments
         return [function, note.key, note.archives]

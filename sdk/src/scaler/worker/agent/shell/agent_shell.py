@@ -116,7 +116,6 @@ class Agent:
         recorder = self._recorder
         self._core = AgentCore(*parts) if recorder is None else RecordedAgentCore(*parts, recorder)
         self._is_broken = False
-        self._files = WorkerFiles(self._core, fork_server.remove_at_end)
         self._statistics = ProcessStatistics()
         self._handles: Dict[int, ProcessorHandle] = {}
         # SCL-WRK-030
@@ -125,6 +124,7 @@ class Agent:
         self._credentials = credentials
         self._connection = SchedulerConnection(self._rounds, credentials, self)
         self._data_connections = DataConnections(self._rounds, loop, self)
+        self._files = WorkerFiles(self._core, fork_server.remove_at_end, self._data_connections.memory)
         self._data_address = data_address_of(settings.data_address)
         self._finished: asyncio.Future[int] = loop.create_future()
         self._timer: Optional[asyncio.TimerHandle] = None

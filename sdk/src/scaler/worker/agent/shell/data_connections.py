@@ -6,8 +6,11 @@
 Rules:
 - A worker with a key speaks CURVE here, too, with that key at both ends, and never without it. Which caller may have
   what is decided by tickets, in the core.
-- One request of a caller is passed on at a time, and the next one once most of the answer has left: so a caller takes
-  at most SEND_AHEAD_BYTES and one chunk of memory, and what else the agent has to do comes in between.
+- One request of a caller is passed on at a time, and the next one once the answer has left: so a caller takes one chunk
+  of memory, in which each of its parts is read and sent, and what else the agent has to do comes in between. The
+  system's own memory for the connection keeps the link busy meanwhile.
+- Parts that this worker fetches come in the memory of the part before, too. New memory for each part would cost more
+  than to move its bytes, because the system has to clear and map it.
 - So many callers are served at once, in sum; more are turned away, and fetch through the scheduler.
 - Any error of the system costs one connection at most.
 """
@@ -46,7 +49,8 @@ logger = logging.getLogger("scaler")
 
 MAXIMUM_CALLERS = 40
 """A scheduler lets fewer fetch at once from one worker; the others may be leaving."""
-SEND_AHEAD_BYTES = 1024 * 1024
+READ_BYTES_PER_ROUND = 1024 * 1024
+"""Of one connection, and one read more: some hundred microseconds."""
 MAXIMUM_REQUEST_BYTES = 64 * 1024
 MAXIMUM_RESPONSE_BYTES = 64 * 1024 * 1024  # of a chunk and its header
 HANDSHAKE_SECONDS = 10.0
@@ -80,11 +84,26 @@ class DataOwner(Protocol):
 
 
 class _DataConnection:
-    __slots__ = ("number", "connection", "inbox", "is_announced", "is_ending", "watches_room", "is_read", "timer")
+    __slots__ = (
+        "number",
+        "connection",
+        "inbox",
+        "is_announced",
+        "is_ending",
+        "watches_room",
+        "is_read",
+        "timer",
+        "memory",
+        "part",
+        "is_part_queued",
+    )
 
     def __init__(self, number: int, connection: Connection) -> None:
         self.number = number
         self.connection = connection
+        self.memory = bytearray()  # of the parts that are sent, one after the other
+        self.part: Optional[memoryview] = None  # the part that is there
+        self.is_part_queued = False  # that part
         self.inbox: Deque[List[bytes]] = deque()  # that has not been passed on
         self.is_announced = False  # to the core
         self.is_ending = False  # nothing is read any more: the core has closed it
@@ -189,6 +208,7 @@ class DataConnections:
             # SCL-SEC-032
             server = ServerSecurity(security.arithmetic, [security.keys], lambda key: None)
             protocol = SecureZmtp(server, "ROUTER", MAXIMUM_REQUEST_BYTES)
+        protocol.reused_bytes = MAXIMUM_RESPONSE_BYTES
         self._last_caller -= 1
         each = _DataConnection(self._last_caller, Connection(stream, protocol))
         each.connection.start()
@@ -244,6 +264,7 @@ class DataConnections:
             protocol = Zmtp("DEALER", MAXIMUM_RESPONSE_BYTES)
         else:
             protocol = SecureZmtp(security._replace(server_key=key), "DEALER", MAXIMUM_RESPONSE_BYTES)
+        protocol.reused_bytes = MAXIMUM_RESPONSE_BYTES
         return Connection(stream, protocol)
 
     def _on_dialled(self, number: int, key: bytes) -> None:
@@ -300,6 +321,10 @@ class DataConnections:
     def _read(self, each: _DataConnection) -> None:
         try:
             received = each.connection.receive()
+            read_bytes = each.connection.read_bytes
+            while not received and each.connection.read_bytes and read_bytes < READ_BYTES_PER_ROUND:
+                received = each.connection.receive()
+                read_bytes += each.connection.read_bytes
         except _ERRORS as error:
             self._lose(each, error)
             return
@@ -317,7 +342,7 @@ class DataConnections:
 
     def _pass_on_next(self, each: _DataConnection) -> None:
         """Pass on the next message of a caller if there is room for the answer; the ones after it wait for that."""
-        if each.inbox and not each.is_ending and each.connection.unsent_bytes < SEND_AHEAD_BYTES:
+        if each.inbox and not each.is_ending and not each.connection.has_unsent:
             self._pass_on(each, each.inbox.popleft())
         self._read_on(each, not each.inbox)
 
@@ -339,6 +364,22 @@ class DataConnections:
             return
         self._owner.on_data_message(each.number, message, payload[0] if payload else b"")
 
+    def memory(self, number: int, size: int) -> memoryview:
+        """Where to read the part of so many bytes that a caller is sent next. It is used again when that has left."""
+        each = self._connections.get(number)
+        if each is None or each.part is not None:  # one part of several that had to wait for a ticket
+            return memoryview(bytearray(size))
+        if len(each.memory) < size:
+            each.memory = bytearray(size)
+        each.part, each.is_part_queued = memoryview(each.memory)[:size], False
+        return each.part
+
+    def _free_memory(self, each: _DataConnection) -> None:
+        if not each.connection.has_unsent:
+            each.connection.protocol.all_has_left()
+            if each.is_part_queued:
+                each.part, each.is_part_queued = None, False
+
     def _send(self, effect: SendData) -> None:
         each = self._connections.get(effect.connection)
         if each is None or each.is_ending:
@@ -346,6 +387,8 @@ class DataConnections:
         header = encode(effect.message)
         try:
             each.connection.send([header, effect.payload] if len(effect.payload) else [header])
+            each.is_part_queued = each.is_part_queued or effect.payload is each.part
+            self._free_memory(each)
             self._watch_room(each)
             if each.number < 0:
                 self._pass_on_next(each)
@@ -365,6 +408,7 @@ class DataConnections:
     def _write(self, each: _DataConnection) -> None:
         try:
             each.connection.flush()
+            self._free_memory(each)
             self._watch_room(each)
         except (OSError, MemoryError) as error:
             self._lose(each, error)

@@ -29,12 +29,13 @@ from scaler.worker.agent.core.effects import (
     WriteChunk,
 )
 from scaler.worker.agent.shell.code_folders import CodeError, note_of_file, unpack
-from scaler.worker.frames import ContentPlace
+from scaler.worker.frames import Buffer, ContentPlace
 from scaler_protocol.host.segments import (
     ObjectDirectory,
     default_parent,
     map_object,
     read_chunk,
+    read_chunk_into,
     shares_directory,
     write_chunk,
 )
@@ -49,10 +50,17 @@ class WorkerFiles:
     Parameters:
         core: gets their results.
         remove_at_end: called with a pattern of files that must not outlive the worker.
+        memory: called with a data connection and a size: where to read what is sent over it.
     """
 
-    def __init__(self, core: AgentCore, remove_at_end: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        core: AgentCore,
+        remove_at_end: Callable[[str], None],
+        memory: Callable[[int, int], memoryview],
+    ) -> None:
         self._core = core
+        self._memory = memory
         self._remove_at_end = remove_at_end
         self._beside: Set[str] = set()  # files of results for which there was no directory
         self._token = f"new-{os.getpid()}-{os.urandom(6).hex()}-"
@@ -138,9 +146,15 @@ class WorkerFiles:
         self._core.on_chunk_written(effect.object_id, effect.fetch, len(effect.chunk), path)
 
     def _read(self, effect: ReadChunk) -> None:
-        chunk, reason = b"", ""
+        chunk: Buffer = b""
+        reason = ""
         try:
-            chunk = read_chunk(effect.path, effect.offset, effect.length)
+            if effect.connection:
+                memory = self._memory(effect.connection, effect.length)
+                size = read_chunk_into(effect.path, effect.offset, memory)
+                chunk = memory if size == len(memory) else memory[:size]
+            else:
+                chunk = read_chunk(effect.path, effect.offset, effect.length)
         except (OSError, MemoryError) as error:
             reason = why(error)
         self._core.on_chunk_read(effect.object_id, effect.offset, effect.length, chunk, reason, effect.connection)

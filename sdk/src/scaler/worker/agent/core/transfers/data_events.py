@@ -6,6 +6,7 @@ Rule: nothing is decided here.
 from __future__ import annotations
 
 from scaler.worker.agent.core.worker_objects import WorkerObjects
+from scaler.worker.frames import Buffer
 from scaler_protocol import messages as m
 from scaler_protocol.session.peer_session import PeerSession
 
@@ -35,8 +36,13 @@ class DataEvents:
         """A connection to another worker is made."""
         self.objects.transfers.on_connected(connection, now)
 
-    def on_data_message(self, connection: int, message: m.Message, payload: bytes, now: float) -> None:
-        """A message from another worker."""
+    def on_data_message(self, connection: int, message: m.Message, payload: Buffer, now: float) -> None:
+        """A message from another worker.
+
+        Parameters:
+            payload: may be a view of memory that the connection's next message overwrites, after `finish_turn` and the
+                effects.
+        """
         self.objects.transfers.on_message(connection, message, payload, now)
         self._plan()
 
@@ -62,7 +68,7 @@ class DataEvents:
         self.objects.on_kept(object_id, target, why)
 
     def on_chunk_read(
-        self, object_id: int, offset: int, length: int, chunk: bytes, why: str = "", connection: int = 0
+        self, object_id: int, offset: int, length: int, chunk: Buffer, why: str = "", connection: int = 0
     ) -> None:
         """A requested part of an object, or the reason why it could not be read.
 

@@ -33,7 +33,7 @@ class FetchOwner(Protocol):
     def on_holder_ready(self, object_id: int) -> None:
         """The connection to a holder is made: requests may be sent."""
 
-    def on_part_received(self, object_id: int, message: m.ObjectResponse, chunk: bytes) -> None:
+    def on_part_received(self, object_id: int, message: m.ObjectResponse, chunk: Buffer) -> None:
         """Requested bytes have come.
 
         Raises MalformedMessageError if they were not requested.
@@ -132,7 +132,7 @@ class DirectFetches:
             self._fail(object_id, "it does not have the object any more")
         else:
             try:
-                self._owner.on_part_received(object_id, message, bytes(payload))
+                self._owner.on_part_received(object_id, message, payload)
             except MalformedMessageError as error:
                 self._fail(object_id, str(error))
 
