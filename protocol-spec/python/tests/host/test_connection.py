@@ -256,6 +256,18 @@ def test_only_the_last_frame_of_a_message_comes_in_memory_that_is_used_again(
     assert received == frames and [type(frame) for frame in received[:2]] == [bytes, bytes]
 
 
+def test_a_frame_is_returned_before_the_next_one_takes_its_memory(pair: Tuple[Connection, Connection]) -> None:
+    shake_hands(*pair)
+    sender, receiver = pair
+    protocol = receiver.protocol
+    protocol.reused_bytes = len(LARGE) + 64
+    messages = [[b"", LARGE], [b"", LARGE[::-1]]]
+    first, second = (b"".join(map(bytes, sender.protocol.encode(message))) for message in messages)
+    assert protocol.feed(first[:90_000]) == []
+    assert protocol.feed(first[90_000:] + second[:90_000]) == messages[:1]
+    assert protocol.feed(second[90_000:]) == messages[1:]
+
+
 def test_frames_that_have_not_left_are_not_overwritten(pair: Tuple[Connection, Connection]) -> None:
     shake_hands(*pair)
     sender, receiver = pair

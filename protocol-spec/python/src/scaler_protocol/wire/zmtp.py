@@ -251,6 +251,8 @@ class Zmtp:
             if position > end:
                 self._flags, self._size, self.missing_bytes = flags, size, position - end
                 if REUSE_FROM_BYTES <= size <= self.reused_bytes and self._frames and not flags & MORE:
+                    if messages:  # one of them may be there, and is to be returned first
+                        self._memory = bytearray()
                     self._begin_in_place(data, start)
                 else:
                     self._pieces = [data[start:]]
