@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional
 from mutants import mutant
 from mutants.scheduler.reference_scheduler import ReferenceScheduler
 from mutants.scheduler.scheduler_monitors import Row
-from mutants.scheduler.scheduler_state import Peer, Worker
+from mutants.scheduler.scheduler_state import Client, Peer, Worker
 from scaler_conformance.codec.schema_codec import Message
 
 MONITORS = "scheduler/monitors"
@@ -83,6 +83,13 @@ class FeelsWatchedForEver(ReferenceScheduler):
 class WarnsOfMissingKeysOnlyOnce(ReferenceScheduler):
     def says_insecure(self, is_snapshot: bool) -> bool:
         return is_snapshot and super().says_insecure(is_snapshot)
+
+
+@mutant(breaks="SCL-MON-010", caught_by=f"{MONITORS}/tasks-that-wait-for-others-are-no-demand")
+class CountsTasksThatWaitForOthers(ReferenceScheduler):
+    def runnable(self) -> int:
+        clients = [each for each in self.sessions.values() if isinstance(each, Client)]
+        return sum([task.state != "ended" for client in clients for task in client.tasks.values()])
 
 
 # WorkerShutdown -----------------------------------------------------------------------------------------------------

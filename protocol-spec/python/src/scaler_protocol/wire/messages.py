@@ -263,6 +263,81 @@ class Capability(Struct):
         return self
 
 
+_SLOT_DEMAND_WORDS = struct.Struct("<4QIIQ")
+
+
+class SlotDemand(Struct):
+    __slots__ = (
+        "capabilities",
+        "time_request_milliseconds",
+        "tasks",
+        "tasks_unmeasured",
+        "work_microseconds",
+        "slots_wanted",
+        "slots_missing",
+    )
+    DATA_WORDS = 5
+    POINTER_WORDS = 1
+
+    capabilities: List[Capability]
+    time_request_milliseconds: int
+    tasks: int
+    tasks_unmeasured: int
+    work_microseconds: int
+    slots_wanted: int
+    slots_missing: int
+
+    def __init__(
+        self,
+        *,
+        capabilities: Iterable[Capability] = (),
+        time_request_milliseconds: int = 0,
+        tasks: int = 0,
+        tasks_unmeasured: int = 0,
+        work_microseconds: int = 0,
+        slots_wanted: int = 0,
+        slots_missing: int = 0,
+    ) -> None:
+        self.capabilities = list(capabilities)
+        self.time_request_milliseconds = time_request_milliseconds
+        self.tasks = tasks
+        self.tasks_unmeasured = tasks_unmeasured
+        self.work_microseconds = work_microseconds
+        self.slots_wanted = slots_wanted
+        self.slots_missing = slots_missing
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _SLOT_DEMAND_WORDS.pack(
+            self.time_request_milliseconds,
+            self.tasks,
+            self.tasks_unmeasured,
+            self.work_microseconds,
+            self.slots_wanted,
+            self.slots_missing,
+            writer.structs(self.capabilities, at) if self.capabilities else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> SlotDemand:
+        self = cls.__new__(cls)
+        if data_words == 5 and pointer_words == 1:
+            words = _SLOT_DEMAND_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _SLOT_DEMAND_WORDS.unpack(reader.resized(start, data_words, pointer_words, 5, 1))
+        (
+            self.time_request_milliseconds,
+            self.tasks,
+            self.tasks_unmeasured,
+            self.work_microseconds,
+            self.slots_wanted,
+            self.slots_missing,
+            capabilities,
+        ) = words
+        at = start + data_words * 8
+        self.capabilities = reader.structs(capabilities, segment, at, Capability.read) if capabilities else []
+        return self
+
+
 _TASK_OPTIONS_WORDS = struct.Struct("<iHBx4Q")
 
 
@@ -1830,7 +1905,7 @@ class Count(Struct):
         return self
 
 
-_SCHEDULER_STATUS_WORDS = struct.Struct("<QB3xIQQI4x29Q")
+_SCHEDULER_STATUS_WORDS = struct.Struct("<QB3xIQQI4x30Q")
 
 
 class SchedulerStatus(Struct):
@@ -1872,9 +1947,10 @@ class SchedulerStatus(Struct):
         "objects_gone",
         "waiting_reasons",
         "is_insecure",
+        "demands",
     )
     DATA_WORDS = 11
-    POINTER_WORDS = 23
+    POINTER_WORDS = 24
 
     scheduler_id: bytes
     sequence: int
@@ -1913,6 +1989,7 @@ class SchedulerStatus(Struct):
     objects_gone: array[int]
     waiting_reasons: List[str]
     is_insecure: bool
+    demands: List[SlotDemand]
 
     def __init__(
         self,
@@ -1954,6 +2031,7 @@ class SchedulerStatus(Struct):
         objects_gone: Column = NOTHING,
         waiting_reasons: Iterable[str] = (),
         is_insecure: bool = False,
+        demands: Iterable[SlotDemand] = (),
     ) -> None:
         self.scheduler_id = scheduler_id if type(scheduler_id) is bytes else octets(scheduler_id)
         self.sequence = sequence
@@ -1992,6 +2070,7 @@ class SchedulerStatus(Struct):
         self.objects_gone = _empty_uint64() if objects_gone is NOTHING else column("Q", objects_gone)
         self.waiting_reasons = list(waiting_reasons)
         self.is_insecure = is_insecure
+        self.demands = list(demands)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _SCHEDULER_STATUS_WORDS.pack(
@@ -2030,15 +2109,16 @@ class SchedulerStatus(Struct):
             writer.column(self.graphs_gone, "Q", at + 20) if self.graphs_gone else 0,
             writer.column(self.objects_gone, "Q", at + 21) if self.objects_gone else 0,
             writer.texts(self.waiting_reasons, at + 22) if self.waiting_reasons else 0,
+            writer.structs(self.demands, at + 23) if self.demands else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> SchedulerStatus:
         self = cls.__new__(cls)
-        if data_words == 11 and pointer_words == 23:
+        if data_words == 11 and pointer_words == 24:
             words = _SCHEDULER_STATUS_WORDS.unpack_from(reader.data, start)
         else:
-            words = _SCHEDULER_STATUS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 11, 23))
+            words = _SCHEDULER_STATUS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 11, 24))
         (
             self.sequence,
             flags_8,
@@ -2075,6 +2155,7 @@ class SchedulerStatus(Struct):
             graphs_gone,
             objects_gone,
             waiting_reasons,
+            demands,
         ) = words
         self.is_snapshot = flags_8 & 1 != 0
         self.is_protected = flags_8 & 2 != 0
@@ -2115,6 +2196,7 @@ class SchedulerStatus(Struct):
         self.graphs_gone = reader.column(graphs_gone, segment, at + 160, "Q", 8) if graphs_gone else _empty_uint64()
         self.objects_gone = reader.column(objects_gone, segment, at + 168, "Q", 8) if objects_gone else _empty_uint64()
         self.waiting_reasons = reader.texts(waiting_reasons, segment, at + 176) if waiting_reasons else []
+        self.demands = reader.structs(demands, segment, at + 184, SlotDemand.read) if demands else []
         return self
 
 
