@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, Optional, Type
 
 from scaler_appliance.core.actor_calls.actor_placement import ActorPlacement
+from scaler_appliance.core.demand.provisioning import Provisioning
 from scaler_appliance.core.demand.task_demand import TaskDemand
 from scaler_appliance.core.effects import Effect, Forget, PeerError
 from scaler_appliance.core.graphs.dependant_reactions import DependantReactions
@@ -85,6 +86,7 @@ class SchedulerCore:
         self._worker_shutdowns = WorkerShutdownReactions(self.state, self._placement, self._objects)
         self._options = OptionChanges(self.state, self._placement, self._flow)
         self._demand = TaskDemand(self.state)
+        self._provisioning = Provisioning(self.state, self._demand, self._worker_shutdowns)
         self.status = StatusColumns(self.state, self._demand)
         self._next_watch = self._next_balance = self._now = 0.0
         self._has_news = False  # since the last tick
@@ -102,6 +104,8 @@ class SchedulerCore:
             m.InfoRequest: lambda client, message, payload: self._on_info_request(client, message),
             m.ClientShutdown: lambda client, message, payload: self._on_client_shutdown(client),
             m.WorkerShutdown: lambda client, message, payload: self._worker_shutdowns.on_request(client, message),
+            m.Units: lambda client, message, payload: self._provisioning.on_units(client, message),
+            m.ReleaseRequest: lambda client, message, payload: self._provisioning.on_release_request(client, message),
         }
         worker_reactions: Dict[Type[object], Callable[..., Optional[Steps]]] = {
             m.TaskResult: reports.on_task_result,
@@ -315,8 +319,9 @@ class SchedulerCore:
             self._rebalance.rebalance(all_workers=is_watching)
         if is_watching:
             self._explanations.watch(now)
-            self._demand.watch(now, self.state.changes.is_watched)
-        self._demand.go_on(now, self.state.part)
+            self._demand.watch(now, self.state.changes.is_watched or self._provisioning.is_asked)
+        if self._demand.go_on(now, self.state.part):
+            self._provisioning.tell()
         self._explanations.go_on(now, self.state.part)
         for session in self.state.touched.values():
             if session.is_gone:
@@ -410,6 +415,7 @@ class SchedulerCore:
             client.admit(grant)
             self.state.changes.clients.add(number, client)
             self._flow.grant(client)
+            self._provisioning.on_hello(client)
         else:
             limit = settings.per_worker_queue_size
             worker = WorkerSession(number, peer, hello, self._now, self.state.touched, limit)
@@ -479,6 +485,7 @@ class SchedulerCore:
                 self._react(session, message, b"")
 
     def _release_client(self, client: ClientSession) -> Steps:
+        self._provisioning.on_client_gone(client)
         # SCL-SCH-022
         yield from self._cancels.cancel_all(client)
         yield from self._outcomes.release_rest(client)

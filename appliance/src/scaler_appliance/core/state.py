@@ -11,6 +11,7 @@ from operator import add
 from typing import Any, Dict, List, NamedTuple, Sequence
 
 from scaler_appliance.core.actor_calls.actor_table import ActorTable
+from scaler_appliance.core.demand.unit_table import UnitTable
 from scaler_appliance.core.effects import Buffer, Effect, Log, Send
 from scaler_appliance.core.graphs.graph_nodes import Graph, GraphBatch
 from scaler_appliance.core.large_tables import Table
@@ -119,6 +120,7 @@ class SchedulerState:
         self.stale_results = 0
         self.useless: Dict[bytes, int] = {}  # work that has led to nothing, in units, by peer; until the shell takes it
         self.running = 0  # tasks at workers
+        self.units = UnitTable()  # of provisioners
 
     @property
     def has_actors(self) -> bool:

@@ -77,16 +77,19 @@ class TaskDemand:
     Attributes:
         figures: of the last round, those that want most first.
         rounds: how many have ended.
+        sequences: by session, of the reports of provisioners that the last one has taken into account.
     """
 
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
         self.figures: List[Figures] = []
         self.rounds = 0
+        self.sequences: Dict[int, int] = {}
         self._round: Optional[Steps] = None  # that goes on
         self._begun = self._next = self._ended = 0.0
         self._kinds: Dict[int, _Kind] = {}  # by session, of workers
         self._mean_occupied: Dict[NeedsKey, float] = {}
+        self._idle_since: Dict[int, Tuple[float, int]] = {}  # by session: when, and how many tasks it was sent before
         self._not_understood: Set[Needs] = set()  # by workers that have the capabilities
 
     def watch(self, now: float, is_wanted: bool) -> None:
@@ -95,9 +98,15 @@ class TaskDemand:
             self._round, self.figures = None, []
             self._kinds.clear()
             self._mean_occupied.clear()
+            self._idle_since.clear()
         elif self._round is None and now >= self._next:
             self._begun = now
             self._round = self._look(now)
+
+    def idle_seconds(self, worker: WorkerSession) -> float:
+        """For how long a worker has had no tasks, as far as rounds have seen it."""
+        since, sent = self._idle_since.get(worker.number, (self._state.now, worker.sent))
+        return 0.0 if worker.tasks or worker.actors or sent != worker.sent else max(0.0, self._state.now - since)
 
     @property
     def is_unfinished(self) -> bool:
@@ -125,6 +134,8 @@ class TaskDemand:
         offers: Dict[Tuple[_Kind, float], Offer] = {}
         longest: Dict[int, float] = {}  # microseconds for which a task runs, by number of its function
         known, self._kinds = self._kinds, {}
+        idle, self._idle_since = self._idle_since, {}
+        joined: Set[str] = set()  # units
         workers = list(state.workers.values())
         for worker in workers:
             if not worker.is_gone:
@@ -133,6 +144,8 @@ class TaskDemand:
         for worker in workers:
             if worker.is_gone:
                 continue
+            self._idle_since[worker.number] = _idle_since(worker, now, idle.get(worker.number))
+            joined.add(worker.hello.unit)
             kind = self._kinds[worker.number] = known.get(worker.number) or _kind_of(worker)
             if not worker.leaving:
                 kinds.setdefault(kind, worker)
@@ -151,7 +164,11 @@ class TaskDemand:
                 yield self._add_waiting(ready_class, loads, longest, rooms, kinds.values(), not_understood)
         self._not_understood = not_understood
         yield 1 + len(loads)
-        self._conclude(now, loads, list(offers.values()))
+        # SCL-SCH-050
+        self.sequences = state.units.sequences()
+        to_come = [_offer_of(*each) for each in state.units.to_come() if each[1].unit not in joined]
+        yield 1 + len(to_come)
+        self._conclude(now, loads, [*offers.values(), *to_come])
 
     def _duration(self, batch: TaskBatch, longest: Dict[int, float]) -> float:
         """How long a task of a batch takes, in microseconds; 0: not known."""
@@ -294,3 +311,18 @@ def _note_longest(worker: WorkerSession, now: float, longest: Dict[int, float]) 
         microseconds = task.microseconds + since
         if task.instance and microseconds >= max(SHORTEST_SIGN_MICROSECONDS, longest.get(task.function, 0.0)):
             longest[task.function] = microseconds
+
+
+def _idle_since(worker: WorkerSession, now: float, before: Optional[Tuple[float, int]]) -> Tuple[float, int]:
+    """Since when a worker has had no tasks; now, if it has some, or got some since it was last looked at."""
+    if before is None or worker.tasks or worker.actors or worker.sent != before[1]:
+        return now, worker.sent
+    return before
+
+
+def _offer_of(tenant: str, unit: m.Unit) -> Offer:
+    """The slots of a unit that will have workers."""
+    capabilities = {each.name: each.amount for each in unit.capabilities}
+    offer = Offer(tenant, capabilities, unit.lifetime_milliseconds / 1000 if unit.lifetime_milliseconds else inf)
+    offer.add(unit.slots, capabilities)
+    return offer
