@@ -90,6 +90,7 @@ class TaskDemand:
         self._kinds: Dict[int, _Kind] = {}  # by session, of workers
         self._mean_occupied: Dict[NeedsKey, float] = {}
         self._idle_since: Dict[int, Tuple[float, int]] = {}  # by session: when, and how many tasks it was sent before
+        self._seen: Dict[int, float] = {}  # by number: dispatches that are first at their worker, and since when
         self._not_understood: Set[Needs] = set()  # by workers that have the capabilities
 
     def watch(self, now: float, is_wanted: bool) -> None:
@@ -99,6 +100,7 @@ class TaskDemand:
             self._kinds.clear()
             self._mean_occupied.clear()
             self._idle_since.clear()
+            self._seen.clear()
         elif self._round is None and now >= self._next:
             self._begun = now
             self._round = self._look(now)
@@ -137,10 +139,11 @@ class TaskDemand:
         idle, self._idle_since = self._idle_since, {}
         joined: Set[str] = set()  # units
         workers = list(state.workers.values())
+        seen, self._seen = self._seen, {}
         for worker in workers:
-            if not worker.is_gone:
-                _note_longest(worker, now, longest)
-                yield 1 + len(worker.processor_tasks) // 8
+            if worker.assigned and not worker.is_gone:
+                self._note_longest(worker, now, seen, longest)
+            yield 1
         for worker in workers:
             if worker.is_gone:
                 continue
@@ -169,6 +172,18 @@ class TaskDemand:
         to_come = [_offer_of(*each) for each in state.units.to_come() if each[1].unit not in joined]
         yield 1 + len(to_come)
         self._conclude(now, loads, [*offers.values(), *to_come])
+
+    def _note_longest(
+        self, worker: WorkerSession, now: float, seen: Dict[int, float], longest: Dict[int, float]
+    ) -> None:
+        """For how long its first task has been running, if its function is not measured: no earlier one has ended."""
+        dispatch = next(iter(worker.dispatches.values()), None)
+        if dispatch is None or self._state.durations.get(dispatch.batch.function_key) is not None:
+            return
+        since = self._seen[dispatch.number] = seen.get(dispatch.number, now)
+        microseconds, number = (now - since) * 1e6, dispatch.batch.counters.number
+        if microseconds >= max(SHORTEST_SIGN_MICROSECONDS, longest.get(number, 0.0)):
+            longest[number] = microseconds
 
     def _duration(self, batch: TaskBatch, longest: Dict[int, float]) -> float:
         """How long a task of a batch takes, in microseconds; 0: not known."""
@@ -300,17 +315,6 @@ def _kind_of(worker: WorkerSession) -> _Kind:
     hello = worker.hello
     capabilities = tuple(sorted(worker.capabilities.items()))
     return _Kind(worker.tenant, capabilities, tuple(hello.codecs), tuple(hello.functions))
-
-
-def _note_longest(worker: WorkerSession, now: float, longest: Dict[int, float]) -> None:
-    """For how long its tasks have been running, where that says something."""
-    if not worker.assigned:
-        return
-    since = (now - worker.heartbeat_at) * 1e6
-    for task in worker.processor_tasks:
-        microseconds = task.microseconds + since
-        if task.instance and microseconds >= max(SHORTEST_SIGN_MICROSECONDS, longest.get(task.function, 0.0)):
-            longest[task.function] = microseconds
 
 
 def _idle_since(worker: WorkerSession, now: float, before: Optional[Tuple[float, int]]) -> Tuple[float, int]:
