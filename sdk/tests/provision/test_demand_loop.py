@@ -10,7 +10,7 @@ from provision.provision_scene import Figures, Scene, Stage
 
 from scaler.provision.core.pool import PoolSettings
 
-SEEDS = 5
+SEEDS = 3
 UNITS = 12
 
 
@@ -58,6 +58,7 @@ def test_staged_work_of_random_sizes_uses_the_units_that_it_gets(failure_share: 
     assert sum(each.flaps for each in found) <= sum(each.left_at for each in found) / 3600.0
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_the_same_for_very_many_seeds() -> None:
     found = [run(seed, 0.1) for seed in range(100, 140)]

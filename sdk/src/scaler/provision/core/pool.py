@@ -122,5 +122,5 @@ class Pool:
         """Why it starts no units, for people; empty if it does."""
         if self.failures < FAILURES_OF_A_PAUSE or now >= self.next_start:
             return ""
-        wait = f"{self.next_start - now:.0f} s"
-        return f"the pool {self.settings.name} is paused for {wait} after {self.failures} failed starts: {self.reason}"
+        name, count = self.settings.name, self.failures
+        return f"the pool {name} is paused after {count} failed starts, and tries again later: {self.reason}"

@@ -14,7 +14,7 @@ Rules:
 from __future__ import annotations
 
 from math import ceil, inf
-from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from scaler.provision.core.pool import Pool, PoolSettings
 from scaler_protocol import messages as m
@@ -329,9 +329,6 @@ class ProvisionCore:
         )
         if units == self._told:
             return
-        is_news = self._told is None or units.units != self._told.units
-        if not is_news and _first_words(units.notes) == _first_words(self._told.notes if self._told else []):
-            return  # only the remaining time of a pause differs
         self._sequence += 1
         units.sequence = self._sequence
         self._told = units
@@ -360,7 +357,3 @@ class _Counts:
 
     def __init__(self) -> None:
         self.present = self.there = self.to_come = self.leaving = self.wanted = 0
-
-
-def _first_words(notes: Iterable[str]) -> List[str]:
-    return [note.split(" is paused")[0] for note in notes]
