@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Dict, List
 
 from scaler.programs.scaler_options import SCALER
+from scaler.provision.provision_options import PROVISION
 from scaler.worker.worker_options import CLUSTER
 from scaler_appliance.shell.scheduler_options import SCHEDULER
 from scaler_appliance.top.top_options import TOP
@@ -23,7 +24,7 @@ from scaler_protocol.programs.options import Option, Program, Switch
 from scaler_protocol.programs.options.command_line import default_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/configuration.md"
-PROGRAMS: Dict[str, Program] = {program.name: program for program in (SCALER, SCHEDULER, CLUSTER, UI, TOP)}
+PROGRAMS: Dict[str, Program] = {program.name: program for program in (SCALER, SCHEDULER, CLUSTER, UI, PROVISION, TOP)}
 MARKED = re.compile(r"(<!-- options: (?P<program>[\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

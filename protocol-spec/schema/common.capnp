@@ -22,6 +22,17 @@ struct Capability {
   amount @1 :Float64;
 }
 
+struct SlotDemand {
+  # How many slots the tasks with the same needs could use now.
+  capabilities @0 :List(Capability);  # that each of them needs
+  timeRequestMilliseconds @1 :UInt64;  # for how long a worker must stay, rounded up; 0: any
+  tasks @2 :UInt64;  # that could run now, and those that run
+  tasksUnmeasured @3 :UInt64;  # of them, those of which it is not known how long they take
+  workMicroseconds @4 :UInt64;  # that the others take together
+  slotsWanted @5 :UInt32;  # for all of them, those that there are included
+  slotsMissing @6 :UInt32;  # so many more than workers and units that start have
+}
+
 struct TaskOptions {
   # Options of every task in one batch.
   priority @0 :Int32;  # higher runs first

@@ -6,6 +6,7 @@ using Session = import "session.capnp";
 using Task = import "task.capnp";
 using Object = import "object.capnp";
 using Status = import "status.capnp";
+using Provisioning = import "provisioning.capnp";
 
 struct Message {
   union {
@@ -41,5 +42,9 @@ struct Message {
     workerShutdownResponse @29 :Session.WorkerShutdownResponse;
     ticketRequest @30 :Object.TicketRequest;
     ticket @31 :Object.Ticket;
+    demand @32 :Provisioning.Demand;
+    units @33 :Provisioning.Units;
+    releaseRequest @34 :Provisioning.ReleaseRequest;
+    release @35 :Provisioning.Release;
   }
 }

@@ -24,6 +24,7 @@ struct Hello {
   remainingMilliseconds @16 :UInt64;  # worker: for how long from now on tasks may run here; 0: no end is known
   dataAddress @17 :Text;  # worker: where other workers fetch objects from it, with a Ticket; empty: nowhere
   dataKey @18 :Data;  # worker: its public key (CURVE) there, and when it fetches itself; empty: it uses none
+  unit @19 :Text;  # worker: the id of the unit that it belongs to, if a provisioner has started it; empty: none
 }
 
 struct Welcome {

@@ -52,6 +52,7 @@ struct SchedulerStatus {
   objectsGone @34 :List(UInt64);
   waitingReasons @35 :List(Text);  # why tasks wait that cannot run, as clients are told; all that hold now
   isInsecure @36 :Bool;  # serves peers over the network that prove no key
+  demands @37 :List(Common.SlotDemand);  # all that there are now, the most wanted first
 }
 
 struct WorkerIdentity {

@@ -19,7 +19,7 @@ from scheduler_harness import Harness, Peer, hello
 from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_appliance.core.tasks.batches import INSTANCE_BITS
 from scaler_protocol import messages as m
-from scaler_protocol.session.features import KEPT_RESULTS, PEER_FETCH
+from scaler_protocol.session.features import KEPT_RESULTS, PEER_FETCH, PROVISIONING
 from scaler_protocol.session.ids import SESSION_SHIFT
 
 Said = Tuple[m.Member, bytes]
@@ -61,7 +61,8 @@ class AdversarialPeer:
         fetches = self.role == m.Role.WORKER and values.chance(0.95)
         message = hello(
             self.role,
-            features=random.choice(([PEER_FETCH], [PEER_FETCH, KEPT_RESULTS])) if fetches else [],
+            features=random.choice(([PEER_FETCH], [PEER_FETCH, KEPT_RESULTS])) if fetches else [PROVISIONING],
+            unit=random.choice(("", "", "u", "v")),
             data_address=random.choice(("tcp://here:1", "tcp://here:1", "", "here")),
             data_key=random.choice((b"", b"k" * 32, b"k")),
             slots=random.choice((1, 1, 2, 3, 3, values.number_32())),
@@ -182,6 +183,26 @@ class AdversarialPeer:
     def ticket_request(self) -> Said:
         failed = self.random.choice((0, 0, *self.state.workers, self.values.number_32()))
         return m.TicketRequest(id=self.values.object_id(self.session), failed_holder=failed), b""
+
+    def units(self) -> Said:
+        values, random = self.values, self.random
+        units = [
+            m.Unit(
+                unit=random.choice(("", "u", "v")),
+                pool="p",
+                state=random.choice(list(m.UnitState)),
+                lifetime_milliseconds=values.number(),
+                slots=values.number_32(),
+                capabilities=values.capabilities(),
+            )
+            for _ in range(random.randrange(4))
+        ]
+        return m.Units(units=units, notes=["n"] * random.randrange(3)), b""
+
+    def release_request(self) -> Said:
+        units = [self.random.choice(("", "u", "v")) for _ in range(self.random.randrange(4))]
+        count, may_be_busy = self.values.number_32(), self.values.chance(0.5)
+        return m.ReleaseRequest(request_id=1, units=units, count=count, may_be_busy=may_be_busy), b""
 
     def object_response(self) -> Said:
         """An answer to a query that may never have been sent."""
@@ -380,6 +401,8 @@ CLIENT_SAYS: Dict[Type[m.Member], Saying] = {
     m.ExplanationRequest: Saying(4, AdversarialPeer.explanation_request),
     m.InfoRequest: Saying(4, AdversarialPeer.info_request),
     m.WorkerShutdown: Saying(0.8, AdversarialPeer.worker_shutdown),
+    m.Units: Saying(2, AdversarialPeer.units),
+    m.ReleaseRequest: Saying(0.8, AdversarialPeer.release_request),
     m.ClientShutdown: Saying(0.3, AdversarialPeer.client_shutdown),
 }
 WORKER_SAYS: Dict[Type[m.Member], Saying] = {

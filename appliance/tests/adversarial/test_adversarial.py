@@ -33,6 +33,8 @@ SCHEDULERS_OWN = {
     m.TaskRuns,
     m.Ticket,
     m.WorkerShutdownResponse,
+    m.Demand,
+    m.Release,
 }
 """What no client and no worker has a reason to say; it comes as a stray message only."""
 

@@ -57,6 +57,7 @@ class PlayedScheduler:
         self._new: List[int] = []
         self.client = 1
         self.is_insecure = False  # from now on
+        self.demands: List[m.SlotDemand] = []
 
     # What happens ---------------------------------------------------------------------------------------------------
 
@@ -162,6 +163,7 @@ class PlayedScheduler:
             process_id=1,
             is_protected=False,
             is_insecure=self.is_insecure,
+            demands=self.demands,
             cpu_permille=figures.randrange(1000),
             resident_bytes=64 * 1024 * 1024,
             status_microseconds=self.sequence * 5000,

@@ -26,6 +26,7 @@ from mutants.scheduler.scheduler_graphs import GraphKeeper
 from mutants.scheduler.scheduler_keys import KeyChecks
 from mutants.scheduler.scheduler_monitors import MonitorKeeper
 from mutants.scheduler.scheduler_objects import KEPT_RESULTS, PEER_FETCH, ObjectKeeper
+from mutants.scheduler.scheduler_provisioning import PROVISIONING, ProvisionerKeeper
 from mutants.scheduler.scheduler_state import Client, Peer, Refused, Worker
 from mutants.scheduler.scheduler_tasks import TaskKeeper
 from mutants.servers.curve_server import CurveServer
@@ -36,7 +37,8 @@ BOTH = {"Heartbeat", "HeartbeatEcho", "DisconnectRequest", "DisconnectResponse",
         "ObjectInstruction", "ObjectRequest", "ObjectResponse"}  # fmt: skip
 SENT_BY = {
     "client": BOTH
-    | {"ClientShutdown", "Task", "TaskCancel", "GraphTask", "ExplanationRequest", "InfoRequest", "WorkerShutdown"},
+    | {"ClientShutdown", "Task", "TaskCancel", "GraphTask", "ExplanationRequest", "InfoRequest", "WorkerShutdown"}
+    | {"Units", "ReleaseRequest"},
     "worker": BOTH | {"TaskResult", "TaskCancelConfirm", "TaskLog", "BalanceResponse", "TicketRequest"},
 }
 ANSWERS = {"HeartbeatEcho", "DisconnectResponse", "BalanceResponse", "TaskCancelConfirm", "ObjectResponse"}
@@ -46,7 +48,9 @@ FAREWELL_SECONDS = 5.0
 MAXIMUM_ELEMENTS = 16_384
 
 
-class ReferenceScheduler(KeyChecks, ActorKeeper, TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper, MonitorKeeper):
+class ReferenceScheduler(
+    KeyChecks, ActorKeeper, TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper, MonitorKeeper, ProvisionerKeeper
+):
     """One scheduler.
 
     Parameters:
@@ -115,6 +119,7 @@ class ReferenceScheduler(KeyChecks, ActorKeeper, TaskKeeper, GraphKeeper, Depend
         self.server.cut_unread(self.most_unread_bytes())
         self.settle()
         self.look_after_monitors(time.monotonic())
+        self.look_after_provisioners()
         if self.is_terminated and self.shutdown_ends is None:
             self.begin_shutdown()
         self.see_whether_all_left()
@@ -291,7 +296,7 @@ class ReferenceScheduler(KeyChecks, ActorKeeper, TaskKeeper, GraphKeeper, Depend
             "implementation": {"name": "reference scheduler", "version": "1", "language": "Python"},
             "schedulerId": b"0123456789abcdef",
             "session": peer.number,
-            "features": ["predecessors", "actors", KEPT_RESULTS, PEER_FETCH, DRAIN_REQUESTS],
+            "features": ["predecessors", "actors", KEPT_RESULTS, PEER_FETCH, DRAIN_REQUESTS, PROVISIONING],
             "limits": {
                 "maximumMessageBytes": self.message_limit,
                 "maximumObjectBytes": self.object_limit,

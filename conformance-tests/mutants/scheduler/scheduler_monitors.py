@@ -135,9 +135,19 @@ class MonitorKeeper:
             fields[f"{name}Gone"] = [number for number in before[name] if number not in now[name]]
         fields["clients"]["canceled"] = [0] * len(fields["clients"]["sessions"])
         fields["tasks"] = [{"name": name, "value": value} for name, value in self.counts().items()]
+        fields["demands"] = self.demands()
         fields["isInsecure"] = self.says_insecure(is_snapshot)
         self.told = now
         self.send_to_monitors(STATUS, "SchedulerStatus", {"schedulerId": b"0123456789abcdef", **fields})
+
+    def demands(self) -> List[Dict[str, Any]]:
+        """What all tasks that run or could run want: as many slots."""
+        tasks = self.runnable()
+        missing = max(0, tasks - sum(each.slots for each in self.workers))
+        return [{"tasks": tasks, "tasksUnmeasured": tasks, "slotsWanted": tasks, "slotsMissing": missing}]
+
+    def runnable(self) -> int:
+        return len(self.queue) + sum(len(worker.held) for worker in self.workers)
 
     def takes_snapshot(self) -> bool:
         is_due, self.snapshot_is_due = self.snapshot_is_due, False

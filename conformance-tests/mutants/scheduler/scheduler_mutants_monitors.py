@@ -1,4 +1,4 @@
-"""Schedulers that each break one requirement: what monitors receive, and WorkerShutdown."""
+"""Schedulers that each break one requirement: what monitors and provisioners receive, and WorkerShutdown."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any, Dict, List, Optional
 from mutants import mutant
 from mutants.scheduler.reference_scheduler import ReferenceScheduler
 from mutants.scheduler.scheduler_monitors import Row
-from mutants.scheduler.scheduler_state import Peer, Worker
+from mutants.scheduler.scheduler_state import Client, Peer, Worker
 from scaler_conformance.codec.schema_codec import Message
 
 MONITORS = "scheduler/monitors"
+PROVISIONERS = "scheduler/provisioning"
 
 
 @mutant(breaks="SCL-MON-002", caught_by=f"{MONITORS}/messages-have-a-topic")
@@ -85,6 +86,13 @@ class WarnsOfMissingKeysOnlyOnce(ReferenceScheduler):
         return is_snapshot and super().says_insecure(is_snapshot)
 
 
+@mutant(breaks="SCL-MON-010", caught_by=f"{MONITORS}/tasks-that-wait-for-others-are-no-demand")
+class CountsTasksThatWaitForOthers(ReferenceScheduler):
+    def runnable(self) -> int:
+        clients = [each for each in self.sessions.values() if isinstance(each, Client)]
+        return sum([task.state != "ended" for client in clients for task in client.tasks.values()])
+
+
 # WorkerShutdown -----------------------------------------------------------------------------------------------------
 
 
@@ -124,3 +132,51 @@ class TakesEveryRequestForAGoodbye(ReferenceScheduler):
 class DrainsWorkersThatDoNotKnowHow(ReferenceScheduler):
     def drains_on_request(self, worker: Worker) -> bool:
         return True
+
+
+# Provisioners -------------------------------------------------------------------------------------------------------
+
+
+@mutant(breaks="SCL-SCH-049", caught_by=f"{PROVISIONERS}/demand-follows-the-tasks")
+class TellsTheDemandOnce(ReferenceScheduler):
+    def look_after_provisioners(self) -> None:
+        if self.runnable() or self.units or not self.told_demands:
+            super().look_after_provisioners()
+
+
+@mutant(breaks="SCL-SCH-049", caught_by=f"{PROVISIONERS}/other-clients-are-sent-no-demand")
+class TellsTheDemandToAll(ReferenceScheduler):
+    def is_provisioner(self, client: Client) -> bool:
+        clients = [each for each in self.sessions.values() if isinstance(each, Client)]
+        return any(map(super().is_provisioner, clients))
+
+
+@mutant(breaks="SCL-SCH-050", caught_by=f"{PROVISIONERS}/units-to-come-are-not-missing")
+class ForgetsUnitsThatBegin(ReferenceScheduler):
+    def is_to_come(self, unit: Any) -> bool:
+        return bool(unit.state == "pending")
+
+
+@mutant(breaks="SCL-SCH-050", caught_by=f"{PROVISIONERS}/units-that-fail-are-missing-again")
+class BelievesInFailedUnits(ReferenceScheduler):
+    def on_units(self, peer: Peer, message: Message) -> None:
+        if not any(each.state == "failed" for each in message.units):
+            super().on_units(peer, message)
+
+
+@mutant(breaks="SCL-SCH-053", caught_by=f"{PROVISIONERS}/demand-names-the-units-that-it-counts")
+class CountsUnitsInSilence(ReferenceScheduler):
+    def sequence_of(self, client: Client) -> int:
+        return min(1, super().sequence_of(client))
+
+
+@mutant(breaks="SCL-SCH-051", caught_by=f"{PROVISIONERS}/released-units-drain")
+class ReleasesMoreThanWanted(ReferenceScheduler):
+    def most_units(self, message: Message) -> int:
+        return super().most_units(message) + (not message.mayBeBusy)
+
+
+@mutant(breaks="SCL-SCH-052", caught_by=f"{PROVISIONERS}/idle-units-go-first")
+class TakesTheFirstUnits(ReferenceScheduler):
+    def is_busy(self, unit: str) -> bool:
+        return False

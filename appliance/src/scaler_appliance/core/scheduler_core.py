@@ -13,10 +13,11 @@ Rules:
 
 from __future__ import annotations
 
-from array import array
 from typing import Any, Callable, Dict, List, Optional, Type
 
 from scaler_appliance.core.actor_calls.actor_placement import ActorPlacement
+from scaler_appliance.core.demand.provisioning import Provisioning
+from scaler_appliance.core.demand.task_demand import TaskDemand
 from scaler_appliance.core.effects import Effect, Forget, PeerError
 from scaler_appliance.core.graphs.dependant_reactions import DependantReactions
 from scaler_appliance.core.graphs.graph_reactions import GraphReactions
@@ -41,6 +42,7 @@ from scaler_appliance.core.state import SchedulerState, Settings
 from scaler_appliance.core.steps import Steps
 from scaler_appliance.core.tasks.acceptance import Acceptance
 from scaler_appliance.core.tasks.cancellation import Cancellation
+from scaler_appliance.core.tasks.client_messages import flush_client
 from scaler_appliance.core.tasks.requeue import Requeue
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.worker_reports import WorkerReports
@@ -83,7 +85,9 @@ class SchedulerCore:
         self._objects = ObjectReactions(self.state, outcomes, self._flow, self._graphs, reports)
         self._worker_shutdowns = WorkerShutdownReactions(self.state, self._placement, self._objects)
         self._options = OptionChanges(self.state, self._placement, self._flow)
-        self.status = StatusColumns(self.state)
+        self._demand = TaskDemand(self.state)
+        self._provisioning = Provisioning(self.state, self._demand, self._worker_shutdowns)
+        self.status = StatusColumns(self.state, self._demand)
         self._next_watch = self._next_balance = self._now = 0.0
         self._has_news = False  # since the last tick
         self._started: Optional[float] = None  # when it was first called
@@ -100,6 +104,8 @@ class SchedulerCore:
             m.InfoRequest: lambda client, message, payload: self._on_info_request(client, message),
             m.ClientShutdown: lambda client, message, payload: self._on_client_shutdown(client),
             m.WorkerShutdown: lambda client, message, payload: self._worker_shutdowns.on_request(client, message),
+            m.Units: lambda client, message, payload: self._provisioning.on_units(client, message),
+            m.ReleaseRequest: lambda client, message, payload: self._provisioning.on_release_request(client, message),
         }
         worker_reactions: Dict[Type[object], Callable[..., Optional[Steps]]] = {
             m.TaskResult: reports.on_task_result,
@@ -183,6 +189,7 @@ class SchedulerCore:
     def has_work(self) -> bool:
         """Whether `tick` has more to do at once, after other messages have been passed on."""
         state, is_deciding = self.state, self._placement.is_unfinished or self._explanations.is_unfinished
+        is_deciding |= self._demand.is_unfinished
         is_telling = self._silent_peers.is_unfinished or self._shutdown.is_unfinished
         is_telling |= state.has_actors and self._actors.is_unfinished
         is_telling |= state.ready.has_dropped or bool(state.objects.to_answer)
@@ -312,12 +319,15 @@ class SchedulerCore:
             self._rebalance.rebalance(all_workers=is_watching)
         if is_watching:
             self._explanations.watch(now)
+            self._demand.watch(now, self.state.changes.is_watched or self._provisioning.is_asked)
+        if self._demand.go_on(now, self.state.part):
+            self._provisioning.tell()
         self._explanations.go_on(now, self.state.part)
         for session in self.state.touched.values():
             if session.is_gone:
                 continue
             if isinstance(session, ClientSession):
-                self._flush_client(session)
+                flush_client(self.state, session)
             elif isinstance(session, WorkerSession):
                 for message in session.take_messages():
                     self.state.send(session.peer, message)
@@ -405,6 +415,7 @@ class SchedulerCore:
             client.admit(grant)
             self.state.changes.clients.add(number, client)
             self._flow.grant(client)
+            self._provisioning.on_hello(client)
         else:
             limit = settings.per_worker_queue_size
             worker = WorkerSession(number, peer, hello, self._now, self.state.touched, limit)
@@ -474,6 +485,7 @@ class SchedulerCore:
                 self._react(session, message, b"")
 
     def _release_client(self, client: ClientSession) -> Steps:
+        self._provisioning.on_client_gone(client)
         # SCL-SCH-022
         yield from self._cancels.cancel_all(client)
         yield from self._outcomes.release_rest(client)
@@ -524,26 +536,3 @@ class SchedulerCore:
     def _remove_silent(self, session: Session, why: str) -> None:
         self._remove(session, why, is_fault=True)
         self._refuse(session.peer, m.RefusalReason.NOT_GREETED, why)
-
-    # Flushing -------------------------------------------------------------------------------------------------------
-
-    def _flush_client(self, client: ClientSession) -> None:
-        """Sent in this order, because `running` precedes the result, and `notFound` follows it."""
-        # SCL-SCH-020
-        if client.running_ids:
-            outcomes = bytes([m.CancelOutcome.RUNNING]) * len(client.running_ids)
-            self.state.send(client.peer, m.TaskCancelConfirm(ids=client.running_ids, outcomes=outcomes))
-            client.running_ids = array("Q")
-        for message, payload in client.outbox.drain():
-            self.state.send(client.peer, message, payload)
-        if client.confirmed_ids:
-            outcomes = bytes(client.confirmed_outcomes)
-            self.state.send(client.peer, m.TaskCancelConfirm(ids=client.confirmed_ids, outcomes=outcomes))
-            client.confirmed_ids = array("Q")
-            client.confirmed_outcomes = bytearray()
-        if client.spilled_objects:
-            self.state.send(client.peer, m.ObjectInstruction(action=m.ObjectAction.SPILL, ids=client.spilled_objects))
-            client.spilled_objects = array("Q")
-        renewal = client.flow.renewal(client.last_task_id)
-        if renewal is not None:
-            self.state.send(client.peer, renewal)

@@ -11,6 +11,7 @@ from operator import add
 from typing import Any, Dict, List, NamedTuple, Sequence
 
 from scaler_appliance.core.actor_calls.actor_table import ActorTable
+from scaler_appliance.core.demand.unit_table import UnitTable
 from scaler_appliance.core.effects import Buffer, Effect, Log, Send
 from scaler_appliance.core.graphs.graph_nodes import Graph, GraphBatch
 from scaler_appliance.core.large_tables import Table
@@ -45,6 +46,7 @@ class Settings(NamedTuple):
     max_number_of_tasks_waiting: int = -1
     protected: bool = True
     prefetch_seconds: float = 0.15
+    demand_target_seconds: float = 10.0  # in which all work should be done: see `slots_wanted`
     maximum_attempts: int = 4
     maximum_peers: int = 0  # 0: no limit
     client_tasks_in_flight: int = 1024 * 1024
@@ -118,6 +120,7 @@ class SchedulerState:
         self.stale_results = 0
         self.useless: Dict[bytes, int] = {}  # work that has led to nothing, in units, by peer; until the shell takes it
         self.running = 0  # tasks at workers
+        self.units = UnitTable()  # of provisioners
 
     @property
     def has_actors(self) -> bool:

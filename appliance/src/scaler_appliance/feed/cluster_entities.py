@@ -44,6 +44,40 @@ class SchedulerFigures:
         return (self.unix_microseconds - self.started_unix_microseconds) / 1e6
 
 
+class DemandFigures(NamedTuple):
+    """What the tasks with the same needs could use now.
+
+    Attributes:
+        capabilities: amounts that each needs, by name.
+        time_request_seconds: for which a worker must stay; 0: any.
+        tasks: that could run now, and those that run; of `tasks_unmeasured` it is not known how long they take.
+        work_seconds: of the others together.
+        slots_wanted: for all, those that there are included.
+        slots_missing: so many more than there are.
+    """
+
+    capabilities: Dict[str, float]
+    time_request_seconds: float
+    tasks: int
+    tasks_unmeasured: int
+    work_seconds: float
+    slots_wanted: int
+    slots_missing: int
+
+    @classmethod
+    def of(cls, demand: m.SlotDemand) -> DemandFigures:
+        """As published."""
+        return cls(
+            {each.name: each.amount for each in demand.capabilities},
+            demand.time_request_milliseconds / 1000,
+            demand.tasks,
+            demand.tasks_unmeasured,
+            demand.work_microseconds / 1e6,
+            demand.slots_wanted,
+            demand.slots_missing,
+        )
+
+
 class ProcessorRecord(NamedTuple):
     """One processor of a worker. The task is one that it has been running for a while; `task_client` 0: none or
     unknown.

@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterator, List, Mapping, MutableMapping, Optional,
 
 from scaler_appliance.feed.cluster_entities import (
     ClientRecord,
+    DemandFigures,
     FunctionFigures,
     GraphRecord,
     ProcessorRecord,
@@ -48,6 +49,7 @@ class ClusterModel:
         objects: large ones, by id.
         slots: which slot of its worker a processor runs in.
         waiting_reasons: why tasks cannot run, in words.
+        demands: how many slots tasks could use, by what they need.
     """
 
     def __init__(self) -> None:
@@ -67,6 +69,7 @@ class ClusterModel:
         self.objects: Dict[int, SharedObjectRecord] = {}
         self.slots = ProcessorSlots()
         self.waiting_reasons: List[str] = []
+        self.demands: List[DemandFigures] = []
         self._busy_workers: Dict[int, WorkerRecord] = {}  # whose rate is not 0
         self._busy_functions: Dict[int, FunctionFigures] = {}
 
@@ -90,6 +93,7 @@ class ClusterModel:
         self.scheduler = SchedulerFigures(status, self.scheduler, elapsed_seconds)
         self._count(status, elapsed_seconds)
         self.waiting_reasons = list(status.waiting_reasons)
+        self.demands = list(map(DemandFigures.of, status.demands))
         self._apply_workers(status, elapsed_seconds)
         self._apply_processors(status.processors, status.unix_microseconds)
         self._apply_clients(status)

@@ -176,6 +176,14 @@ _TASKS = [
         group="tasks",
     ),
     Option(
+        "--demand-target-seconds",
+        _SOME_SECONDS,
+        "ask those who start workers for so many slots that the tasks which can run now are done in this time;"
+        " see scaler_slots_wanted in /metrics of scaler_ui",
+        default=10.0,
+        group="tasks",
+    ),
+    Option(
         "--maximum-attempts",
         Whole(1),
         "fail a task after N workers were lost while they held it",

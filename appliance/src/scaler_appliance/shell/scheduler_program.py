@@ -316,6 +316,7 @@ def _settings(
         **changeable_settings(options),
         protected=options.protected,
         prefetch_seconds=options.prefetch_seconds,
+        demand_target_seconds=options.demand_target_seconds,
         maximum_peers=maximum_peers,
         maximum_message_bytes=bounds.message,
         maximum_object_bytes=options.maximum_object_bytes,

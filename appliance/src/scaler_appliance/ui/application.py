@@ -28,6 +28,7 @@ from scaler_appliance.ui.metrics import CONTENT_TYPE, Metrics
 from scaler_appliance.ui.pages.page_names import page_named
 from scaler_appliance.ui.pages.queries import Query, QueryError
 from scaler_appliance.ui.pages.task_pages import task
+from scaler_appliance.ui.slot_demand import slot_demand
 from scaler_appliance.ui.static_files import PageFiles, own_folder
 from scaler_appliance.ui.ui_state import UiState
 from scaler_appliance.ui.watching import Watch
@@ -74,6 +75,7 @@ def make_application(
         Route("/readyz", handlers.ready),
         Route("/api/workers/{session}/{action}", handlers.shut_down, methods=["POST"]),
         Route("/api/tasks/{client}/{task}", handlers.task),
+        Route("/api/demand", handlers.demand),
         Route("/api/{page}", handlers.page),
         *([Mount("/static", files)] if files.is_there else []),
     ]
@@ -135,6 +137,13 @@ class _Handlers:
         found = task(self._state, numbers.whole("client", 0), numbers.whole("task", 0))
         if found is None:
             raise HTTPException(404, "this task is unknown, or no longer kept")
+        return _json(found)
+
+    async def demand(self, request: Request) -> Response:
+        names = Query(request.query_params).text("capabilities") if "capabilities" in request.query_params else None
+        found = slot_demand(self._state, names)
+        if found is None:
+            raise HTTPException(503, "the scheduler is silent at the moment")
         return _json(found)
 
     async def shut_down(self, request: Request) -> Response:

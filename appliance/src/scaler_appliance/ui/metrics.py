@@ -25,6 +25,7 @@ from prometheus_client.registry import Collector
 from scaler_appliance import __version__
 from scaler_appliance.feed.cluster_entities import FunctionFigures
 from scaler_appliance.feed.durations import BUCKETS_AN_OCTAVE
+from scaler_appliance.ui.slot_demand import wanted_by_needs
 from scaler_appliance.ui.ui_state import UiState, cpu_permille, hosts, resident_bytes
 from scaler_protocol import messages as m
 from scaler_protocol.host.interpreter import python_version
@@ -32,6 +33,7 @@ from scaler_protocol.host.interpreter import python_version
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FUNCTIONS_LISTED = 50
 HOSTS_LISTED = 100
+NEEDS_LISTED = 100
 NAME_LENGTH = 120
 OTHER = "other"
 
@@ -153,6 +155,8 @@ class StateCollector(Collector):
     def __init__(self, state: UiState) -> None:
         self._state = state
         self._functions = FunctionTotals()
+        self._generation = -1
+        self._needs: Dict[str, None] = {}  # of tasks of that generation, as labels
 
     def describe(self) -> Iterable[Metric]:
         return ()
@@ -174,6 +178,7 @@ class StateCollector(Collector):
             yield from self._scheduler()
             yield from self._tasks()
             yield from self._workers()
+            yield from self._demand()
             yield from self._hosts()
             yield from self._of_functions()
 
@@ -276,6 +281,30 @@ class StateCollector(Collector):
                 name = cause.name.lower()
                 causes.add_metric([name], sum(worker.drain_cause == name for worker in workers))
         yield causes
+
+    def _demand(self) -> Iterator[Metric]:
+        """For autoscalers; what tasks needed once stays listed, with 0: a series that ends is an error to some."""
+        cluster = self._state.cluster
+        if cluster.generation != self._generation:
+            self._generation, self._needs = cluster.generation, {}
+        families = [
+            GaugeMetricFamily(
+                "scaler_slots_wanted", "Slots that tasks could use, by what they need.", labels=["capabilities"]
+            ),
+            GaugeMetricFamily("scaler_slots_missing", "Of these, slots that there are not.", labels=["capabilities"]),
+        ]
+        values = dict.fromkeys(self._needs, (0, 0))
+        for needs, (wanted, missing) in wanted_by_needs(cluster.demands).items():
+            label = _label(needs)
+            if label not in values and len(values) >= NEEDS_LISTED:
+                label = OTHER
+            before = values.get(label, (0, 0))
+            values[label] = before[0] + wanted, before[1] + missing
+        self._needs = dict.fromkeys(values)
+        for label, figures in values.items():
+            for family, figure in zip(families, figures):
+                family.add_metric([label], figure)
+        yield from families
 
     def _hosts(self) -> Iterator[Metric]:
         """Metrics of the hosts with the most slots."""

@@ -65,6 +65,7 @@ class ClusterOptions(CommonOptions):
     idle_timeout_seconds: Duration = 0
     lifetime_seconds: Optional[Duration] = None
     drain_file: Optional[str] = None
+    unit: Optional[str] = None
     preload: Optional[str] = None
     per_worker_capabilities: Optional[Mapping[str, float]] = None
     capabilities: Optional[Mapping[str, float]] = None

@@ -66,7 +66,7 @@ class _Names(Kind):
         return super().from_toml(value)
 
 
-class _Capabilities(Kind):
+class Capabilities(Kind):
     """NAME=AMOUNT or NAME, separated by commas; in TOML also a table of amounts, in which `true` means not counted."""
 
     expects = "capabilities such as gpu=1,linux"
@@ -194,7 +194,7 @@ _WORKERS = [
     ),
     Option(
         "-pwc --per-worker-capabilities",
-        _Capabilities(),
+        Capabilities(),
         "what each slot offers to tasks that ask for it, such as gpu=1,linux; amounts are counted",
         default={},
         metavar="NAME[=AMOUNT][,...]",
@@ -202,7 +202,7 @@ _WORKERS = [
     ),
     Option(
         "--capabilities",
-        _Capabilities(),
+        Capabilities(),
         "what all slots of this worker offer together, in the same form",
         default={},
         metavar="NAME[=AMOUNT][,...]",
@@ -321,6 +321,14 @@ _LEAVING = [
         Kind(),
         "leave when a file with this path appears, by which another program gives notice",
         metavar="PATH",
+        group="leaving",
+    ),
+    Option(
+        "--unit",
+        Kind(),
+        "the id that this worker has at the program which has started it, such as scaler_provision; the scheduler then"
+        " chooses this worker, or others, when fewer are needed",
+        metavar="ID",
         group="leaving",
     ),
 ]

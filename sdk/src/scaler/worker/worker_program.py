@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 FORK_SERVER_END_SECONDS = 5.0
 
 
-def _settings(options: argparse.Namespace) -> WorkerSettings:
+def settings_of(options: argparse.Namespace) -> WorkerSettings:
     """The settings for the given options."""
     slots = options.num_of_workers
     capabilities: Dict[str, float] = dict(options.capabilities)
@@ -68,6 +68,7 @@ def _settings(options: argparse.Namespace) -> WorkerSettings:
         idle_timeout_seconds=options.idle_timeout_seconds,
         end_of_life=options.end_of_life,
         drain_file=options.drain_file,
+        unit=options.unit,
         record=options.record,
         record_payloads=options.record_payloads,
         record_limit_bytes=options.record_limit,
@@ -91,7 +92,7 @@ def run(options: argparse.Namespace, note: str = "", service_manager: Optional[S
         note: a warning to log once logging is set up.
         service_manager: notified when the worker is ready and that it works; None: there is none.
     """
-    settings = _settings(options)
+    settings = settings_of(options)
     try:
         logger = setup_logging(
             options.logging_paths, options.logging_level, options.logging_config_file, options.logging_format

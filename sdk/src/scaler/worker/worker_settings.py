@@ -32,6 +32,7 @@ class WorkerSettings:
     idle_timeout_seconds: float = 0  # 0: it stays, tasks or not
     end_of_life: Optional[float] = None  # when the program has to have ended, by the monotonic clock
     drain_file: Optional[str] = None
+    unit: Optional[str] = None  # its id at the provisioner that has started it
     record: Optional[str] = None  # the file that everything is written to that reaches the agent
     record_payloads: bool = False
     record_limit_bytes: int = 1 << 30

@@ -93,7 +93,7 @@ NEW_BUGS: Dict[str, PlantedBug] = {
     # Scheduler: messages, times, objects -----------------------------------------------------------------------------
     "the confirmation that a task runs is held back behind results": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.scheduler_core:SchedulerCore._flush_client",
+        f"{SCHEDULER}.tasks.client_messages:flush_client",
         "if client.running_ids:",
         "if client.running_ids and not client.outbox._messages:",
     ),

@@ -129,7 +129,8 @@ class Explanations:
             text = f"the task waits because {self._clause(client, cause, batch.requirement.needs)}"
             if losses >= LOSSES_OF_A_SUSPECT:
                 text += f"; it was lost with its worker {losses} times, so only a worker with a free slot gets it"
-            return text
+            units = self._state.units.text_for(client.tenant)
+            return f"{text}; {units}" if units else text
         if state not in (TaskState.ASSIGNED, TaskState.CANCELLING):
             return f"the task is {TaskState(state).name.lower()}"
         worker = self._state.workers[batch.dispatch_of(index).worker]

@@ -19,6 +19,7 @@ from array import array
 from itertools import chain
 from typing import Any, Callable, Collection, Iterable, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
 
+from scaler_appliance.core.demand.task_demand import TaskDemand
 from scaler_appliance.core.monitoring.changes import Publishable, TakenChanges
 from scaler_appliance.core.monitoring.counters import FunctionCounters, GraphCounters
 from scaler_appliance.core.monitoring.running_tasks import NO_TASK, running_now
@@ -70,9 +71,10 @@ class _Contents(NamedTuple):
 class StatusColumns:
     """The state in the form for monitors."""
 
-    def __init__(self, state: SchedulerState) -> None:
+    def __init__(self, state: SchedulerState, demand: TaskDemand) -> None:
         self.unix_offset_microseconds = 0  # Unix time at the zero of the scheduler's clock
         self._state = state
+        self._demand = demand
         self._sequence = 0
         self._parts: Optional[Iterator[Optional[m.SchedulerStatus]]] = None  # of the publication that is being made
         self._taken: Optional[_Contents] = None  # changes that it publishes, or the last one has published
@@ -246,6 +248,8 @@ class StatusColumns:
             status.object_bytes_on_disk = sum([each.size for each in own if each.place == ObjectPlace.ON_DISK])
         status.slots = state.slots_for(tenant)
         status.tasks = [m.Count(name=name, value=value) for name, value in tasks.items()]
+        # SCL-MON-010
+        status.demands = self._demand.demands(tenant)
         status.waiting_reasons = [text for whose, text in state.changes.reasons if is_all or whose == tenant]
 
     def _processor_columns(self, workers: List[WorkerSession], tenant: str) -> m.ProcessorColumns:

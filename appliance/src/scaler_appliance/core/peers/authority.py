@@ -40,9 +40,11 @@ _REQUESTS: Mapping[type, str] = {
     m.TaskCancel: CANCEL,
     m.ExplanationRequest: EXPLAIN,
     m.InfoRequest: INFO,
+    m.Units: DRAIN,
+    m.ReleaseRequest: DRAIN,
 }
 """What a client asks for with a message; WorkerShutdown and ClientShutdown have answers of their own."""
-_USES = {INFO: "to ask for figures", EXPLAIN: "to ask why tasks wait"}
+_USES = {INFO: "to ask for figures", EXPLAIN: "to ask why tasks wait", DRAIN: "to start and release workers"}
 _HELLO_ROLES = {m.Role.CLIENT: "client", m.Role.WORKER: "worker"}
 
 
@@ -67,7 +69,8 @@ def check_message(grant: Grant, message: object) -> None:
     request = _REQUESTS.get(type(message))
     if request is not None and not grant.may(request):
         use = _USES.get(request, "for tasks and objects")
-        text = f"a key with the role {grant.role} cannot be used {use}: use one with the role client"
+        wanted = "provisioner" if request == DRAIN else "client"
+        text = f"a key with the role {grant.role} cannot be used {use}: use one with the role {wanted}"
         raise PeerError(m.RefusalReason.NOT_ALLOWED, text)
 
 

@@ -76,6 +76,10 @@ class WorkerShutdownReactions:
         self._ask(worker, True, message.drain_cause, message.message or "it asked for it")
         return True
 
+    def drain(self, worker: WorkerSession, cause: m.DrainCause, why: str) -> None:
+        """A worker is to finish its tasks, and to leave."""
+        self._ask(worker, True, cause, why)
+
     # SCL-SCH-038
     def _ask(self, worker: WorkerSession, is_draining: bool, cause: int, why: str) -> None:
         reason = m.DisconnectReason.DRAINING if is_draining else m.DisconnectReason.SHUTDOWN

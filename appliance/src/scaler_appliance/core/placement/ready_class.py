@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Deque, Dict, Iterable, List, Optional, Set
+from itertools import islice
+from typing import Deque, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from scaler_appliance.core.tasks.batches import Requirement, TaskBatch, TaskSpan
 from scaler_appliance.core.tasks.task_states import TaskState, first_run
@@ -163,6 +164,14 @@ class ReadyClass:
         """The batch at the front of the current client's tasks, some of which may have been cancelled."""
         spans = self._spans[self._turns[0]] if self._turns else None
         return spans[0].batch if spans else None
+
+    def samples(self, clients: int, spans: int) -> Iterator[Tuple[TaskBatch, float]]:
+        """Batches of the next tasks of some clients, each with a weight: for how many waiting tasks it may stand."""
+        for client in islice(self._turns, clients):
+            looked = list(islice(self._spans[client], spans))
+            tasks = sum([stop - start for _, start, stop in looked])
+            for batch, start, stop in looked:
+                yield batch, self._counts.get(client, 0) * (stop - start) / tasks
 
     def count_turn(self, microseconds: float, limit_microseconds: float) -> None:
         """Count tasks of the current client that were dispatched; with enough work its turn is over."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from typing import Tuple
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
+from scaler_conformance.codec.schema_codec import Message
 from scaler_conformance.judging.verdicts import NotApplicable
 from scaler_conformance.playing.conversation import check
 from scaler_conformance.playing.monitor_peers import PlayedMonitor
@@ -194,3 +196,29 @@ def scheduler_without_keys_says_so(bench: RoleBench) -> None:
     monitor = monitor_of(bench, bench.client(), b"status")
     for status in (monitor.expect_snapshot(), monitor.expect_status()):
         check(status.isInsecure, "isInsecure = true, since a peer over TCP is served without a key", status)
+
+
+@case(covers=["SCL-MON-010"], features=["demand", "predecessors"])
+def tasks_that_wait_for_others_are_no_demand(bench: RoleBench) -> None:
+    """The task that runs and the one that could run are demand; the one that needs both is not."""
+    client = bench.client()
+    worker = bench.worker()
+    monitor = monitor_of(bench, client, b"status")
+    client.submit()
+    first = worker.expect_task()
+    client.submit()
+    client.submit(predecessorCounts=[2], predecessors=[1, 2])
+
+    def tasks_and_slots(status: Message) -> Tuple[int, int, int]:
+        demands = status.demands
+        return (
+            sum(each.tasks for each in demands),
+            sum(each.slotsWanted for each in demands),
+            sum(each.slotsMissing for each in demands),
+        )
+
+    status = monitor.expect("SchedulerStatus", where=lambda each: tasks_and_slots(each)[0] > 1)
+    check(tasks_and_slots(status)[0] == 2, "2 tasks that run or could run", status)
+    check(tasks_and_slots(status)[1] >= 1, "a slot or more that they want", status)
+    worker.succeed(first)
+    client.expect_outcome(1, "success")

@@ -13,3 +13,6 @@ PEER_FETCH = "peerFetch"
 
 DRAIN_REQUESTS = "drainRequests"
 """A worker may ask to be drained: the scheduler sends it no more tasks, and it leaves when it has finished its own."""
+
+PROVISIONING = "provisioning"
+"""A client starts and stops workers: it is sent what tasks could use, says what it starts, and releases idle units."""

@@ -136,6 +136,17 @@ class ObjectResponseStatus(IntEnum):
 _OBJECT_RESPONSE_STATUS: Dict[int, ObjectResponseStatus] = {member.value: member for member in ObjectResponseStatus}
 
 
+class UnitState(IntEnum):
+    PENDING = 0
+    STARTING = 1
+    RUNNING = 2
+    STOPPING = 3
+    FAILED = 4
+
+
+_UNIT_STATE: Dict[int, UnitState] = {member.value: member for member in UnitState}
+
+
 class RefusalReason(IntEnum):
     VERSION_MISMATCH = 0
     NOT_GREETED = 1
@@ -260,6 +271,81 @@ class Capability(Struct):
         ) = words
         at = start + data_words * 8
         self.name = reader.text(name, segment, at) if name else ""
+        return self
+
+
+_SLOT_DEMAND_WORDS = struct.Struct("<4QIIQ")
+
+
+class SlotDemand(Struct):
+    __slots__ = (
+        "capabilities",
+        "time_request_milliseconds",
+        "tasks",
+        "tasks_unmeasured",
+        "work_microseconds",
+        "slots_wanted",
+        "slots_missing",
+    )
+    DATA_WORDS = 5
+    POINTER_WORDS = 1
+
+    capabilities: List[Capability]
+    time_request_milliseconds: int
+    tasks: int
+    tasks_unmeasured: int
+    work_microseconds: int
+    slots_wanted: int
+    slots_missing: int
+
+    def __init__(
+        self,
+        *,
+        capabilities: Iterable[Capability] = (),
+        time_request_milliseconds: int = 0,
+        tasks: int = 0,
+        tasks_unmeasured: int = 0,
+        work_microseconds: int = 0,
+        slots_wanted: int = 0,
+        slots_missing: int = 0,
+    ) -> None:
+        self.capabilities = list(capabilities)
+        self.time_request_milliseconds = time_request_milliseconds
+        self.tasks = tasks
+        self.tasks_unmeasured = tasks_unmeasured
+        self.work_microseconds = work_microseconds
+        self.slots_wanted = slots_wanted
+        self.slots_missing = slots_missing
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _SLOT_DEMAND_WORDS.pack(
+            self.time_request_milliseconds,
+            self.tasks,
+            self.tasks_unmeasured,
+            self.work_microseconds,
+            self.slots_wanted,
+            self.slots_missing,
+            writer.structs(self.capabilities, at) if self.capabilities else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> SlotDemand:
+        self = cls.__new__(cls)
+        if data_words == 5 and pointer_words == 1:
+            words = _SLOT_DEMAND_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _SLOT_DEMAND_WORDS.unpack(reader.resized(start, data_words, pointer_words, 5, 1))
+        (
+            self.time_request_milliseconds,
+            self.tasks,
+            self.tasks_unmeasured,
+            self.work_microseconds,
+            self.slots_wanted,
+            self.slots_missing,
+            capabilities,
+        ) = words
+        at = start + data_words * 8
+        self.capabilities = reader.structs(capabilities, segment, at, Capability.read) if capabilities else []
         return self
 
 
@@ -770,7 +856,301 @@ class Ticket(Struct):
         return self
 
 
-_HELLO_WORDS = struct.Struct("<4H5I4x10Q")
+_DEMAND_WORDS = struct.Struct("<3Q")
+
+
+class Demand(Struct):
+    __slots__ = ("demands", "units", "units_sequence")
+    DATA_WORDS = 1
+    POINTER_WORDS = 2
+
+    demands: List[SlotDemand]
+    units: List[UnitUse]
+    units_sequence: int
+
+    def __init__(
+        self, *, demands: Iterable[SlotDemand] = (), units: Iterable[UnitUse] = (), units_sequence: int = 0
+    ) -> None:
+        self.demands = list(demands)
+        self.units = list(units)
+        self.units_sequence = units_sequence
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _DEMAND_WORDS.pack(
+            self.units_sequence,
+            writer.structs(self.demands, at) if self.demands else 0,
+            writer.structs(self.units, at + 1) if self.units else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Demand:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 2:
+            words = _DEMAND_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _DEMAND_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 2))
+        (
+            self.units_sequence,
+            demands,
+            units,
+        ) = words
+        at = start + data_words * 8
+        self.demands = reader.structs(demands, segment, at, SlotDemand.read) if demands else []
+        self.units = reader.structs(units, segment, at + 8, UnitUse.read) if units else []
+        return self
+
+
+_UNIT_USE_WORDS = struct.Struct("<IB3xQ")
+
+
+class UnitUse(Struct):
+    __slots__ = ("unit", "slots", "is_leaving")
+    DATA_WORDS = 1
+    POINTER_WORDS = 1
+
+    unit: str
+    slots: int
+    is_leaving: bool
+
+    def __init__(self, *, unit: str = "", slots: int = 0, is_leaving: bool = False) -> None:
+        self.unit = unit
+        self.slots = slots
+        self.is_leaving = is_leaving
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _UNIT_USE_WORDS.pack(
+            self.slots,
+            (1 if self.is_leaving else 0),
+            writer.text(self.unit, at) if self.unit else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> UnitUse:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 1:
+            words = _UNIT_USE_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _UNIT_USE_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 1))
+        (
+            self.slots,
+            flags_4,
+            unit,
+        ) = words
+        self.is_leaving = flags_4 & 1 != 0
+        at = start + data_words * 8
+        self.unit = reader.text(unit, segment, at) if unit else ""
+        return self
+
+
+_UNIT_WORDS = struct.Struct("<HxxI5Q")
+
+
+class Unit(Struct):
+    __slots__ = ("unit", "pool", "state", "reason", "lifetime_milliseconds", "slots", "capabilities")
+    DATA_WORDS = 2
+    POINTER_WORDS = 4
+
+    unit: str
+    pool: str
+    state: Union[UnitState, int]
+    reason: str
+    lifetime_milliseconds: int
+    slots: int
+    capabilities: List[Capability]
+
+    def __init__(
+        self,
+        *,
+        unit: str = "",
+        pool: str = "",
+        state: Union[UnitState, int] = UnitState.PENDING,
+        reason: str = "",
+        lifetime_milliseconds: int = 0,
+        slots: int = 0,
+        capabilities: Iterable[Capability] = (),
+    ) -> None:
+        self.unit = unit
+        self.pool = pool
+        self.state = state
+        self.reason = reason
+        self.lifetime_milliseconds = lifetime_milliseconds
+        self.slots = slots
+        self.capabilities = list(capabilities)
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _UNIT_WORDS.pack(
+            self.state,
+            self.slots,
+            self.lifetime_milliseconds,
+            writer.text(self.unit, at) if self.unit else 0,
+            writer.text(self.pool, at + 1) if self.pool else 0,
+            writer.text(self.reason, at + 2) if self.reason else 0,
+            writer.structs(self.capabilities, at + 3) if self.capabilities else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Unit:
+        self = cls.__new__(cls)
+        if data_words == 2 and pointer_words == 4:
+            words = _UNIT_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _UNIT_WORDS.unpack(reader.resized(start, data_words, pointer_words, 2, 4))
+        (
+            state,
+            self.slots,
+            self.lifetime_milliseconds,
+            unit,
+            pool,
+            reason,
+            capabilities,
+        ) = words
+        self.state = _UNIT_STATE.get(state, state)
+        at = start + data_words * 8
+        self.unit = reader.text(unit, segment, at) if unit else ""
+        self.pool = reader.text(pool, segment, at + 8) if pool else ""
+        self.reason = reader.text(reason, segment, at + 16) if reason else ""
+        self.capabilities = reader.structs(capabilities, segment, at + 24, Capability.read) if capabilities else []
+        return self
+
+
+_UNITS_WORDS = struct.Struct("<3Q")
+
+
+class Units(Struct):
+    __slots__ = ("units", "notes", "sequence")
+    DATA_WORDS = 1
+    POINTER_WORDS = 2
+
+    units: List[Unit]
+    notes: List[str]
+    sequence: int
+
+    def __init__(self, *, units: Iterable[Unit] = (), notes: Iterable[str] = (), sequence: int = 0) -> None:
+        self.units = list(units)
+        self.notes = list(notes)
+        self.sequence = sequence
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _UNITS_WORDS.pack(
+            self.sequence,
+            writer.structs(self.units, at) if self.units else 0,
+            writer.texts(self.notes, at + 1) if self.notes else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Units:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 2:
+            words = _UNITS_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _UNITS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 2))
+        (
+            self.sequence,
+            units,
+            notes,
+        ) = words
+        at = start + data_words * 8
+        self.units = reader.structs(units, segment, at, Unit.read) if units else []
+        self.notes = reader.texts(notes, segment, at + 8) if notes else []
+        return self
+
+
+_RELEASE_REQUEST_WORDS = struct.Struct("<QIB3xQQ")
+
+
+class ReleaseRequest(Struct):
+    __slots__ = ("request_id", "units", "count", "idle_milliseconds", "may_be_busy")
+    DATA_WORDS = 3
+    POINTER_WORDS = 1
+
+    request_id: int
+    units: List[str]
+    count: int
+    idle_milliseconds: int
+    may_be_busy: bool
+
+    def __init__(
+        self,
+        *,
+        request_id: int = 0,
+        units: Iterable[str] = (),
+        count: int = 0,
+        idle_milliseconds: int = 0,
+        may_be_busy: bool = False,
+    ) -> None:
+        self.request_id = request_id
+        self.units = list(units)
+        self.count = count
+        self.idle_milliseconds = idle_milliseconds
+        self.may_be_busy = may_be_busy
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _RELEASE_REQUEST_WORDS.pack(
+            self.request_id,
+            self.count,
+            (1 if self.may_be_busy else 0),
+            self.idle_milliseconds,
+            writer.texts(self.units, at) if self.units else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> ReleaseRequest:
+        self = cls.__new__(cls)
+        if data_words == 3 and pointer_words == 1:
+            words = _RELEASE_REQUEST_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _RELEASE_REQUEST_WORDS.unpack(reader.resized(start, data_words, pointer_words, 3, 1))
+        (
+            self.request_id,
+            self.count,
+            flags_12,
+            self.idle_milliseconds,
+            units,
+        ) = words
+        self.may_be_busy = flags_12 & 1 != 0
+        at = start + data_words * 8
+        self.units = reader.texts(units, segment, at) if units else []
+        return self
+
+
+_RELEASE_WORDS = struct.Struct("<QQ")
+
+
+class Release(Struct):
+    __slots__ = ("request_id", "units")
+    DATA_WORDS = 1
+    POINTER_WORDS = 1
+
+    request_id: int
+    units: List[str]
+
+    def __init__(self, *, request_id: int = 0, units: Iterable[str] = ()) -> None:
+        self.request_id = request_id
+        self.units = list(units)
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _RELEASE_WORDS.pack(
+            self.request_id,
+            writer.texts(self.units, at) if self.units else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Release:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 1:
+            words = _RELEASE_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _RELEASE_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 1))
+        (
+            self.request_id,
+            units,
+        ) = words
+        at = start + data_words * 8
+        self.units = reader.texts(units, segment, at) if units else []
+        return self
+
+
+_HELLO_WORDS = struct.Struct("<4H5I4x11Q")
 
 
 class Hello(Struct):
@@ -794,9 +1174,10 @@ class Hello(Struct):
         "remaining_milliseconds",
         "data_address",
         "data_key",
+        "unit",
     )
     DATA_WORDS = 5
-    POINTER_WORDS = 9
+    POINTER_WORDS = 10
 
     major: int
     minor_min: int
@@ -817,6 +1198,7 @@ class Hello(Struct):
     remaining_milliseconds: int
     data_address: str
     data_key: bytes
+    unit: str
 
     def __init__(
         self,
@@ -840,6 +1222,7 @@ class Hello(Struct):
         remaining_milliseconds: int = 0,
         data_address: str = "",
         data_key: Union[bytes, bytearray, memoryview] = b"",
+        unit: str = "",
     ) -> None:
         self.major = major
         self.minor_min = minor_min
@@ -860,6 +1243,7 @@ class Hello(Struct):
         self.remaining_milliseconds = remaining_milliseconds
         self.data_address = data_address
         self.data_key = data_key if type(data_key) is bytes else octets(data_key)
+        self.unit = unit
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _HELLO_WORDS.pack(
@@ -882,15 +1266,16 @@ class Hello(Struct):
             writer.texts(self.functions, at + 6) if self.functions else 0,
             writer.text(self.data_address, at + 7) if self.data_address else 0,
             writer.octets(self.data_key, at + 8) if self.data_key else 0,
+            writer.text(self.unit, at + 9) if self.unit else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Hello:
         self = cls.__new__(cls)
-        if data_words == 5 and pointer_words == 9:
+        if data_words == 5 and pointer_words == 10:
             words = _HELLO_WORDS.unpack_from(reader.data, start)
         else:
-            words = _HELLO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 5, 9))
+            words = _HELLO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 5, 10))
         (
             self.major,
             self.minor_min,
@@ -911,6 +1296,7 @@ class Hello(Struct):
             functions,
             data_address,
             data_key,
+            unit,
         ) = words
         self.role = _ROLE.get(role, role)
         at = start + data_words * 8
@@ -925,6 +1311,7 @@ class Hello(Struct):
         self.functions = reader.texts(functions, segment, at + 48) if functions else []
         self.data_address = reader.text(data_address, segment, at + 56) if data_address else ""
         self.data_key = reader.octets(data_key, segment, at + 64) if data_key else b""
+        self.unit = reader.text(unit, segment, at + 72) if unit else ""
         return self
 
 
@@ -1830,7 +2217,7 @@ class Count(Struct):
         return self
 
 
-_SCHEDULER_STATUS_WORDS = struct.Struct("<QB3xIQQI4x29Q")
+_SCHEDULER_STATUS_WORDS = struct.Struct("<QB3xIQQI4x30Q")
 
 
 class SchedulerStatus(Struct):
@@ -1872,9 +2259,10 @@ class SchedulerStatus(Struct):
         "objects_gone",
         "waiting_reasons",
         "is_insecure",
+        "demands",
     )
     DATA_WORDS = 11
-    POINTER_WORDS = 23
+    POINTER_WORDS = 24
 
     scheduler_id: bytes
     sequence: int
@@ -1913,6 +2301,7 @@ class SchedulerStatus(Struct):
     objects_gone: array[int]
     waiting_reasons: List[str]
     is_insecure: bool
+    demands: List[SlotDemand]
 
     def __init__(
         self,
@@ -1954,6 +2343,7 @@ class SchedulerStatus(Struct):
         objects_gone: Column = NOTHING,
         waiting_reasons: Iterable[str] = (),
         is_insecure: bool = False,
+        demands: Iterable[SlotDemand] = (),
     ) -> None:
         self.scheduler_id = scheduler_id if type(scheduler_id) is bytes else octets(scheduler_id)
         self.sequence = sequence
@@ -1992,6 +2382,7 @@ class SchedulerStatus(Struct):
         self.objects_gone = _empty_uint64() if objects_gone is NOTHING else column("Q", objects_gone)
         self.waiting_reasons = list(waiting_reasons)
         self.is_insecure = is_insecure
+        self.demands = list(demands)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _SCHEDULER_STATUS_WORDS.pack(
@@ -2030,15 +2421,16 @@ class SchedulerStatus(Struct):
             writer.column(self.graphs_gone, "Q", at + 20) if self.graphs_gone else 0,
             writer.column(self.objects_gone, "Q", at + 21) if self.objects_gone else 0,
             writer.texts(self.waiting_reasons, at + 22) if self.waiting_reasons else 0,
+            writer.structs(self.demands, at + 23) if self.demands else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> SchedulerStatus:
         self = cls.__new__(cls)
-        if data_words == 11 and pointer_words == 23:
+        if data_words == 11 and pointer_words == 24:
             words = _SCHEDULER_STATUS_WORDS.unpack_from(reader.data, start)
         else:
-            words = _SCHEDULER_STATUS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 11, 23))
+            words = _SCHEDULER_STATUS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 11, 24))
         (
             self.sequence,
             flags_8,
@@ -2075,6 +2467,7 @@ class SchedulerStatus(Struct):
             graphs_gone,
             objects_gone,
             waiting_reasons,
+            demands,
         ) = words
         self.is_snapshot = flags_8 & 1 != 0
         self.is_protected = flags_8 & 2 != 0
@@ -2115,6 +2508,7 @@ class SchedulerStatus(Struct):
         self.graphs_gone = reader.column(graphs_gone, segment, at + 160, "Q", 8) if graphs_gone else _empty_uint64()
         self.objects_gone = reader.column(objects_gone, segment, at + 168, "Q", 8) if objects_gone else _empty_uint64()
         self.waiting_reasons = reader.texts(waiting_reasons, segment, at + 176) if waiting_reasons else []
+        self.demands = reader.structs(demands, segment, at + 184, SlotDemand.read) if demands else []
         return self
 
 
@@ -4440,6 +4834,10 @@ Member = Union[
     WorkerShutdownResponse,
     TicketRequest,
     Ticket,
+    Demand,
+    Units,
+    ReleaseRequest,
+    Release,
 ]
 Message = Union[Member, UnknownMessage]
 
@@ -4478,4 +4876,8 @@ MEMBERS: Tuple[Type[Member], ...] = (
     WorkerShutdownResponse,
     TicketRequest,
     Ticket,
+    Demand,
+    Units,
+    ReleaseRequest,
+    Release,
 )

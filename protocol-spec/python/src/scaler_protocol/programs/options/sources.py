@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional
 
 Section = Mapping[str, Any]
 
-SECTIONS = ("scaler", "scheduler", "cluster", "ui", "top")
+SECTIONS = ("scaler", "scheduler", "cluster", "ui", "top", "provision")
 """All sections that a file may have; each program's table names its section."""
 
 OTHER_NAMES = {"worker": "cluster", "workers": "cluster", "webui": "ui", "gui": "ui", "worker_manager": "cluster"}

@@ -39,6 +39,7 @@ def hello_of(settings: WorkerSettings, identity: AgentIdentity, functions: List[
         process_id=identity.process_id,
         name=identity.name,
         slots=settings.slots,
+        unit=settings.unit or "",
         queue_size=settings.per_worker_queue_size,
         capabilities=[m.Capability(name=name, amount=amount) for name, amount in settings.capabilities],
     )

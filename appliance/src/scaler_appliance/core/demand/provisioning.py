@@ -1,0 +1,138 @@
+"""Provisioners: clients that start and stop workers.
+
+    each round of TaskDemand ──▶ tell ──▶ Demand         Units ──▶ on_units ──▶ UnitTable ──▶ the next round
+    ReleaseRequest ──▶ on_release_request ──▶ Release, and a DisconnectRequest to each worker of the chosen units
+
+Rules:
+- A provisioner has the policy: which pools there are, how many units of each, when to try again. The scheduler has the
+  knowledge: what tasks could use, and whose leaving costs least.
+- A unit is known by the name that its workers say in their Hello. Workers of a tenant that the provisioner does not see
+  belong to no unit for it.
+- Of two units, the one goes first that has no tasks; then the one with less work, with fewer bytes of its own, that has
+  been idle longer.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional, Tuple
+
+from scaler_appliance.core.demand.task_demand import TaskDemand
+from scaler_appliance.core.demand.unit_table import UnitReport
+from scaler_appliance.core.peers.authority import sees_all, view_of
+from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.peers.worker_shutdown_reactions import WorkerShutdownReactions
+from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.tasks.capabilities import check_capabilities
+from scaler_protocol import messages as m
+from scaler_protocol.keys.allow_list import DRAIN
+from scaler_protocol.session.features import PROVISIONING
+
+LARGEST_COUNT = (1 << 32) - 1  # that fits in a message
+_Cost = Tuple[bool, float, int, float, int]
+
+
+class _Provisioner:
+    """A client that is told the demand, and what it was told last."""
+
+    def __init__(self, client: ClientSession) -> None:
+        self.client = client
+        self.told: Optional[m.Demand] = None
+
+
+class Provisioning:
+    """What the scheduler does for provisioners.
+
+    Parameters:
+        demand: of all tasks.
+        shutdowns: lets workers leave.
+    """
+
+    def __init__(self, state: SchedulerState, demand: TaskDemand, shutdowns: WorkerShutdownReactions) -> None:
+        self._state = state
+        self._demand = demand
+        self._shutdowns = shutdowns
+        self._provisioners: Dict[int, _Provisioner] = {}  # by session
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether one wants to know the demand."""
+        return bool(self._provisioners)
+
+    def on_hello(self, client: ClientSession) -> None:
+        """A client has joined."""
+        if PROVISIONING in client.hello.features and client.grant.may(DRAIN):
+            self._provisioners[client.number] = _Provisioner(client)
+
+    def on_client_gone(self, client: ClientSession) -> None:
+        """A client is gone, and its units are unknown: their workers stay."""
+        self._provisioners.pop(client.number, None)
+        self._state.units.forget(client.number)
+
+    # SCL-SCH-049, SCL-SCH-053
+    def tell(self) -> None:
+        """A round of the demand has ended: provisioners get what has changed for them."""
+        for provisioner in self._provisioners.values():
+            client = provisioner.client
+            demand = m.Demand(
+                demands=self._demand.demands(view_of(client.grant)),
+                units=self._uses(client),
+                units_sequence=self._demand.sequences.get(client.number, 0),
+            )
+            if demand != provisioner.told:
+                provisioner.told = demand
+                self._state.send(client.peer, demand)
+
+    def _uses(self, client: ClientSession) -> List[m.UnitUse]:
+        return [
+            m.UnitUse(
+                unit=unit,
+                slots=min(sum([worker.hello.slots for worker in workers]), LARGEST_COUNT),
+                is_leaving=all(worker.leaving for worker in workers),
+            )
+            for unit, workers in self._units_of(client).items()
+        ]
+
+    def _units_of(self, client: ClientSession) -> Dict[str, List[WorkerSession]]:
+        """The workers of each unit, as far as the client may know."""
+        found: Dict[str, List[WorkerSession]] = {}
+        is_all = sees_all(client.grant)
+        for worker in self._state.workers.values():
+            # SCL-SEC-030
+            if worker.hello.unit and not worker.is_gone and (is_all or worker.tenant == client.tenant):
+                found.setdefault(worker.hello.unit, []).append(worker)
+        return found
+
+    # SCL-SCH-050
+    def on_units(self, client: ClientSession, message: m.Units) -> None:
+        """A provisioner says which units it has."""
+        for unit in message.units:
+            check_capabilities(unit.capabilities)
+        self._state.units.replace(
+            client.number, UnitReport(view_of(client.grant), message.units, message.notes, message.sequence)
+        )
+
+    # SCL-SCH-051
+    def on_release_request(self, client: ClientSession, message: m.ReleaseRequest) -> None:
+        """A provisioner lets units go, and leaves the choice to the scheduler."""
+        units = self._units_of(client)
+        costs: Dict[str, _Cost] = {}
+        for place, unit in enumerate(message.units):
+            if unit in units and unit not in costs and not any(worker.leaving for worker in units[unit]):
+                cost = self._cost(units[unit], place)
+                # SCL-SCH-052
+                is_idle = not cost[0] and -cost[3] * 1000 >= message.idle_milliseconds
+                if is_idle or message.may_be_busy:
+                    costs[unit] = (not is_idle, *cost[1:])
+        chosen = sorted(costs, key=costs.__getitem__)[: message.count]
+        for unit in chosen:
+            cause = m.DrainCause.OPERATOR if costs[unit][0] else m.DrainCause.IDLE
+            for worker in units[unit]:
+                self._shutdowns.drain(worker, cause, f"{client.label} lets its unit {unit[:64]} go")
+        self._state.send(client.peer, m.Release(request_id=message.request_id, units=chosen))
+
+    def _cost(self, workers: List[WorkerSession], place: int) -> _Cost:
+        """What it costs to let a unit go: whether it has tasks, work, bytes, and how long it was idle, negative."""
+        is_busy = any(worker.tasks or worker.actors for worker in workers)
+        idle_seconds = min([self._demand.idle_seconds(worker) for worker in workers])
+        work = sum([worker.load_microseconds for worker in workers])
+        return is_busy, work, sum([worker.object_bytes for worker in workers]), -idle_seconds, place

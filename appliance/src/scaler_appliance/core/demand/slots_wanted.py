@@ -1,0 +1,151 @@
+"""How many slots tasks could use, and how many of these there are: arithmetic on counts, without the state.
+
+    TaskLoad of each NeedsKey ──▶ wanted() ──▶ slots ──missing(…, offers)──▶ of them, those that neither workers nor
+                                                                             units that start have
+
+Rules:
+- Work that is measured wants as many slots as do it in the target time, and never more slots than there are tasks.
+- Tasks without a measurement want what they run in, and one slot if they run nowhere: a probe. A storm of
+  workers for a million tasks of a microsecond is worse than the time that the probe takes.
+- Tasks with the most needs are served first: a slot with a GPU is for tasks that need one, and the others get the rest.
+"""
+
+from __future__ import annotations
+
+from math import ceil, inf, log2
+from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
+
+from scaler_protocol.keys.allow_list import ANY_TENANT
+
+LARGEST_SLOTS = (1 << 32) - 1  # that fits in a message
+_ROUNDING = 1e-9  # of quotients of amounts
+_IDLE_SHARE = 0.25  # of a slot, which its mean may be above a whole number
+
+
+class NeedsKey(NamedTuple):
+    """What tasks need of a worker, as far as it depends on what is started.
+
+    Attributes:
+        tenant: who owns the tasks.
+        capabilities: sorted by name.
+        time_request_seconds: for which a worker must stay, rounded up to a power of two; 0: any.
+    """
+
+    tenant: str
+    capabilities: Tuple[Tuple[str, float], ...]
+    time_request_seconds: float = 0.0
+
+
+def rounded_time_request(seconds: float) -> float:
+    """The next power of two, so that tasks that differ little count together."""
+    return 2.0 ** ceil(log2(seconds)) if seconds > 0 else 0.0
+
+
+class TaskLoad:
+    """The tasks with the same needs that could run now, and those that run.
+
+    Attributes:
+        tasks: all of them.
+        unmeasured: of them, those of which it is not known how long they take.
+        work_microseconds: of the others together.
+        occupied: slots that they are in.
+        unmeasured_occupied: of these, the slots of unmeasured ones.
+    """
+
+    __slots__ = ("tasks", "unmeasured", "work_microseconds", "occupied", "unmeasured_occupied")
+
+    def __init__(self) -> None:
+        self.tasks = self.unmeasured = self.occupied = self.unmeasured_occupied = 0
+        self.work_microseconds = 0.0
+
+    def add(self, tasks: int, microseconds: float, occupied: int = 0) -> None:
+        """Add tasks of a function.
+
+        Parameters:
+            microseconds: how long each takes; 0: not known.
+            occupied: how many of them are in a slot.
+        """
+        self.tasks += tasks
+        self.occupied += occupied
+        if microseconds:
+            self.work_microseconds += tasks * microseconds
+        else:
+            self.unmeasured += tasks
+            self.unmeasured_occupied += occupied
+
+
+def wanted(load: TaskLoad, target_seconds: float) -> int:
+    """How many slots the tasks could use now.
+
+    Parameters:
+        target_seconds: in which the work should be done.
+    """
+    measured = load.tasks - load.unmeasured
+    slots = min(measured, ceil(load.work_microseconds / (target_seconds * 1e6))) if measured else 0
+    if load.unmeasured:
+        slots += max(1, load.unmeasured_occupied)
+    return min(slots, LARGEST_SLOTS)
+
+
+def lasting(mean_occupied: float) -> int:
+    """How many slots are in use by a mean: work that is done as fast as it comes leaves no other trace."""
+    return max(0, ceil(mean_occupied - _IDLE_SHARE))
+
+
+class Offer:
+    """Slots of workers or units that are alike.
+
+    Parameters:
+        tenant: whose tasks they run.
+        capabilities: of one worker.
+        stays_seconds: how long they are there; `inf`: no end is known.
+    """
+
+    __slots__ = ("tenant", "stays_seconds", "_slots", "_amounts")
+
+    def __init__(self, tenant: str, capabilities: Mapping[str, float], stays_seconds: float = inf) -> None:
+        self.tenant = tenant
+        self.stays_seconds = stays_seconds
+        self._slots = 0
+        self._amounts: Dict[str, float] = dict.fromkeys(capabilities, 0.0)
+
+    def add(self, slots: int, capabilities: Mapping[str, float]) -> None:
+        """One more worker."""
+        self._slots += slots
+        for name, amount in capabilities.items():
+            self._amounts[name] += amount
+
+    def take(self, key: NeedsKey, slots: int) -> int:
+        """Use up to so many of its slots for tasks; returns how many."""
+        if not self._slots or not (self.tenant == key.tenant or self.tenant == ANY_TENANT):
+            return 0
+        if key.time_request_seconds > self.stays_seconds:
+            return 0
+        count = min(slots, self._slots)
+        for name, amount in key.capabilities:
+            free = self._amounts.get(name, -1.0)
+            if free < 0:
+                return 0
+            if amount and free < amount * count:
+                count = min(count, int(free / amount + _ROUNDING))
+        self._slots -= count
+        for name, amount in key.capabilities:
+            self._amounts[name] = max(0.0, self._amounts[name] - amount * count)
+        return count
+
+
+def missing(wants: Mapping[NeedsKey, int], offers: Sequence[Offer]) -> Dict[NeedsKey, int]:
+    """How many slots of each there are not; the offers are used up by it."""
+    found: Dict[NeedsKey, int] = {}
+    for key in _most_needs_first(wants):
+        left = wants[key]
+        for offer in offers:
+            if not left:
+                break
+            left -= offer.take(key, left)
+        found[key] = left
+    return found
+
+
+def _most_needs_first(keys: Mapping[NeedsKey, int]) -> List[NeedsKey]:
+    return sorted(keys, key=lambda key: (-len(key.capabilities), -key.time_request_seconds, key))

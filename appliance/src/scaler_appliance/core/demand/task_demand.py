@@ -1,0 +1,332 @@
+"""Which slots are wanted, as one looks once a second.
+
+    tick ──▶ watch ──▶ a round, in parts: workers, then ready queues ──▶ TaskLoad by needs ──▶ figures
+
+Rules:
+- Nothing is counted when tasks come, go or are placed: a round reads what the core keeps anyway. Without a monitor or a
+  provisioner there are no rounds.
+- Tasks that wait for others are in no queue, and so not counted; nor are those of clients that do not take their
+  results, those beyond the quota of their tenant, those that wait for nested tasks, and calls of an actor that has a
+  worker.
+- Tasks that new workers could not run either count as nothing: a worker has what they need, and does not serve their
+  function or codec. This is remembered while they wait, or one worker after another would be started to find it out.
+- Of functions whose tasks have not ended yet, a task that runs for long says that the others may take as long again.
+- A queue may have millions of spans. A part of each is looked at, and stands for the rest.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from math import exp, inf
+from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+
+from scaler_appliance.core.demand.slots_wanted import (
+    LARGEST_SLOTS,
+    NeedsKey,
+    Offer,
+    TaskLoad,
+    lasting,
+    missing,
+    rounded_time_request,
+    wanted,
+)
+from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.placement.ready_class import ReadyClass
+from scaler_appliance.core.placement.tenant_shares import UNLIMITED
+from scaler_appliance.core.state import SchedulerState
+from scaler_appliance.core.steps import Steps
+from scaler_appliance.core.tasks.batches import Needs, TaskBatch
+from scaler_protocol import messages as m
+from scaler_protocol.keys.allow_list import ANY_TENANT
+
+MAXIMUM_DEMANDS = 256  # sets of needs that are published, those that want most
+CLIENTS_OF_A_CLASS = 64  # that are looked at
+SPANS_OF_A_CLIENT = 16  # likewise
+KINDS_COMPARED = 256  # of workers, with what tasks need
+PAUSE_OF_A_ROUND = 10  # times as long as it took
+SHORTEST_SIGN_MICROSECONDS = 1e6  # of a task that runs: it says how long others take
+_LARGEST = (1 << 64) - 1
+
+
+class Figures(NamedTuple):
+    """What the tasks with the same needs want.
+
+    Attributes:
+        wanted: slots, those that there are included.
+        missing: so many more than workers and starting units have.
+    """
+
+    key: NeedsKey
+    load: TaskLoad
+    wanted: int
+    missing: int
+
+
+class _Kind(NamedTuple):
+    """What workers have in common that could run the same tasks."""
+
+    tenant: str
+    capabilities: Tuple[Tuple[str, float], ...]
+    codecs: Tuple[str, ...]
+    functions: Tuple[str, ...]
+
+
+class TaskDemand:
+    """The demand of all tasks of a scheduler.
+
+    Attributes:
+        figures: of the last round, those that want most first.
+        rounds: how many have ended.
+        sequences: by session, of the reports of provisioners that the last one has taken into account.
+    """
+
+    def __init__(self, state: SchedulerState) -> None:
+        self._state = state
+        self.figures: List[Figures] = []
+        self.rounds = 0
+        self.sequences: Dict[int, int] = {}
+        self._round: Optional[Steps] = None  # that goes on
+        self._begun = self._next = self._ended = 0.0
+        self._kinds: Dict[int, _Kind] = {}  # by session, of workers
+        self._mean_occupied: Dict[NeedsKey, float] = {}
+        self._idle_since: Dict[int, Tuple[float, int]] = {}  # by session: when, and how many tasks it was sent before
+        self._seen: Dict[int, float] = {}  # by number: dispatches that are first at their worker, and since when
+        self._not_understood: Set[Needs] = set()  # by workers that have the capabilities
+
+    def watch(self, now: float, is_wanted: bool) -> None:
+        """Begin a round, if one wants to know; to be called periodically."""
+        if not is_wanted:
+            self._round, self.figures = None, []
+            self._kinds.clear()
+            self._mean_occupied.clear()
+            self._idle_since.clear()
+            self._seen.clear()
+        elif self._round is None and now >= self._next:
+            self._begun = now
+            self._round = self._look(now)
+
+    def idle_seconds(self, worker: WorkerSession) -> float:
+        """For how long a worker has had no tasks, as far as rounds have seen it."""
+        since, sent = self._idle_since.get(worker.number, (self._state.now, worker.sent))
+        return 0.0 if worker.tasks or worker.actors or sent != worker.sent else max(0.0, self._state.now - since)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether `go_on` has more to do."""
+        return self._round is not None
+
+    def go_on(self, now: float, amount: int) -> bool:
+        """Do this amount of the work of a round; returns whether it has ended with this call."""
+        while self._round is not None and amount > 0:
+            done = next(self._round, None)
+            if done is None:
+                self._round = None
+                self._next = now + PAUSE_OF_A_ROUND * (now - self._begun)
+                self.rounds += 1
+                return True
+            amount -= done
+        return False
+
+    # A round ----------------------------------------------------------------------------------------------------------
+
+    def _look(self, now: float) -> Steps:
+        state = self._state
+        loads: Dict[NeedsKey, TaskLoad] = {}
+        kinds: Dict[_Kind, WorkerSession] = {}  # one worker of each
+        offers: Dict[Tuple[_Kind, float], Offer] = {}
+        longest: Dict[int, float] = {}  # microseconds for which a task runs, by number of its function
+        known, self._kinds = self._kinds, {}
+        idle, self._idle_since = self._idle_since, {}
+        joined: Set[str] = set()  # units
+        workers = list(state.workers.values())
+        seen, self._seen = self._seen, {}
+        for worker in workers:
+            if worker.assigned and not worker.is_gone:
+                self._note_longest(worker, now, seen, longest)
+            yield 1
+        for worker in workers:
+            if worker.is_gone:
+                continue
+            self._idle_since[worker.number] = _idle_since(worker, now, idle.get(worker.number))
+            joined.add(worker.hello.unit)
+            kind = self._kinds[worker.number] = known.get(worker.number) or _kind_of(worker)
+            if not worker.leaving:
+                kinds.setdefault(kind, worker)
+                stays = worker.stays_until - now
+                bucket = inf if stays == inf else rounded_time_request(max(stays, 1.0)) / 2  # rounded down
+                offer = offers.get((kind, bucket))
+                if offer is None:
+                    offer = offers[kind, bucket] = Offer(worker.tenant, worker.capabilities, bucket)
+                offer.add(worker.hello.slots, worker.capabilities)
+            self._add_running(worker, loads, longest)
+            yield 1 + len(worker.dispatches) // 2
+        rooms: Dict[str, int] = {}
+        not_understood: Set[Needs] = set()
+        for ready_class in state.ready.classes():
+            if ready_class.count:
+                yield self._add_waiting(ready_class, loads, longest, rooms, kinds.values(), not_understood)
+        self._not_understood = not_understood
+        yield 1 + len(loads)
+        # SCL-SCH-050
+        self.sequences = state.units.sequences()
+        to_come = [_offer_of(*each) for each in state.units.to_come() if each[1].unit not in joined]
+        yield 1 + len(to_come)
+        self._conclude(now, loads, [*offers.values(), *to_come])
+
+    def _note_longest(
+        self, worker: WorkerSession, now: float, seen: Dict[int, float], longest: Dict[int, float]
+    ) -> None:
+        """For how long its first task has been running, if its function is not measured: no earlier one has ended."""
+        dispatch = next(iter(worker.dispatches.values()), None)
+        if dispatch is None or self._state.durations.get(dispatch.batch.function_key) is not None:
+            return
+        since = self._seen[dispatch.number] = seen.get(dispatch.number, now)
+        microseconds, number = (now - since) * 1e6, dispatch.batch.counters.number
+        if microseconds >= max(SHORTEST_SIGN_MICROSECONDS, longest.get(number, 0.0)):
+            longest[number] = microseconds
+
+    def _duration(self, batch: TaskBatch, longest: Dict[int, float]) -> float:
+        """How long a task of a batch takes, in microseconds; 0: not known."""
+        measured = self._state.durations.get(batch.function_key)
+        return 2.0 * longest.get(batch.counters.number, 0.0) if measured is None else max(measured, 1.0)
+
+    def _add_running(self, worker: WorkerSession, loads: Dict[NeedsKey, TaskLoad], longest: Dict[int, float]) -> None:
+        """Add the tasks of a worker; the first ones are in its slots, and those that wait for nested ones count not."""
+        suspended = worker.slots - worker.hello.slots
+        free = worker.hello.slots
+        for dispatch in worker.dispatches.values():
+            count = dispatch.open_count
+            blocked = min(suspended, count)
+            suspended -= blocked
+            count -= blocked
+            if dispatch.is_of_actor:
+                count = min(count, 1)
+            needs = dispatch.batch.requirement.needs
+            occupied = min(count, free)
+            free -= occupied
+            if count:
+                key = NeedsKey(needs.tenant, needs.capabilities, rounded_time_request(needs.time_request_seconds))
+                _load(loads, key).add(count, self._duration(dispatch.batch, longest), occupied)
+
+    def _add_waiting(
+        self,
+        ready_class: ReadyClass,
+        loads: Dict[NeedsKey, TaskLoad],
+        longest: Dict[int, float],
+        rooms: Dict[str, int],
+        kinds: Iterable[WorkerSession],
+        not_understood: Set[Needs],
+    ) -> int:
+        """Add the tasks of a class that could run; returns how much work it was."""
+        needs = ready_class.requirement.needs
+        actor = self._state.actors.find(needs.actor) if needs.actor else None
+        if needs.actor and (actor is None or actor.worker or actor.why_lost):
+            return 1
+        if (needs.codec or needs.function_name) and self._is_impossible(ready_class, kinds):
+            not_understood.add(needs)
+            return 1 + KINDS_COMPARED // 8
+        tenant = needs.tenant
+        if tenant not in rooms:
+            rooms[tenant] = self._state.shares.room_of(tenant) if self._state.has_quotas else UNLIMITED
+        count = min(1 if needs.actor else ready_class.count, rooms[tenant])
+        if not count:
+            return 1
+        rooms[tenant] -= count
+        capabilities = needs.capabilities if actor is None else actor.capabilities
+        key = NeedsKey(tenant, capabilities, rounded_time_request(needs.time_request_seconds))
+        load = _load(loads, key)
+        looked = unmeasured = microseconds = 0.0  # sums, by weight
+        for batch, weight in ready_class.samples(CLIENTS_OF_A_CLASS, SPANS_OF_A_CLIENT):
+            duration = self._duration(batch, longest)
+            looked += weight
+            microseconds += duration * weight
+            unmeasured += 0.0 if duration else weight
+        of_unmeasured = min(count, round(count * unmeasured / looked)) if looked > unmeasured else count
+        load.add(of_unmeasured, 0.0)
+        if count > of_unmeasured:
+            load.add(count - of_unmeasured, microseconds / (looked - unmeasured))
+        return 2 + CLIENTS_OF_A_CLASS
+
+    def _is_impossible(self, ready_class: ReadyClass, kinds: Iterable[WorkerSession]) -> bool:
+        """Whether workers have what the tasks need, and do not run them."""
+        needs = ready_class.requirement.needs
+        is_known = needs in self._not_understood
+        if not (is_known or ready_class.is_parked) or needs.actor:
+            return False
+        able = needs._replace(codec="", function_name="", time_request_seconds=0.0)
+        for worker in islice(kinds, KINDS_COMPARED):
+            if worker.offers(able, 0.0):
+                if worker.understands(needs):
+                    return False
+                is_known = True
+        return is_known
+
+    def _conclude(self, now: float, loads: Dict[NeedsKey, TaskLoad], offers: List[Offer]) -> None:
+        target_seconds = self._state.settings.demand_target_seconds
+        weight = exp(-max(0.0, now - self._ended) / target_seconds)
+        self._ended = now
+        means = {key: mean * weight for key, mean in self._mean_occupied.items() if mean * weight > 0.01}
+        for key, load in loads.items():
+            means[key] = means.get(key, 0.0) + load.occupied * (1.0 - weight)
+        self._mean_occupied = means
+        wants = {key: wanted(load, target_seconds) for key, load in loads.items()}
+        lacks = missing(wants, offers)
+        found = []
+        for key, mean in means.items():
+            load = loads.get(key) or TaskLoad()
+            slots = min(max(wants.get(key, 0), lasting(mean)), LARGEST_SLOTS)
+            if slots:
+                found.append(Figures(key, load, slots, lacks.get(key, 0)))
+        found.sort(key=lambda each: (-each.wanted, each.key))
+        self.figures = found[:MAXIMUM_DEMANDS]
+
+    # Told -------------------------------------------------------------------------------------------------------------
+
+    # SCL-SEC-030
+    def demands(self, tenant: str = ANY_TENANT) -> List[m.SlotDemand]:
+        """The figures for those who see a tenant, or all of them: what several tenants need is added."""
+        added: Dict[NeedsKey, m.SlotDemand] = {}
+        for key, load, slots, lacks in self.figures:
+            if not (tenant == ANY_TENANT or key.tenant == tenant):
+                continue
+            key = key._replace(tenant="")
+            entry = added.get(key)
+            if entry is None:
+                entry = added[key] = m.SlotDemand(
+                    capabilities=[m.Capability(name=name, amount=amount) for name, amount in key.capabilities],
+                    time_request_milliseconds=min(int(key.time_request_seconds * 1000), _LARGEST),
+                )
+            entry.tasks += load.tasks
+            entry.tasks_unmeasured += load.unmeasured
+            entry.work_microseconds = min(entry.work_microseconds + int(load.work_microseconds), _LARGEST)
+            entry.slots_wanted = min(entry.slots_wanted + slots, LARGEST_SLOTS)
+            entry.slots_missing = min(entry.slots_missing + lacks, LARGEST_SLOTS)
+        return list(added.values())
+
+
+def _load(loads: Dict[NeedsKey, TaskLoad], key: NeedsKey) -> TaskLoad:
+    found = loads.get(key)
+    if found is None:
+        found = loads[key] = TaskLoad()
+    return found
+
+
+def _kind_of(worker: WorkerSession) -> _Kind:
+    hello = worker.hello
+    capabilities = tuple(sorted(worker.capabilities.items()))
+    return _Kind(worker.tenant, capabilities, tuple(hello.codecs), tuple(hello.functions))
+
+
+def _idle_since(worker: WorkerSession, now: float, before: Optional[Tuple[float, int]]) -> Tuple[float, int]:
+    """Since when a worker has had no tasks; now, if it has some, or got some since it was last looked at."""
+    if before is None or worker.tasks or worker.actors or worker.sent != before[1]:
+        return now, worker.sent
+    return before
+
+
+def _offer_of(tenant: str, unit: m.Unit) -> Offer:
+    """The slots of a unit that will have workers."""
+    capabilities = {each.name: each.amount for each in unit.capabilities}
+    offer = Offer(tenant, capabilities, unit.lifetime_milliseconds / 1000 if unit.lifetime_milliseconds else inf)
+    offer.add(unit.slots, capabilities)
+    return offer

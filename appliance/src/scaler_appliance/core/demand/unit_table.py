@@ -1,0 +1,74 @@
+"""What provisioners have started, by their own account: units, each with workers to come or connected.
+
+Rule: data only. What a provisioner says replaces what it said before, and ends with its session.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Counter as Counts
+from typing import Dict, Iterator, List, NamedTuple, Tuple
+
+from scaler_protocol import messages as m
+from scaler_protocol.keys.allow_list import ANY_TENANT
+
+MAXIMUM_TEXTS = 4  # of units and pools, in an explanation
+MAXIMUM_TEXT = 200  # characters of each
+_TO_COME = (m.UnitState.PENDING, m.UnitState.STARTING)
+
+
+class UnitReport(NamedTuple):
+    """The last one of a provisioner.
+
+    Attributes:
+        tenant: whose tasks its workers run, as far as it may know; ANY_TENANT: all.
+    """
+
+    tenant: str
+    units: List[m.Unit]
+    notes: List[str]
+    sequence: int
+
+
+class UnitTable:
+    """All reports, by session."""
+
+    def __init__(self) -> None:
+        self._reports: Dict[int, UnitReport] = {}
+
+    def replace(self, session: int, report: UnitReport) -> None:
+        """A provisioner has said what it has."""
+        self._reports[session] = report
+
+    def sequences(self) -> Dict[int, int]:
+        """Of the last report of each provisioner, by session."""
+        return {session: report.sequence for session, report in self._reports.items()}
+
+    def forget(self, session: int) -> None:
+        """A provisioner is gone."""
+        self._reports.pop(session, None)
+
+    def to_come(self) -> Iterator[Tuple[str, m.Unit]]:
+        """Units that will have workers, each with the tenant that its report is about."""
+        for report in self._reports.values():
+            for unit in report.units:
+                if unit.state in _TO_COME:
+                    yield report.tenant, unit
+
+    def text_for(self, tenant: str) -> str:
+        """What clients of a tenant should know who wait for a worker; empty if there is nothing."""
+        counts: Counts[Tuple[str, str, str]] = Counter()
+        notes: List[str] = []
+        for report in self._reports.values():
+            if report.tenant not in (tenant, ANY_TENANT):
+                continue
+            notes += report.notes
+            for unit in report.units:
+                if unit.state in _TO_COME:
+                    counts[unit.pool, m.UnitState(unit.state).name.lower(), unit.reason] += 1
+        texts = [
+            f"{count} {'unit' if count == 1 else 'units'} of the pool {pool[:MAXIMUM_TEXT]}"
+            f" {'is' if count == 1 else 'are'} {state}{f' ({reason[:MAXIMUM_TEXT]})' if reason else ''}"
+            for (pool, state, reason), count in counts.most_common(MAXIMUM_TEXTS)
+        ]
+        return "; ".join([*texts, *[note[:MAXIMUM_TEXT] for note in notes[:MAXIMUM_TEXTS]]])

@@ -1,0 +1,245 @@
+"""Provisioners: what they are told, what they have started, and which units go."""
+
+from __future__ import annotations
+
+from typing import Any, List, Sequence
+
+from scheduler_harness import Client, Harness, Worker, hello, options
+
+from scaler_protocol import messages as m
+from scaler_protocol.session.features import PROVISIONING
+
+GPU = [m.Capability(name="gpu", amount=1.0)]
+
+
+def provisioner(harness: Harness, tenant: str = "", role: str = "provisioner", features: Sequence[str] = ()) -> Client:
+    client = Client(harness, f"peer {len(harness.peers)}".encode())
+    harness.peers[client.name] = client
+    if tenant:
+        harness.core.on_authenticated(harness.now, client.name, role, tenant, "its key")
+    welcome = client.greet(hello(m.Role.CLIENT, features=features or [PROVISIONING]))
+    assert PROVISIONING in welcome.features
+    harness.wait(1.0)
+    if client.inbox:  # otherwise it may not be one
+        client.take(m.Demand)
+    return client
+
+
+def demand(harness: Harness, client: Client, seconds: float = 1.0) -> m.Demand:
+    _skip_demands(client)
+    harness.wait(seconds)
+    return client.take(m.Demand)
+
+
+def unit_worker(harness: Harness, unit: str, **fields: Any) -> Worker:
+    return harness.worker(places={"unit": unit}, **fields)
+
+
+def release(client: Client, *units: str, count: int = 1, **fields: Any) -> List[str]:
+    _skip_demands(client)
+    client.send(m.ReleaseRequest(request_id=7, units=list(units), count=count, **fields))
+    answer = client.take(m.Release)
+    assert answer.request_id == 7
+    return answer.units
+
+
+def _skip_demands(client: Client) -> None:
+    while client.inbox and isinstance(client.inbox[0][0], m.Demand):
+        client.inbox.popleft()
+
+
+def drained(worker: Worker) -> m.DisconnectRequest:
+    while worker.inbox and not isinstance(worker.inbox[0][0], m.DisconnectRequest):
+        worker.inbox.popleft()
+    request = worker.take(m.DisconnectRequest)
+    assert request.reason == m.DisconnectReason.DRAINING
+    return request
+
+
+def test_a_provisioner_gets_the_demand_and_then_what_has_changed() -> None:
+    harness = Harness()
+    client = provisioner(harness)
+    harness.client().submit([0], options=options(gpu=1))
+    (wanted,) = demand(harness, client).demands
+    assert (wanted.capabilities, wanted.slots_wanted, wanted.slots_missing) == (GPU, 1, 1)
+
+    harness.wait(1.0)
+    assert not client.inbox
+
+
+def test_other_clients_and_those_that_may_not_drain_get_none() -> None:
+    harness = Harness()
+    plain, submitter = harness.client(), provisioner(harness, tenant="a", role="client")
+    plain.submit([0])
+    harness.wait(1.0)
+    assert not plain.inbox and not submitter.inbox
+
+    submitter.send(m.Units())
+
+    assert "role provisioner" in submitter.take_refusal(m.RefusalReason.NOT_ALLOWED)
+
+
+def test_the_workers_of_units_are_known_by_their_hello() -> None:
+    harness = Harness()
+    client = provisioner(harness)
+    unit_worker(harness, "job 1", slots=4)
+    unit_worker(harness, "job 1", slots=2)
+    harness.worker()
+
+    assert demand(harness, client).units == [m.UnitUse(unit="job 1", slots=6)]
+
+
+def test_units_that_will_have_workers_are_slots_that_there_are_and_those_that_failed_are_not() -> None:
+    harness = Harness()
+    client = provisioner(harness)
+    harness.client().submit([0], options=options(gpu=1))
+    assert demand(harness, client).demands[0].slots_missing == 1
+
+    client.send(m.Units(units=[m.Unit(unit="job 1", pool="gpu", slots=1, capabilities=GPU)]))
+    wanted = demand(harness, client).demands[0]
+    assert (wanted.slots_wanted, wanted.slots_missing) == (1, 0)
+
+    for state in (m.UnitState.FAILED, m.UnitState.STOPPING, m.UnitState.RUNNING):
+        client.send(m.Units(units=[m.Unit(unit="job 1", pool="gpu", state=state, slots=1, capabilities=GPU)]))
+        harness.wait(1.0)
+    (told,) = client.inbox
+    assert isinstance(told[0], m.Demand) and told[0].demands[0].slots_missing == 1
+
+
+def test_a_unit_whose_worker_is_connected_counts_once() -> None:
+    harness = Harness()
+    client = provisioner(harness)
+    harness.client().submit(range(2), options=options(time_request_milliseconds=1000))
+    client.send(m.Units(units=[m.Unit(unit="job 1", slots=1)]))
+    assert demand(harness, client).demands[0].slots_missing == 0
+    harness.client().submit([0], options=options(gpu=1))
+    unit_worker(harness, "job 1")
+
+    found = demand(harness, client)
+
+    assert found.units == [m.UnitUse(unit="job 1", slots=1)]
+    assert sorted(each.slots_missing for each in found.demands) == [0, 1]
+
+
+def test_a_task_that_waits_is_explained_by_the_units_that_are_to_come() -> None:
+    harness = Harness()
+    client, user = provisioner(harness), harness.client()
+    user.submit([0])
+    pending = [m.Unit(unit=f"job {number}", pool="gpu", reason="Resources", slots=1) for number in range(2)]
+    client.send(m.Units(units=pending, notes=["the pool cpu is paused for 60 s: sbatch failed"]))
+
+    user.send(m.ExplanationRequest(request_id=1, task_id=0))
+
+    text = user.take(m.Explanation).text
+    assert "; 2 units of the pool gpu are pending (Resources); the pool cpu is paused for 60 s: sbatch failed" in text
+
+
+def test_units_of_a_provisioner_that_is_gone_are_forgotten() -> None:
+    harness = Harness()
+    client, other = provisioner(harness), provisioner(harness)
+    harness.client().submit([0])
+    client.send(m.Units(units=[m.Unit(unit="job 1", slots=1)]))
+    assert demand(harness, other).demands[0].slots_missing == 0
+
+    client.vanish()
+
+    assert demand(harness, other).demands[0].slots_missing == 1
+
+
+def test_an_idle_unit_goes_before_a_busy_one_and_drains() -> None:
+    harness = Harness()
+    client, user = provisioner(harness), harness.client()
+    busy = unit_worker(harness, "a")
+    user.submit([0])
+    busy.take_tasks()
+    idle = unit_worker(harness, "b")
+
+    assert release(client, "a", "b", may_be_busy=True) == ["b"]
+    assert drained(idle).drain_cause == m.DrainCause.IDLE
+    assert release(client, "a", "b") == []
+
+    assert release(client, "a", "b", may_be_busy=True) == ["a"]
+    assert drained(busy).drain_cause == m.DrainCause.OPERATOR
+    assert not idle.inbox
+
+
+def test_the_unit_with_less_work_goes_before_one_with_more() -> None:
+    harness = Harness()
+    client, user = provisioner(harness), harness.client()
+    much = unit_worker(harness, "much", slots=2)
+    user.submit(range(2))
+    much.take_all_tasks()
+    little = unit_worker(harness, "little", slots=2)
+    user.submit([2])
+    little.take_tasks()
+
+    assert release(client, "much", "little", may_be_busy=True) == ["little"]
+
+
+def test_a_unit_must_have_been_idle_for_as_long_as_the_provisioner_wants() -> None:
+    harness = Harness()
+    client, user = provisioner(harness), harness.client()
+    worker = unit_worker(harness, "a")
+    harness.wait(2.0)
+    user.submit([0])
+    worker.finish(worker.take_tasks())
+    assert release(client, "a", idle_milliseconds=2000) == []
+
+    harness.wait(1.0)
+    harness.wait(2.0)
+
+    assert release(client, "a", idle_milliseconds=2000) == ["a"]
+
+
+def test_only_units_that_are_named_and_have_workers_go_and_never_more_than_wanted() -> None:
+    harness = Harness()
+    client = provisioner(harness)
+    workers = [unit_worker(harness, unit) for unit in "abcd"]
+
+    assert release(client, "b", "c", "d", "x", "", "c", count=2) == ["b", "c"]
+    assert release(client, "b", "c", "d", count=5) == ["d"]
+
+    assert [bool(worker.inbox) for worker in workers] == [False, True, True, True]
+
+
+def test_a_unit_that_is_chosen_gets_no_more_tasks_and_is_no_slot() -> None:
+    harness = Harness()
+    client = provisioner(harness)
+    worker = unit_worker(harness, "a")
+    assert release(client, "a") == ["a"]
+    drained(worker)
+    harness.client().submit([0])
+
+    found = demand(harness, client)
+
+    assert found.units == [m.UnitUse(unit="a", slots=1, is_leaving=True)]
+    assert found.demands[0].slots_missing == 1 and not worker.inbox
+
+
+def test_a_provisioner_of_a_tenant_sees_and_releases_what_is_its_own() -> None:
+    harness = Harness()
+    client = provisioner(harness, tenant="a")
+    harness.client("b").submit([0])
+    harness.worker(tenant="b", places={"unit": "theirs"}).take_tasks()
+    harness.worker(tenant="a", places={"unit": "own"})
+
+    assert demand(harness, client) == m.Demand(units=[m.UnitUse(unit="own", slots=1)])
+    assert release(client, "theirs", "own", count=9, may_be_busy=True) == ["own"]
+
+
+def test_amounts_of_units_that_cannot_be_counted_are_an_error() -> None:
+    harness = Harness()
+    client = provisioner(harness)
+
+    client.send(m.Units(units=[m.Unit(unit="a", capabilities=[m.Capability(name="gpu", amount=-1.0)])]))
+
+    assert "gpu" in client.take_refusal(m.RefusalReason.MALFORMED)
+
+
+def test_a_demand_names_the_last_units_that_it_counts() -> None:
+    harness = Harness()
+    client = provisioner(harness)
+
+    client.send(m.Units(sequence=7))
+
+    assert demand(harness, client) == m.Demand(units_sequence=7)

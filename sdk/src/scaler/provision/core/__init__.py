@@ -1,0 +1,1 @@
+"""The policy of a provisioner. No I/O, no clock."""

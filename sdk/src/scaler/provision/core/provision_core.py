@@ -1,0 +1,359 @@
+"""Which units to start, to let go and to stop.
+
+    on_demand, on_listing, on_release, on_time … ──▶ StartUnit, StopUnit, SendMessage ──▶ take_effects()
+
+Rules:
+- A unit is started only for slots that the last Demand misses, and only if that Demand counts the last Units: so none
+  is started twice for the same tasks.
+- A unit goes when it is idle, and the scheduler chooses which. It is stopped here only if it has not connected, or when
+  its workers have left.
+- Without a session nothing is started and nothing is stopped: units go on.
+- A listing that fails is no listing: units are not lost because a command had a bad day.
+"""
+
+from __future__ import annotations
+
+from math import ceil, inf
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
+
+from scaler.provision.core.pool import Pool, PoolSettings
+from scaler_protocol import messages as m
+
+RELEASE_INTERVAL_SECONDS = 2.0  # between two questions which units can go
+STOP_GRACE_SECONDS = 10.0  # for a unit to end by itself, after its workers have left
+FORGET_SECONDS = 60.0  # after which a failed unit is not told any more
+
+
+class StartUnit(NamedTuple):
+    """Start a unit; `on_started` or `on_start_failed` follows."""
+
+    pool: str
+    unit: str
+
+
+class StopUnit(NamedTuple):
+    """Stop a unit, whose workers have left or never came."""
+
+    pool: str
+    unit: str
+
+
+class SendMessage(NamedTuple):
+    """Send a message to the scheduler."""
+
+    message: Union[m.Units, m.ReleaseRequest]
+
+
+class Log(NamedTuple):
+    """Something that people should know."""
+
+    level: str
+    text: str
+
+
+Effect = Union[StartUnit, StopUnit, SendMessage, Log]
+
+
+class ListedUnit(NamedTuple):
+    """A unit that an adapter has found.
+
+    Attributes:
+        state: PENDING or STARTING; FAILED: it has ended with this reason, and not as it should.
+    """
+
+    state: m.UnitState
+    reason: str = ""
+
+
+class _Unit:
+    """One unit."""
+
+    __slots__ = ("name", "pool", "state", "reason", "begun", "started", "connected", "is_leaving", "left")
+
+    def __init__(self, name: str, pool: Pool, now: float) -> None:
+        self.name = name
+        self.pool = pool
+        self.state = m.UnitState.PENDING
+        self.reason = ""
+        self.begun = now  # when it was started, or found
+        self.started = inf  # when the adapter had done so: later listings have it; -inf: it was found
+        self.connected = inf  # when its first worker was connected
+        self.is_leaving = False  # its workers drain
+        self.left = inf  # when it was asked to end, its last worker was gone, or it had failed
+
+
+class ProvisionCore:
+    """
+    Parameters:
+        pools: of the user; their names differ.
+        instance: of this program, a word that no other one has had: a part of the ids of units.
+    """
+
+    def __init__(self, pools: Sequence[PoolSettings], instance: str) -> None:
+        self.pools: Dict[str, Pool] = {each.name: Pool(each) for each in pools}
+        self._order = sorted(self.pools.values(), key=lambda each: (-each.settings.priority, each.settings.cost))
+        self._instance = instance
+        self._numbers = 0
+        self._units: Dict[str, _Unit] = {}
+        self._effects: List[Effect] = []
+        self._demand: Optional[m.Demand] = None
+        self._is_open = False  # there is a session
+        self._sequence = 0
+        self._told: Optional[m.Units] = None
+        self._requests: Dict[int, Pool] = {}  # that are not answered yet
+        self._last_request = 0
+        self._next_release = -inf
+        self._refused: Dict[str, None] = {}  # needs that no pool has, as text
+
+    # Events ---------------------------------------------------------------------------------------------------------
+
+    def on_opened(self, now: float) -> None:
+        """A session has begun."""
+        self._is_open, self._demand, self._told, self._sequence = True, None, None, 0
+        self._requests.clear()
+        for pool in self._order:
+            pool.is_asking = False
+
+    def on_lost(self) -> None:
+        """The session has ended."""
+        self._is_open, self._demand = False, None
+
+    def on_demand(self, now: float, demand: m.Demand) -> None:
+        """The scheduler says what tasks could use, and which units have workers."""
+        self._demand = demand
+        self._compare(now, demand)
+        self.on_time(now)
+
+    def _compare(self, now: float, demand: m.Demand) -> None:
+        """Note which units have workers."""
+        connected = {each.unit: each for each in demand.units}
+        for unit in list(self._units.values()):
+            use = connected.get(unit.name)
+            if use is not None:
+                if unit.connected == inf:
+                    unit.connected = now
+                    if unit.started > -inf and not unit.is_leaving:
+                        unit.pool.on_connected(now - unit.begun)
+                unit.is_leaving |= use.is_leaving
+                unit.state = m.UnitState.STOPPING if unit.is_leaving else m.UnitState.RUNNING
+                unit.reason, unit.left = "", inf
+            elif unit.connected < inf and unit.left == inf:
+                unit.state, unit.left = m.UnitState.STOPPING, now  # its workers have left
+
+    def on_release(self, now: float, release: m.Release) -> None:
+        """The scheduler has chosen units that go."""
+        pool = self._requests.pop(release.request_id, None)
+        if pool is not None:
+            pool.is_asking = False
+        for name in release.units:
+            unit = self._units.get(name)
+            if unit is not None:
+                unit.is_leaving, unit.state = True, m.UnitState.STOPPING
+                self._log("INFO", f"unit {name} is idle and leaves")
+        self._tell(now)
+
+    def on_started(self, now: float, name: str) -> None:
+        """A unit is started: it waits, or begins."""
+        unit = self._units.get(name)
+        if unit is not None:
+            unit.started = now
+
+    def on_start_failed(self, now: float, name: str, reason: str) -> None:
+        """A unit could not be started."""
+        unit = self._units.get(name)
+        if unit is not None:
+            self._fail(now, unit, reason)
+            self._tell(now)
+
+    def on_listing(self, now: float, pool_name: str, asked: float, found: Mapping[str, ListedUnit]) -> None:
+        """An adapter has listed the units of a pool.
+
+        Parameters:
+            asked: when the listing began: units that were started later may not be in it.
+        """
+        pool = self.pools[pool_name]
+        for name, listed in found.items():
+            unit = self._units.get(name)
+            if unit is None:
+                if listed.state == m.UnitState.FAILED:
+                    continue
+                unit = self._units[name] = _Unit(name, pool, now)  # of an earlier run of this program
+                unit.started = -inf
+            if listed.state == m.UnitState.FAILED:
+                if unit.left == inf or unit.connected < inf:
+                    self._end(now, unit, listed.reason)
+            elif unit.connected == inf and unit.left == inf:
+                unit.state, unit.reason = listed.state, listed.reason
+        for unit in [each for each in self._units.values() if each.pool is pool and each.name not in found]:
+            if unit.started < asked and unit.state != m.UnitState.FAILED:
+                self._end(now, unit, "it has ended before its worker was connected")
+        if self._demand is not None:
+            self._compare(now, self._demand)
+        self._tell(now)
+
+    def on_time(self, now: float) -> None:
+        """Decide; to be called once a second."""
+        self._expire(now)
+        if not self._is_open:
+            return
+        if self._told is None:
+            self._tell(now)  # also without units: the scheduler's Demand then counts what there is
+            return
+        demand = self._demand
+        if demand is not None and demand.units_sequence == self._sequence:
+            self._start(now, demand)
+            self._release(now)
+        self._tell(now)
+
+    def take_effects(self) -> List[Effect]:
+        """The effects since the last call, in order."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    @property
+    def units(self) -> List[str]:
+        """The ids of all units that have not failed."""
+        return [each.name for each in self._units.values() if each.state != m.UnitState.FAILED]
+
+    # Starting -------------------------------------------------------------------------------------------------------
+
+    def _start(self, now: float, demand: m.Demand) -> None:
+        counts = self._counts(demand)
+        refused: Dict[str, None] = {}
+        for wanted in demand.demands:
+            needs = {each.name: each.amount for each in wanted.capabilities}
+            time_seconds = wanted.time_request_milliseconds / 1000
+            left = wanted.slots_missing
+            able = [pool for pool in self._order if pool.settings.slots_for(needs, time_seconds)]
+            if left and not able:
+                text = ", ".join(f"{name}={amount:g}" for name, amount in sorted(needs.items())) or "no capabilities"
+                refused[f"{text}{f' for {time_seconds:.0f} s' if time_seconds else ''}"] = None
+            there = wanted.slots_wanted - wanted.slots_missing
+            for pool in able:
+                each = pool.settings.slots_for(needs, time_seconds)
+                worth = pool.worth_starting(left, there, wanted.work_microseconds / 1e6, wanted.tasks_unmeasured)
+                units = min(ceil(worth / each), max(0, pool.settings.maximum - counts[pool.settings.name].present))
+                counts[pool.settings.name].wanted += units
+                counts[pool.settings.name].present += units
+                left = max(0, left - units * each)
+        for text in refused.keys() - self._refused.keys():
+            self._log("WARNING", f"no pool has units for tasks that need {text}: change a pool, or the tasks wait")
+        self._refused = refused
+        for pool in self._order:
+            self._start_of(now, pool, counts[pool.settings.name])
+
+    def _counts(self, demand: m.Demand) -> Dict[str, _Counts]:
+        counts = {name: _Counts() for name in self.pools}
+        for unit in self._units.values():
+            of = counts[unit.pool.settings.name]
+            if unit.state != m.UnitState.FAILED:
+                of.present += 1
+                of.there += 1
+                of.to_come += unit.state in (m.UnitState.PENDING, m.UnitState.STARTING)
+                of.leaving += unit.state == m.UnitState.STOPPING
+        return counts
+
+    def _start_of(self, now: float, pool: Pool, counts: _Counts) -> None:
+        lacking = max(0, pool.settings.minimum - (counts.there - counts.leaving))
+        if not counts.wanted:
+            pool.wanted_since = inf
+        elif pool.wanted_since == inf:
+            pool.wanted_since = now
+        is_sustained = now >= pool.wanted_since + pool.settings.sustain_seconds
+        wanted = max(lacking, counts.wanted if is_sustained else 0)
+        for _ in range(min(wanted, pool.may_start(now, counts.there, counts.to_come))):
+            self._numbers += 1
+            unit = _Unit(f"{pool.settings.name}-{self._instance}-{self._numbers}", pool, now)
+            self._units[unit.name] = unit
+            self._effects.append(StartUnit(pool.settings.name, unit.name))
+
+    # Letting go -----------------------------------------------------------------------------------------------------
+
+    def _release(self, now: float) -> None:
+        """Ask which units can go, of pools that have more than their minimum."""
+        if now < self._next_release:
+            return
+        self._next_release = now + RELEASE_INTERVAL_SECONDS
+        for pool in reversed(self._order):  # those go first that are used last
+            units = [each for each in self._units.values() if each.pool is pool]
+            running = [each.name for each in units if each.state == m.UnitState.RUNNING]
+            surplus = len(running) - pool.settings.minimum
+            if surplus <= 0 or pool.is_asking:
+                continue
+            pool.is_asking = True
+            self._last_request += 1
+            self._requests[self._last_request] = pool
+            idle = int(pool.idle_seconds * 1000)
+            request = m.ReleaseRequest(request_id=self._last_request, units=running, count=surplus)
+            request.idle_milliseconds = idle
+            self._effects.append(SendMessage(request))
+
+    def _expire(self, now: float) -> None:
+        """Stop units that did not come, and those whose workers have left; forget failed ones."""
+        for unit in list(self._units.values()):
+            settings = unit.pool.settings
+            if unit.state == m.UnitState.FAILED:
+                if now >= unit.left + FORGET_SECONDS:
+                    del self._units[unit.name]
+            elif unit.connected == inf:
+                if now >= unit.begun + settings.start_timeout_seconds and unit.state == m.UnitState.STARTING:
+                    self._fail(now, unit, f"no worker of it was connected within {settings.start_timeout_seconds:g} s")
+                    self._effects.append(StopUnit(settings.name, unit.name))
+            elif now >= unit.left + STOP_GRACE_SECONDS:
+                unit.left = now  # again, if it is still there then
+                self._effects.append(StopUnit(settings.name, unit.name))
+
+    def _end(self, now: float, unit: _Unit, reason: str) -> None:
+        """A unit is not there any more."""
+        if unit.connected == inf and not unit.is_leaving:
+            self._fail(now, unit, reason or "it has ended before its worker was connected")
+        else:
+            del self._units[unit.name]
+
+    def _fail(self, now: float, unit: _Unit, reason: str) -> None:
+        unit.state, unit.reason, unit.left = m.UnitState.FAILED, reason, now
+        unit.pool.on_failed(now, reason)
+        wait = max(0.0, unit.pool.next_start - now)
+        self._log("ERROR", f"unit {unit.name} has failed: {reason}; the pool starts the next one after {wait:.0f} s")
+
+    # Telling ----------------------------------------------------------------------------------------------------------
+
+    def _tell(self, now: float) -> None:
+        """SendMessage the scheduler which units there are, if that has changed."""
+        if not self._is_open:
+            return
+        units = m.Units(
+            units=[self._described(each) for each in self._units.values()],
+            notes=[note for note in (pool.note(now) for pool in self._order) if note],
+            sequence=self._sequence,
+        )
+        if units == self._told:
+            return
+        self._sequence += 1
+        units.sequence = self._sequence
+        self._told = units
+        self._effects.append(SendMessage(units))
+
+    def _described(self, unit: _Unit) -> m.Unit:
+        settings = unit.pool.settings
+        return m.Unit(
+            unit=unit.name,
+            pool=settings.name,
+            state=unit.state,
+            reason=unit.reason,
+            lifetime_milliseconds=int(settings.lifetime_seconds * 1000),
+            slots=settings.slots,
+            capabilities=[m.Capability(name=name, amount=amount) for name, amount in settings.capabilities.items()],
+        )
+
+    def _log(self, level: str, text: str) -> None:
+        self._effects.append(Log(level, text))
+
+
+class _Counts:
+    """Units of a pool."""
+
+    __slots__ = ("present", "there", "to_come", "leaving", "wanted")
+
+    def __init__(self) -> None:
+        self.present = self.there = self.to_come = self.leaving = self.wanted = 0

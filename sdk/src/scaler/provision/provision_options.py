@@ -1,0 +1,226 @@
+"""The options of `scaler_provision`: each section [provision] of a file is a pool; without a file, there is one.
+
+See `scaler_protocol.programs.options` for option tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from typing import List, Optional, Sequence, Tuple
+
+from scaler.provision.core.pool import PoolSettings
+from scaler.version import __version__
+from scaler.worker.worker_options import Capabilities
+from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
+from scaler_protocol.programs.options import (
+    Choice,
+    Kind,
+    NetworkAddresses,
+    Number,
+    Option,
+    Program,
+    Seconds,
+    Whole,
+    key_options,
+    logging_options,
+    read_sections,
+)
+from scaler_protocol.programs.options.table import Sections
+
+SECTION = "provision"
+_DEFAULTS = PoolSettings("")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", re.ASCII)
+_COMMANDS = ("start", "list", "stop")
+
+
+class _PoolName(Kind):
+    """A word that may be a part of the name of a job, a pod or a file."""
+
+    expects = "at most 40 letters, digits, points, dashes and underscores"
+    metavar = "NAME"
+
+    def parse(self, text: str) -> str:
+        if not _NAME.fullmatch(text):
+            raise self._wrong(text)
+        return text
+
+
+def _faults(options: argparse.Namespace) -> List[str]:
+    commands = [f"{name}_command" for name in _COMMANDS]
+    given = [name for name in commands if getattr(options, name)]
+    faults = []
+    if options.adapter == "exec" and len(given) < len(commands):
+        lacking = ", ".join(f"--{name.replace('_', '-')}" for name in commands if name not in given)
+        faults.append(f"--adapter exec needs {lacking} as well")
+    if options.adapter != "exec" and given:
+        faults.append(f"--{given[0].replace('_', '-')} is for --adapter exec")
+    if options.minimum > options.maximum:
+        faults.append(f"--minimum {options.minimum} is above --maximum {options.maximum}")
+    return faults
+
+
+def _scheduler_of(sections: Sections) -> Optional[Tuple[str, str]]:
+    """The address in the section [scheduler] of the same file."""
+    for entry in sections.get("scheduler", ()):
+        if isinstance(entry.get("address"), str):
+            return entry["address"], "section [scheduler]"
+    return None
+
+
+PROVISION = Program(
+    name="scaler_provision",
+    section=SECTION,
+    description="Start workers when tasks need slots, and let them go when they are idle. What is started at a time is"
+    " a unit; units that are alike are a pool. Each section [provision] of a file is a pool.",
+    epilog="examples:\n"
+    "  scaler_provision tcp://127.0.0.1:2345 --maximum 4 --slots 2\n"
+    "  scaler_provision --config scaler.toml\n"
+    "  scaler_provision tcp://scheduler:2345 --adapter exec --maximum 20 \\\n"
+    "    --start-command 'sbatch -J \"$UNIT_ID\" worker.sh' \\\n"
+    '    --list-command \'squeue -h -o "%j %T %r" | tr A-Z a-z | grep "^$UNIT_POOL-"; true\' \\\n'
+    "    --stop-command 'scancel -n \"$UNIT_ID\"'\n"
+    "docs/how-to/workers-that-come-and-go.md explains pools, states and failures.",
+    version=lambda: f"scaler_provision {__version__} (protocol {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX})",
+    is_repeated=True,
+    faults=_faults,
+    options=[
+        Option(
+            "address",
+            NetworkAddresses(),
+            "address of the scheduler, such as tcp://127.0.0.1:2345",
+            is_required=True,
+            environment=("SCALER_ADDRESS",),
+            find=_scheduler_of,
+        ),
+        Option("--name", _PoolName(), "of the pool, and the beginning of the ids of its units", default="workers"),
+        Option(
+            "--adapter",
+            Choice(("local", "exec")),
+            "what units are. local: workers on this host, which end with this program; exec: what three commands start,"
+            " list and stop",
+            default="local",
+        ),
+        Option("--slots", Whole(1), "of each unit", default=_DEFAULTS.slots),
+        Option(
+            "--capabilities",
+            Capabilities(),
+            "of each unit: NAME=AMOUNT, such as gpu=2",
+            default={},
+            default_text="none",
+        ),
+        Option("--minimum", Whole(0), "units that there are in any case", default=_DEFAULTS.minimum, group="size"),
+        Option("--maximum", Whole(0), "units that there are at most", default=_DEFAULTS.maximum, group="size"),
+        Option(
+            "--backlog",
+            Whole(1),
+            "units that may be on their way at a time",
+            default=_DEFAULTS.backlog,
+            group="size",
+        ),
+        Option(
+            "--priority",
+            Whole(),
+            "pools with a higher one are used first, as far as they can run the tasks",
+            default=_DEFAULTS.priority,
+            group="size",
+        ),
+        Option(
+            "--cost",
+            Number(0),
+            "of a unit; of pools with the same priority, the cheapest is used first",
+            default=_DEFAULTS.cost,
+            group="size",
+        ),
+        Option(
+            "--idle-seconds",
+            Seconds(0),
+            "let a unit go that has had no tasks for so long, or for as long as it takes to start one, if that is more",
+            default=_DEFAULTS.idle_seconds,
+            group="times",
+        ),
+        Option(
+            "--sustain-seconds",
+            Seconds(0),
+            "start units only when slots have been missing for so long",
+            default=_DEFAULTS.sustain_seconds,
+            group="times",
+        ),
+        Option(
+            "--start-timeout-seconds",
+            Seconds(0, is_minimum_excluded=True),
+            "a unit that runs and has not connected for so long has failed, and is stopped",
+            default=_DEFAULTS.start_timeout_seconds,
+            group="times",
+        ),
+        Option(
+            "--lifetime-seconds",
+            Seconds(0),
+            "how long a unit stays, if it has an end: tasks that say they take longer start none; 0: no end",
+            default=_DEFAULTS.lifetime_seconds,
+            group="times",
+        ),
+        Option(
+            "--list-interval-seconds",
+            Seconds(0, is_minimum_excluded=True),
+            "between two listings of the units",
+            default=5.0,
+            group="times",
+        ),
+        Option(
+            "--start-command",
+            Kind(),
+            "starts a unit with the id in the variable UNIT_ID, which its workers need as their option unit;"
+            " UNIT_ADDRESS, UNIT_POOL, UNIT_SLOTS, UNIT_CAPABILITIES and UNIT_LIFETIME_SECONDS are set as well",
+            metavar="COMMAND",
+            group="adapters",
+        ),
+        Option(
+            "--list-command",
+            Kind(),
+            "prints a line for each unit of UNIT_POOL: its id, pending, running or failed, and the reason",
+            metavar="COMMAND",
+            group="adapters",
+        ),
+        Option("--stop-command", Kind(), "stops the unit UNIT_ID", metavar="COMMAND", group="adapters"),
+        Option(
+            "--command-timeout-seconds",
+            Seconds(0, is_minimum_excluded=True),
+            "how long each command may take",
+            default=60.0,
+            group="adapters",
+        ),
+        *key_options("provisioner"),
+        *logging_options(),
+    ],
+)
+
+
+def read_options(arguments: Optional[Sequence[str]] = None) -> List[argparse.Namespace]:
+    """The options of each pool, in the order of the file; see `Program.read`."""
+    given = PROVISION.parser().parse_args(arguments)
+    path, entry = getattr(given, "config", None), getattr(given, "config_entry", None)
+    count = len(read_sections(path).get(SECTION, ())) if path and entry is None else 0
+    if count < 2:
+        return [PROVISION.read(arguments)]
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    return [PROVISION.read([*words, "--config-entry", str(number)]) for number in range(1, count + 1)]
+
+
+def pool_of(options: argparse.Namespace) -> PoolSettings:
+    """The settings of a pool."""
+    return PoolSettings(
+        name=options.name,
+        slots=options.slots,
+        capabilities=dict(options.capabilities),
+        minimum=options.minimum,
+        maximum=options.maximum,
+        priority=options.priority,
+        cost=options.cost,
+        backlog=options.backlog,
+        idle_seconds=options.idle_seconds,
+        sustain_seconds=options.sustain_seconds,
+        start_timeout_seconds=options.start_timeout_seconds,
+        lifetime_seconds=options.lifetime_seconds,
+    )

@@ -1,0 +1,107 @@
+"""`scaler_provision`: reads the options, makes pools and adapters, and runs the loop.
+
+Rule: exit codes are 0, it was stopped; 1, the scheduler refuses or ends it; 2, an option is invalid.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import secrets
+import signal
+import sys
+from types import FrameType
+from typing import Dict, List, Optional, Sequence
+
+from scaler.exceptions import ScalerError
+from scaler.provision.core.pool import PoolSettings
+from scaler.provision.core.provision_core import ProvisionCore
+from scaler.provision.provision_options import PROVISION, pool_of, read_options
+from scaler.provision.provisioner import Provisioner
+from scaler.provision.unit_adapters import CommandUnits, LocalUnits, UnitAdapter
+from scaler_protocol.host.sodium import MissingLibraryError
+from scaler_protocol.keys.credentials import Credentials
+from scaler_protocol.keys.errors import KeyFileError
+from scaler_protocol.programs.logging_setup import setup_logging
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+_INSTANCE_BYTES = 3
+
+logger = logging.getLogger("scaler")
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the program; its exit code."""
+    pools = read_options(arguments)
+    first = pools[0]
+    names = [each.name for each in pools]
+    if len(set(names)) < len(names):
+        return _usage(f"the names of pools must differ, got {', '.join(names)}: give each section its own name")
+    if len({each.address for each in pools}) > 1:
+        return _usage("all pools need the same address: run a scaler_provision for each scheduler")
+    try:
+        setup_logging(first.logging_paths, first.logging_level, first.logging_config_file, first.logging_format)
+    except (OSError, KeyError, ValueError) as error:
+        return _usage(f"logging cannot be set up: {error}")
+    try:
+        credentials = Credentials(first.address, first.key_file, first.insecure or None, "provisioner")
+        settings = {each.name: pool_of(each) for each in pools}
+        adapters = {each.name: _adapter(each, settings[each.name]) for each in pools}
+        core = ProvisionCore(list(settings.values()), secrets.token_hex(_INSTANCE_BYTES))
+        provisioner = Provisioner(credentials, core, adapters, first.list_interval_seconds)
+    except (ScalerError, KeyFileError, MissingLibraryError, OSError) as error:
+        return _fail(str(error))
+    _stop_on_signals(provisioner)
+    return _ended(provisioner.run())
+
+
+def _adapter(options: argparse.Namespace, pool: PoolSettings) -> UnitAdapter:
+    if options.adapter == "exec":
+        return CommandUnits(
+            pool,
+            options.address,
+            options.start_command,
+            options.list_command,
+            options.stop_command,
+            options.command_timeout_seconds,
+        )
+    return LocalUnits(worker_command(options, pool))
+
+
+def worker_command(options: argparse.Namespace, pool: PoolSettings) -> List[str]:
+    """The command of a worker of this host; its other options come from the environment, `SCALER_CLUSTER_...`."""
+    given: Dict[str, Optional[str]] = {
+        "--num-of-workers": str(pool.slots),
+        "--capabilities": ",".join(f"{name}={amount:g}" for name, amount in pool.capabilities.items()) or None,
+        "--lifetime-seconds": f"{pool.lifetime_seconds:g}" if pool.lifetime_seconds else None,
+        "--key-file": options.key_file,
+    }
+    words = [word for flag, value in given.items() if value is not None for word in (flag, value)]
+    insecure = ["--insecure"] if options.insecure else []
+    return [sys.executable, "-m", "scaler.worker", options.address, *words, *insecure]
+
+
+def _stop_on_signals(provisioner: Provisioner) -> None:
+    def stop(_number: int, _frame: Optional[FrameType]) -> None:
+        provisioner.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+
+
+def _ended(failure: str) -> int:
+    if failure:
+        return _fail(failure)
+    logger.info("stopped")
+    return 0
+
+
+def _fail(text: str) -> int:
+    print(f"{PROVISION.name}: {text}", file=sys.stderr)
+    return EXIT_FAILED
+
+
+def _usage(text: str) -> int:
+    print(f"{PROVISION.name}: error: {text}", file=sys.stderr)
+    return EXIT_USAGE

@@ -1,0 +1,179 @@
+"""How units are started, listed and stopped: by processes of this host, or by commands of the user.
+
+Rules:
+- Each call may take a while, and is made in a thread of its own. It returns, or raises UnitError with the reason.
+- A listing has all units of this pool that there are, those of an earlier run too, and those that have ended unasked,
+  with the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from abc import ABC, abstractmethod
+from typing import Dict, List, Mapping, Sequence
+
+from scaler.provision.core.pool import PoolSettings
+from scaler.provision.core.provision_core import ListedUnit
+from scaler_protocol import messages as m
+
+STATES = {"pending": m.UnitState.PENDING, "running": m.UnitState.STARTING, "failed": m.UnitState.FAILED}
+"""The words of a listing."""
+
+STOP_SECONDS = 60.0  # for processes of this host to drain, when this program ends
+_LONGEST_REASON = 300  # characters
+
+
+class UnitError(Exception):
+    """A unit could not be started or stopped, or units could not be listed."""
+
+
+class UnitAdapter(ABC):
+    """What a pool's units are."""
+
+    @abstractmethod
+    def start(self, unit: str) -> None:
+        """Start a unit. Raises UnitError."""
+
+    @abstractmethod
+    def list(self) -> Dict[str, ListedUnit]:
+        """All units that there are. Raises UnitError."""
+
+    @abstractmethod
+    def stop(self, unit: str) -> None:
+        """Stop a unit; it may be gone. Raises UnitError."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """This program ends."""
+
+
+class LocalUnits(UnitAdapter):
+    """Workers of this host, which drain when this program ends.
+
+    Parameters:
+        command: that runs a worker; `--unit ID` is added.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = list(command)
+        self._lock = threading.Lock()
+        self._processes: Dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, unit: str) -> None:
+        try:
+            process = subprocess.Popen([*self._command, "--unit", unit], stdin=subprocess.DEVNULL)
+        except OSError as error:
+            raise UnitError(f"{self._command[0]} cannot be started: {error}") from error
+        with self._lock:
+            self._processes[unit] = process
+
+    def list(self) -> Dict[str, ListedUnit]:
+        found: Dict[str, ListedUnit] = {}
+        with self._lock:
+            for unit, process in list(self._processes.items()):
+                code = process.poll()
+                if code is None:
+                    found[unit] = ListedUnit(m.UnitState.STARTING)
+                    continue
+                del self._processes[unit]
+                if code:
+                    found[unit] = ListedUnit(m.UnitState.FAILED, _reason_of(code))
+        return found
+
+    def stop(self, unit: str) -> None:
+        with self._lock:
+            process = self._processes.get(unit)
+        if process is not None and process.poll() is None:
+            process.terminate()
+
+    def close(self) -> None:
+        with self._lock:
+            processes = list(self._processes.values())
+        for process in processes:
+            if process.poll() is None:
+                process.terminate()
+        deadline = time.monotonic() + STOP_SECONDS
+        for process in processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline - time.monotonic()))
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def _reason_of(code: int) -> str:
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return f"its worker was ended by {signal.Signals(-code).name}"
+    return f"its worker has ended with exit code {code}: see its log"
+
+
+class CommandUnits(UnitAdapter):
+    """Units that three commands of the user start, list and stop.
+
+    Parameters:
+        pool: told to the commands in variables of their environment.
+        address: of the scheduler, likewise.
+    """
+
+    def __init__(
+        self, pool: PoolSettings, address: str, start: str, listing: str, stop: str, timeout_seconds: float
+    ) -> None:
+        self._start, self._listing, self._stop = start, listing, stop
+        self._timeout_seconds = timeout_seconds
+        self._variables = {
+            "UNIT_POOL": pool.name,
+            "UNIT_SLOTS": str(pool.slots),
+            "UNIT_CAPABILITIES": " ".join(f"{name}={amount:g}" for name, amount in pool.capabilities.items()),
+            "UNIT_LIFETIME_SECONDS": f"{pool.lifetime_seconds:g}",
+            "UNIT_ADDRESS": address,
+        }
+
+    def start(self, unit: str) -> None:
+        self._run(self._start, {"UNIT_ID": unit})
+
+    def list(self) -> Dict[str, ListedUnit]:
+        found: Dict[str, ListedUnit] = {}
+        for line in self._run(self._listing, {}).splitlines():
+            words = line.split(None, 2)
+            if not words:
+                continue
+            word = words[1].lower() if len(words) > 1 else "running"
+            if word not in STATES:
+                raise UnitError(f"the list command printed the state {word!r} in {line!r}: use {', '.join(STATES)}")
+            found[words[0]] = ListedUnit(STATES[word], words[2].strip() if len(words) > 2 else "")
+        return found
+
+    def stop(self, unit: str) -> None:
+        self._run(self._stop, {"UNIT_ID": unit})
+
+    def close(self) -> None:
+        """Units go on: another run of this program finds them."""
+
+    def _run(self, command: str, variables: Mapping[str, str]) -> str:
+        try:
+            done = subprocess.run(
+                ["/bin/sh", "-c", command],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=self._timeout_seconds,
+                env={**os.environ, **self._variables, **variables},
+            )
+        except subprocess.TimeoutExpired:
+            text = f"{command!r} has not ended within {self._timeout_seconds:g} s (command_timeout_seconds)"
+            raise UnitError(text) from None
+        except OSError as error:
+            raise UnitError(f"{command!r} cannot be started: {error}") from error
+        if done.returncode:
+            raise UnitError(f"{command!r} has ended with exit code {done.returncode}: {_last_line(done.stderr)}")
+        return done.stdout.decode("utf-8", "replace")
+
+
+def _last_line(output: bytes) -> str:
+    lines: List[str] = output.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1][:_LONGEST_REASON] if lines else "it printed no error"

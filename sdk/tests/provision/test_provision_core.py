@@ -1,0 +1,298 @@
+"""The policy of a provisioner: what it starts, what it lets go, and what it does when things fail."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional
+
+from scaler.provision.core.pool import FAILURES_OF_A_PAUSE, PoolSettings
+from scaler.provision.core.provision_core import (
+    Effect,
+    ListedUnit,
+    Log,
+    ProvisionCore,
+    SendMessage,
+    StartUnit,
+    StopUnit,
+)
+from scaler_protocol import messages as m
+
+State = m.UnitState
+
+
+class Bench:
+    """A core, its clock, and what it asked for."""
+
+    def __init__(self, *pools: PoolSettings, is_open: bool = True) -> None:
+        self.core = ProvisionCore(pools, "run")
+        self.now = 0.0
+        self.units: List[m.Units] = []
+        self.requests: List[m.ReleaseRequest] = []
+        self.logs: List[str] = []
+        if is_open:
+            self.core.on_opened(self.now)
+
+    def tick(self, seconds: float = 1.0) -> List[Effect]:
+        """Time passes; returns what is to be started and stopped."""
+        self.now += seconds
+        self.core.on_time(self.now)
+        return self.effects()
+
+    def effects(self) -> List[Effect]:
+        found: List[Effect] = []
+        for effect in self.core.take_effects():
+            if isinstance(effect, Log):
+                self.logs.append(effect.text)
+            elif isinstance(effect, SendMessage) and isinstance(effect.message, m.Units):
+                self.units.append(effect.message)
+            elif isinstance(effect, SendMessage):
+                assert isinstance(effect.message, m.ReleaseRequest)
+                self.requests.append(effect.message)
+            else:
+                found.append(effect)
+        return found
+
+    def demand(self, missing: int = 0, *connected: str, wanted: Optional[int] = None, **fields: Any) -> List[Effect]:
+        """A Demand that counts the last Units; returns what is to be started and stopped."""
+        if not self.units:
+            self.tick(0.0)
+        needs = [m.Capability(name=name, amount=amount) for name, amount in fields.pop("needs", {}).items()]
+        slots = m.SlotDemand(
+            capabilities=needs, slots_missing=missing, slots_wanted=missing if wanted is None else wanted, **fields
+        )
+        slots.tasks_unmeasured = fields.get("tasks_unmeasured", 1)
+        uses = [m.UnitUse(unit=name, slots=1) for name in connected]
+        sequence = self.units[-1].sequence
+        self.core.on_demand(self.now, m.Demand(demands=[slots], units=uses, units_sequence=sequence))
+        return self.effects()
+
+    def started(self, missing: int, **fields: Any) -> List[str]:
+        """The units that a Demand leads to, which their adapter starts."""
+        effects = self.demand(missing, **fields)
+        names = [each.unit for each in effects if isinstance(each, StartUnit)]
+        assert len(names) == len(effects)
+        for name in names:
+            self.core.on_started(self.now, name)
+        return names
+
+    def listing(self, pool: str = "p", **found: ListedUnit) -> List[Effect]:
+        self.now += 1.0
+        self.core.on_listing(self.now, pool, self.now, {name.replace("_", "-"): each for name, each in found.items()})
+        return self.effects()
+
+    def states(self) -> Dict[str, State]:
+        return {each.unit: State(each.state) for each in self.units[-1].units}
+
+
+def pool(name: str = "p", **fields: Any) -> PoolSettings:
+    fields.setdefault("sustain_seconds", 0.0)
+    fields.setdefault("maximum", 10)
+    return PoolSettings(name, **fields)
+
+
+def test_as_many_units_are_started_as_have_the_missing_slots() -> None:
+    assert len(Bench(pool(slots=4)).started(9)) == 3
+    assert len(Bench(pool(slots=4, maximum=2)).started(9)) == 2
+    assert Bench(pool()).started(0) == []
+
+
+def test_no_unit_is_started_twice_for_the_same_tasks() -> None:
+    bench = Bench(pool())
+    assert len(bench.started(2)) == 2
+    assert bench.states() == {"p-run-1": State.PENDING, "p-run-2": State.PENDING}
+
+    stale = m.Demand(demands=[m.SlotDemand(slots_missing=2, tasks_unmeasured=1)], units_sequence=1)
+    bench.core.on_demand(bench.now, stale)
+
+    assert bench.effects() == [] and bench.tick() == []
+
+
+def test_units_are_started_only_when_slots_have_been_missing_for_a_while() -> None:
+    bench = Bench(pool(sustain_seconds=3.0))
+    assert bench.demand(1) == []
+    assert bench.tick(2.0) == []
+    assert len(bench.tick(1.0)) == 1
+
+    bench = Bench(pool(sustain_seconds=3.0))
+    bench.demand(1)
+    bench.now += 2.0
+    bench.demand(0)
+    bench.now += 2.0
+    assert bench.demand(1) == []
+
+
+def test_the_minimum_is_there_without_tasks() -> None:
+    bench = Bench(pool(minimum=2))
+    assert len(bench.started(0)) == 2
+    assert bench.started(0) == []
+
+
+def test_pools_are_used_in_order_and_only_where_tasks_can_run() -> None:
+    cheap, dear = pool("cheap", cost=1.0, maximum=2), pool("dear", cost=5.0)
+    gpu = pool("gpu", capabilities={"gpu": 2.0}, slots=8, cost=9.0, maximum=3)
+    bench = Bench(dear, gpu, cheap)
+
+    names = [each.rsplit("-", 2)[0] for each in bench.started(4)]
+    assert names == ["cheap", "cheap", "dear", "dear"]
+
+    bench = Bench(dear, gpu, cheap)
+    names = [each.rsplit("-", 2)[0] for each in bench.started(3, needs={"gpu": 1.0})]
+    assert names == ["gpu", "gpu"]  # two tasks each
+
+
+def test_a_pool_with_priority_comes_first_and_long_tasks_need_a_long_life() -> None:
+    short = pool("short", priority=5, lifetime_seconds=60.0)
+    bench = Bench(pool("long"), short)
+    assert bench.started(1) == ["short-run-1"]
+    assert bench.started(1, time_request_milliseconds=120_000) == ["long-run-2"]
+
+
+def test_tasks_that_no_pool_can_run_start_nothing_and_are_named_once() -> None:
+    bench = Bench(pool())
+    assert bench.started(3, needs={"fpga": 1.0}) == []
+    assert bench.started(3, needs={"fpga": 1.0}) == []
+    assert [text for text in bench.logs if "fpga=1" in text] == bench.logs and len(bench.logs) == 1
+
+
+def test_work_that_ends_before_a_unit_is_there_is_not_worth_one() -> None:
+    bench = Bench(pool())
+    bench.started(1)
+    bench.now += 60.0
+    bench.demand(0, "p-run-1")  # it took a minute
+
+    fields = {"tasks_unmeasured": 0, "wanted": 10}
+    assert bench.started(9, work_microseconds=60_000_000, **fields) == []
+    assert len(bench.started(9, work_microseconds=300_000_000, **fields)) == 4
+
+
+def test_idle_units_go_down_to_the_minimum_and_the_scheduler_chooses() -> None:
+    bench = Bench(pool(minimum=1, idle_seconds=30.0))
+    names = bench.started(3)
+    bench.now += 5.0
+    bench.demand(0, *names)
+    bench.demand(0, *names)
+    (request,) = bench.requests
+    assert (request.units, request.count, request.idle_milliseconds) == (names, 2, 30_000)
+    assert not request.may_be_busy
+
+    bench.core.on_release(bench.now, m.Release(request_id=request.request_id, units=names[:1]))
+    bench.effects()
+    assert bench.states()[names[0]] == State.STOPPING
+    assert bench.demand(0, *names[1:]) == []
+    bench.listing("p", **{name.replace("-", "_"): ListedUnit(State.STARTING) for name in names[1:]})
+
+    assert list(bench.states()) == names[1:]
+
+
+def test_a_unit_whose_workers_have_left_is_stopped_if_it_does_not_end() -> None:
+    bench = Bench(pool())
+    (name,) = bench.started(1)
+    bench.demand(0, name)
+    bench.demand(0)
+
+    assert bench.tick(5.0) == []
+    assert bench.tick(6.0) == [StopUnit("p", name)]
+
+
+def test_starts_that_fail_are_delayed_longer_each_time_and_the_pool_is_paused() -> None:
+    bench = Bench(pool())
+    waits: List[float] = []
+    for _ in range(6):
+        begin = bench.now
+        while not (names := bench.started(5)):
+            bench.now += 0.5
+        waits.append(bench.now - begin)
+        for name in names:
+            bench.core.on_start_failed(bench.now, name, "no quota")
+        bench.effects()
+
+    assert waits[0] == 0.0 and waits[-1] >= 32.0 and waits == sorted(waits)
+    assert len(bench.core.units) == 0
+    (note,) = bench.units[-1].notes
+    assert note.startswith("the pool p is paused") and note.endswith("no quota")
+    assert all(state == State.FAILED for state in bench.states().values())
+
+
+def test_a_unit_that_connects_ends_the_pause() -> None:
+    bench = Bench(pool())
+    for _ in range(FAILURES_OF_A_PAUSE):
+        bench.now += 3600.0
+        for name in bench.started(3):
+            bench.core.on_start_failed(bench.now, name, "no quota")
+        bench.effects()
+    bench.now += 3600.0
+    (probe,) = bench.started(5)  # one is tried
+
+    bench.demand(0, probe)
+
+    assert len(bench.started(4)) == 4 and bench.units[-1].notes == []
+
+
+def test_a_unit_that_ends_before_it_connects_has_failed_with_the_reason_of_its_adapter() -> None:
+    bench = Bench(pool())
+    (name,) = bench.started(1)
+
+    bench.listing(p_run_1=ListedUnit(State.FAILED, "exit code 9"))
+
+    assert bench.states() == {name: State.FAILED}
+    assert bench.units[-1].units[0].reason == "exit code 9"
+    bench.tick(100.0)
+    assert bench.states() == {}
+
+
+def test_a_unit_that_is_not_listed_any_more_is_gone_but_not_one_that_was_started_since() -> None:
+    bench = Bench(pool())
+    (name,) = bench.started(1)
+    asked = bench.now - 1.0
+    bench.core.on_listing(bench.now, "p", asked, {})
+    bench.effects()
+    assert bench.states() == {name: State.PENDING}
+
+    bench.listing()
+
+    assert bench.states() == {name: State.FAILED}
+
+
+def test_the_reason_why_a_unit_waits_is_passed_on() -> None:
+    bench = Bench(pool())
+    bench.started(1)
+    bench.listing(p_run_1=ListedUnit(State.PENDING, "Resources"))
+    assert (bench.units[-1].units[0].state, bench.units[-1].units[0].reason) == (State.PENDING, "Resources")
+
+
+def test_a_unit_that_does_not_connect_in_time_has_failed_and_is_stopped() -> None:
+    bench = Bench(pool(start_timeout_seconds=60.0))
+    (name,) = bench.started(1)
+    bench.listing(p_run_1=ListedUnit(State.STARTING))
+    assert bench.tick(30.0) == []
+    assert bench.tick(30.0) == [StopUnit("p", name)]
+    assert bench.states() == {name: State.FAILED}
+
+
+def test_units_of_an_earlier_run_are_found_and_count() -> None:
+    bench = Bench(pool(maximum=2))
+    bench.demand(0)
+    bench.listing(p_old_1=ListedUnit(State.STARTING), p_old_2=ListedUnit(State.FAILED))
+    assert bench.states() == {"p-old-1": State.STARTING}
+
+    assert len(bench.started(5)) == 1
+    bench.demand(0, "p-old-1")
+
+    assert bench.states()["p-old-1"] == State.RUNNING
+    assert bench.core.pools["p"].boot_seconds == 0.0
+
+
+def test_without_a_session_nothing_is_started_or_asked() -> None:
+    bench = Bench(pool(minimum=2), is_open=False)
+    assert bench.tick() == [] and not bench.units
+    bench.core.on_opened(bench.now)
+    bench.started(0)
+    bench.core.on_lost()
+    sent = len(bench.units)
+
+    bench.listing(p_run_1=ListedUnit(State.STARTING), p_run_2=ListedUnit(State.STARTING))
+    bench.tick(60.0)
+
+    assert len(bench.units) == sent and not bench.requests
+    bench.core.on_opened(bench.now)
+    bench.tick()
+    assert bench.units[-1].sequence == 1 and len(bench.units[-1].units) == 2

@@ -1,0 +1,105 @@
+"""`scaler_provision` itself, with a real scheduler: from no worker to some, and back to none."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Callable, Iterator, List
+
+import pytest
+from sdk_tasks import identity, wait_for
+
+from scaler import Client, Scheduler
+
+PROGRAM = "from scaler.programs.provision_host import main; import sys; sys.exit(main())"
+WORKER = "from scaler.programs.worker_host import main; import sys; sys.exit(main())"
+QUICK = ("--idle-seconds", "1", "--sustain-seconds", "0", "--list-interval-seconds", "0.5")
+TIMEOUT_SECONDS = 60.0
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    with Scheduler(logging_level="WARNING") as scheduler:
+        yield scheduler.get_address()
+
+
+@pytest.fixture
+def start(address: str, tmp_path: Path) -> Iterator[Start]:
+    started: List[subprocess.Popen[bytes]] = []
+
+    def start_it(*options: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", PROGRAM, address, *options, "--logging-paths", str(tmp_path / "log")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment))
+        return started[-1]
+
+    yield start_it
+    for each in started:
+        if each.poll() is None:
+            each.send_signal(signal.SIGTERM)
+            each.wait(TIMEOUT_SECONDS)
+
+
+def workers(client: Client) -> int:
+    return client.info().worker_count
+
+
+@pytest.mark.slow  # the only test of the whole program: two starts of Python, and seconds of waiting
+def test_workers_of_this_host_come_with_tasks_and_go_without(address: str, start: Start, tmp_path: Path) -> None:
+    program = start("--maximum", "2", "--slots", "1", *QUICK)
+    with Client(address) as client:
+        futures = [client.submit(identity, number) for number in range(3)]
+        assert [future.result(TIMEOUT_SECONDS) for future in futures] == [0, 1, 2]
+        assert 1 <= workers(client) <= 2
+        wait_for(lambda: workers(client) == 0, "idle workers to leave")
+        log = (tmp_path / "log").read_text()
+        assert "starts unit workers-" in log and "is idle and leaves" in log and "ERROR" not in log
+
+        client.submit(identity, 4).result(TIMEOUT_SECONDS)
+        program.send_signal(signal.SIGTERM)
+
+        assert program.wait(TIMEOUT_SECONDS) == 0
+        wait_for(lambda: workers(client) == 0, "workers to end with the program")
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_units_are_what_three_commands_say(address: str, start: Start, tmp_path: Path) -> None:
+    folder = tmp_path / "units"
+    folder.mkdir()
+    variables = f'PYTHONPATH="{os.pathsep.join(sys.path)}"'
+    worker = f"{variables} {sys.executable} -c '{WORKER}' \"$UNIT_ADDRESS\" -n $UNIT_SLOTS --unit $UNIT_ID"
+    begin = f'({worker} >/dev/null 2>&1 & echo $! > "{folder}/$UNIT_ID")'
+    listing = (
+        f'cd "{folder}"; for u in *; do [ -f "$u" ] && kill -0 $(cat "$u") 2>/dev/null && echo "$u running"; done; true'
+    )
+    start(
+        *("--adapter", "exec", "--name", "jobs", "--maximum", "3", *QUICK),
+        *("--start-command", begin, "--list-command", listing),
+        *("--stop-command", f'kill $(cat "{folder}/$UNIT_ID")'),
+    )
+    with Client(address) as client:
+        assert client.submit(identity, 1).result(TIMEOUT_SECONDS) == 1
+        wait_for(lambda: workers(client) == 0, "the idle unit to leave")
+    assert [each.name.split("-")[0] for each in folder.iterdir()] == ["jobs"]
+
+
+@pytest.mark.slow
+def test_a_pool_whose_starts_fail_says_why_to_those_who_wait(address: str, start: Start) -> None:
+    fails = "echo no quota left >&2; exit 3"
+    start(
+        *("--adapter", "exec", *QUICK),
+        *("--start-command", fails, "--list-command", "true", "--stop-command", "true"),
+    )
+    with Client(address) as client:
+        future = client.submit(identity, 1)
+
+        wait_for(lambda: "the pool workers is paused" in client.explain(future), "the pool to be paused")
+        text = client.explain(future)
+        assert "after 3 failed starts" in text and "no quota left" in text
+        future.cancel()
