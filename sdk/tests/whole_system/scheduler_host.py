@@ -61,7 +61,7 @@ CLIENT_BYTES = (0, 400, 3000, 100_000, 1 << 28)
 ANSWER_PAUSES_SECONDS = (0.0, 0.0, 0.001, 0.05)
 SPILL_PAUSE_SECONDS = (0.3, 1.9)  # after a failure, in which nothing is to be spilled: what was decided before, is
 TICKS_PER_CHECK = 12
-LOOKING_SHARE = 0.25  # of the ticks of the phase with faults, after which a monitor looks, too
+LOOKING_SHARES = (0.25,)  # of the ticks of the phase with faults, after which a monitor looks, too
 _FAULTLESS = (m.RefusalReason.NOT_GREETED, m.RefusalReason.SHUTTING_DOWN)
 
 
@@ -105,6 +105,7 @@ class SchedulerHost(Process):
         self._has_waiting_limit = self._settings.max_number_of_tasks_waiting >= 0
         self._may_reject = self._has_waiting_limit or self._settings.memory_limit_bytes > 0
         self._has_monitor = world.uses("monitors")
+        self._looking_share = world.choose("looking_share", LOOKING_SHARES)
         self._pauses = Random(f"answers: {world.plan.seed}")
         self._start()
         world.every(1.0, self._on_second)
@@ -333,7 +334,7 @@ class SchedulerHost(Process):
             return
         if self.core.has_work:  # other messages may arrive before it goes on
             self._decide_soon()
-        if not self.world.is_calm and self._monitor.random.random() < LOOKING_SHARE:
+        if not self.world.is_calm and self._monitor.random.random() < self._looking_share:
             self._look()
 
     def _must_go(self) -> bool:

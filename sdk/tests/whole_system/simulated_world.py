@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from whole_system.judges.calls_judge import Calls
-from whole_system.themes import theme_of
+from whole_system.themes import CHOICES, theme_of
 
 FAULTS: Dict[str, float] = {
     "break": 0.08,  # of a connection, which both ends learn
@@ -168,7 +168,7 @@ class World:
         if self.theme is None:
             return chance.choice((0.0, 0.0, most / 4, most))
         most = self.theme.rates.get(name, 0.0)
-        return chance.choice((0.0, most / 4, most, most))
+        return chance.choice((most / 4, most, most, most))
 
     def calm_down(self) -> None:
         """From now on nothing goes wrong."""
@@ -193,6 +193,7 @@ class World:
 
     def choose(self, name: str, usual: Sequence[Any]) -> Any:
         """The value of a setting: one of the usual ones, unless the theme has others."""
+        assert name in CHOICES, f"themes do not know {name!r}"
         return self.random.choice(usual if self.theme is None else self.theme.choices.get(name, usual))
 
     def delay(self) -> float:

@@ -14,6 +14,7 @@ from whole_system.seed_runs import SEEDS_OF_A_TEST, check_seeds, run_plans
 from whole_system.shrink import shrink
 from whole_system.simulated_world import FAULTS, FEATURES, Plan, World
 from whole_system.system import simulate
+from whole_system.themes import CHOICES, THEMES
 
 SEEDS_OF_A_CHECK, SEEDS_OF_A_TEST_RUN, ALL_SEEDS = 300, 3_000, 10_000
 
@@ -52,6 +53,13 @@ def test_what_is_switched_off_does_not_happen_and_the_rest_is_drawn_as_before() 
     whole, part = World(Plan(5)), World(Plan(5, frozenset({"break", "graphs"})))
     assert part.rates == {**whole.rates, "break": 0.0, "graphs": 0.0}
     assert len(part.rates) == len(FAULTS) + len(FEATURES)
+
+
+@pytest.mark.parametrize("name", THEMES)
+def test_a_theme_names_what_there_is(name: str) -> None:
+    theme = THEMES[name]
+    assert theme.rates.keys() <= FAULTS.keys() | FEATURES.keys()
+    assert theme.choices.keys() <= CHOICES
 
 
 def test_a_failing_plan_is_cut_to_what_its_failure_needs() -> None:

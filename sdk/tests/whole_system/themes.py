@@ -15,6 +15,11 @@ from random import Random
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence
 
 THEMED_SHARE = 0.6
+CHOICES = frozenset(
+    {"users", "workers", "slots", "most_unfinished", "client_tasks_in_flight", "client_bytes_in_flight", "priority"}
+    | {"delay_seconds", "prefetch_seconds", "safety_seconds", "task_seconds", "looking_share"}
+)
+"""The settings that a theme may choose from values of its own."""
 
 
 class Theme(NamedTuple):
@@ -41,8 +46,8 @@ THEMES: Dict[str, Theme] = {
             "haste": 1.0,
             "small_limits": 0.6,
             "runs": 0.6,
-            "let_go": 0.3,
-            "objects": 0.3,
+            "let_go": 0.6,
+            "objects": 0.5,
             "large_arguments": 0.1,
             "predecessors": 0.1,
             "uneven_runs": 0.7,
@@ -125,6 +130,7 @@ THEMES: Dict[str, Theme] = {
             "shared_files": 0.6,
             "result_lost": 0.1,
         },
+        {"looking_share": (1.0,)},
     ),
     "graphs": Theme(
         {
