@@ -319,7 +319,7 @@ class WorkerLoop:
         ]
 
     def on_heartbeat(self, message: Message) -> None:
-        """The echo follows all that was done before it: whoever waits for it has what was reported too early."""
+        """The echo follows all that was done before it: a case that waits for it has what was reported too early."""
         self.send_outcomes()
         self.send("HeartbeatEcho", sequence=message.sequence)
 

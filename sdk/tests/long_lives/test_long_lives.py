@@ -14,7 +14,7 @@ from long_lives.reachable_sizes import grown, module_sizes, sizes_of
 from long_lives.watchers import LIMITS as LIMITS_OF_WATCHERS
 from long_lives.watchers import Watchers
 from whole_system import users as users_module
-from whole_system.simulated_world import FAULTS, Plan
+from whole_system.simulated_world import FAULTS, THEMES_OFF, Plan
 from whole_system.system import System
 
 from scaler.values.named_functions import NamedFunction
@@ -64,7 +64,7 @@ class LongLife(System):
     worker come and go."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__(Plan(seed, frozenset(FAULTS), peers=1))
+        super().__init__(Plan(seed, frozenset({*FAULTS, THEMES_OFF}), peers=1))
         self.world.rates.update(dict.fromkeys(self.world.rates, 0.0), **RATES)
         self._rounds = 0
         self.watchers = Watchers(self)

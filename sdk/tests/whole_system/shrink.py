@@ -39,4 +39,4 @@ def _without_needless_names(plan: Plan) -> Plan:
     from whole_system.simulated_world import World
 
     rates = World(Plan(plan.seed)).rates
-    return replace(plan, off=frozenset(name for name in plan.off if rates[name]))
+    return replace(plan, off=frozenset(name for name in plan.off if rates.get(name, 1.0)))

@@ -106,6 +106,7 @@ third of the time, and caught less than a tenth of what is seldom caught (docs/a
 SEEDS_PER_WHOLE_HISTORY = 10
 MOST_EVENTS = 60_000
 NEVER = float("inf")
+THEMES_OFF = "themes"
 REACHING_SECONDS = 40.0
 CLOCK_STEPS_SECONDS = (0.5, 4.0, 7.0, 40.0)
 
@@ -115,7 +116,7 @@ class Plan:
     """One run.
 
     Parameters:
-        off: faults and features that do not happen, whatever the seed says.
+        off: faults and features that do not happen, whatever the seed says; THEMES_OFF: nor is there a theme.
         peers: how many clients, and how many workers, there are at most; 0: as the seed says.
         safety_seconds: how long the phase with faults is; 0: as the seed says.
     """
@@ -143,7 +144,7 @@ class World:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.random = Random(plan.seed)
-        self.theme = theme_of(plan.seed)
+        self.theme = None if THEMES_OFF in plan.off else theme_of(plan.seed)
         self.rates = {name: self._rate(name, most) for name, most in (FAULTS | FEATURES).items()}
         self.delay_seconds: float = self.choose("delay_seconds", (0.0005, 0.01, 0.2))
         self._delay_rate: float = 1 / self.delay_seconds

@@ -20,7 +20,7 @@ SEEDS_OF_A_CHECK, SEEDS_OF_A_TEST_RUN, ALL_SEEDS = 300, 3_000, 10_000
 
 SOON_CAUGHT = {
     "a large result that was fetched is never deleted": 10,
-    "a cancel that was refused ends the future": 12,
+    "a cancel that was refused ends the future": 40,
     "a processor that dies with a task keeps its slot": 10,
     "a large result is removed after its first chunk": 12,
     "an actor that has lost its processor begins again": 60,

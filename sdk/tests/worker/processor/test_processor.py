@@ -273,7 +273,7 @@ def test_profiling_measures_each_task(processor: ForkedProcessor) -> None:
         pytest.param([700, 700], [300, 400], 100, id="another task has had a higher one"),
     ],
 )
-def test_a_peak_that_cannot_be_measured_anew_counts_if_it_is_the_highest(
+def test_a_peak_that_cannot_be_reset_counts_if_it_is_the_highest(
     monkeypatch: pytest.MonkeyPatch, peaks: List[int], residents: List[int], expected_bytes: int
 ) -> None:
     monkeypatch.setattr(resident_memory, "reset_peak", lambda: False)

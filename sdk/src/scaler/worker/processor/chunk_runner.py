@@ -367,7 +367,7 @@ def profile_columns(profiles: Sequence[Tuple[int, int, int]]) -> Tuple[array[int
 class _Profile:
     """Measures one task: wall time, CPU time of the process, peak memory above what was resident before.
 
-    Where the peak cannot be measured anew, a task shows the peak that it has if none was higher before, and otherwise
+    Where the peak cannot be reset, a task shows the peak that it has if none was higher before, and otherwise
     what is resident when it ends.
     """
 
