@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
@@ -250,6 +251,9 @@ def test_profiling_measures_each_task(processor: ForkedProcessor) -> None:
     def work(size: int) -> int:
         return len(bytearray(size))
 
+    # What earlier tests have left in the process that was forked would be freed while a task is measured.
+    processor.send_calls(processor.define_function(gc.collect), ())
+    processor.receive_results()
     function = processor.define_function(work)
     processor.send_calls(function, (64 << 20,), (10,), flags=TasksFlag.PROFILING)
 
