@@ -7,17 +7,20 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Callable, Iterator, List
+from typing import Any, Callable, Iterator, List, Mapping
 
 import pytest
 from sdk_tasks import identity, wait_for
 
 from scaler import Client, Scheduler
+from scaler.provision import provision_program
+from scaler.provision.provisioner import CALLS_AT_ONCE, Provisioner
 
 PROGRAM = "from scaler.programs.provision_host import main; import sys; sys.exit(main())"
 WORKER = "from scaler.programs.worker_host import main; import sys; sys.exit(main())"
 QUICK = ("--idle-seconds", "1", "--sustain-seconds", "0", "--list-interval-seconds", "0.5")
 TIMEOUT_SECONDS = 60.0
+INTERVALS = (("near", 2.0), ("far", 60.0))
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -87,6 +90,39 @@ def test_units_are_what_three_commands_say(address: str, start: Start, tmp_path:
         assert client.submit(identity, 1).result(TIMEOUT_SECONDS) == 1
         wait_for(lambda: workers(client) == 0, "the idle unit to leave")
     assert [each.name.split("-")[0] for each in folder.iterdir()] == ["jobs"]
+
+
+@pytest.mark.slow
+def test_units_that_wait_for_their_turn_are_not_started_once_it_is_to_end(start: Start, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    program = start(
+        *("--adapter", "exec", "--minimum", "30", "--maximum", "30", *QUICK),
+        *("--start-command", f'echo "$UNIT_ID" >> "{begun}"; sleep 1', "--list-command", "true"),
+        *("--stop-command", "true"),
+    )
+    wait_for(begun.exists, "the first units to be started")
+    program.send_signal(signal.SIGTERM)
+
+    assert program.wait(TIMEOUT_SECONDS) == 0
+    assert len(begun.read_text().splitlines()) <= 2 * CALLS_AT_ONCE
+
+
+def test_each_pool_is_listed_in_its_own_interval(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made: List[Mapping[str, float]] = []
+
+    class Recorded(Provisioner):
+        def __init__(self, *arguments: Any) -> None:
+            made.append(arguments[-1])
+            raise OSError("it is not needed")
+
+    monkeypatch.setattr(provision_program, "Provisioner", Recorded)
+    config = tmp_path / "scaler.toml"
+    pools = [f'[[provision]]\nname = "{name}"\nlist_interval_seconds = {seconds}\n' for name, seconds in INTERVALS]
+    config.write_text("\n".join(pools))
+
+    provision_program.main(["tcp://127.0.0.1:2345", "--insecure", "--config", str(config)])
+
+    assert made == [dict(INTERVALS)]
 
 
 @pytest.mark.slow

@@ -49,7 +49,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         settings = {each.name: pool_of(each) for each in pools}
         adapters = {each.name: _adapter(each, settings[each.name]) for each in pools}
         core = ProvisionCore(list(settings.values()), secrets.token_hex(_INSTANCE_BYTES))
-        provisioner = Provisioner(credentials, core, adapters, first.list_interval_seconds)
+        provisioner = Provisioner(
+            credentials, core, adapters, {each.name: each.list_interval_seconds for each in pools}
+        )
     except (ScalerError, KeyFileError, MissingLibraryError, OSError) as error:
         return _fail(str(error))
     _stop_on_signals(provisioner)

@@ -17,7 +17,7 @@ import queue
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Mapping, Optional
 
 from scaler.client.shell.polled_transport import PolledTransport
 from scaler.client.shell.transport import described
@@ -54,11 +54,15 @@ class Provisioner:
         credentials: for the scheduler, at its address.
         core: has the policy.
         adapters: by pool.
-        listing_seconds: between two listings of a pool.
+        listing_seconds: between two listings, by pool.
     """
 
     def __init__(
-        self, credentials: Credentials, core: ProvisionCore, adapters: Dict[str, UnitAdapter], listing_seconds: float
+        self,
+        credentials: Credentials,
+        core: ProvisionCore,
+        adapters: Dict[str, UnitAdapter],
+        listing_seconds: Mapping[str, float],
     ) -> None:
         self._core, self._adapters, self._listing_seconds = core, adapters, listing_seconds
         self._waker = Waker()
@@ -213,6 +217,8 @@ class Provisioner:
         self._waker.write(b".")
 
     def _start(self, effect: StartUnit) -> None:
+        if self._is_asked_to_stop:  # while it waited for its turn: nothing would know of the unit
+            return
         fault = _fault_of(lambda: self._adapters[effect.pool].start(effect.unit))
         if fault is None:
             self._report(lambda: self._core.on_started(time.monotonic(), effect.unit))
@@ -240,13 +246,13 @@ class Provisioner:
 
         def listed() -> None:
             self._faults.pop(pool, None)
-            self._next_listing[pool] = time.monotonic() + self._listing_seconds
+            self._next_listing[pool] = time.monotonic() + self._listing_seconds[pool]
             self._core.on_listing(time.monotonic(), pool, asked, found)
 
         self._report(listed)
 
     def _on_listing_failed(self, pool: str, fault: str) -> None:
-        self._next_listing[pool] = time.monotonic() + self._listing_seconds
+        self._next_listing[pool] = time.monotonic() + self._listing_seconds[pool]
         if self._faults.get(pool) != fault:
             self._faults[pool] = fault
             logger.error("the units of the pool %s cannot be listed: %s", pool, fault)
