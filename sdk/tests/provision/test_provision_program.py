@@ -125,6 +125,14 @@ def test_each_pool_is_listed_in_its_own_interval(monkeypatch: pytest.MonkeyPatch
     assert made == [dict(INTERVALS)]
 
 
+def test_pools_with_different_keys_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "scaler.toml"
+    config.write_text('[[provision]]\nname = "near"\ninsecure = true\n\n[[provision]]\nname = "far"\n')
+
+    assert provision_program.main(["tcp://127.0.0.1:2345", "--config", str(config)]) == provision_program.EXIT_USAGE
+    assert "same key_file" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_pool_whose_starts_fail_says_why_to_those_who_wait(address: str, start: Start) -> None:
     fails = "echo no quota left >&2; exit 3"

@@ -40,6 +40,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         return _usage(f"the names of pools must differ, got {', '.join(names)}: give each section its own name")
     if len({each.address for each in pools}) > 1:
         return _usage("all pools need the same address: run a scaler_provision for each scheduler")
+    if len({(each.key_file, each.insecure) for each in pools}) > 1:
+        return _usage("all pools need the same key_file and insecure: there is one session for them")
     try:
         setup_logging(first.logging_paths, first.logging_level, first.logging_config_file, first.logging_format)
     except (OSError, KeyError, ValueError) as error:
