@@ -4,9 +4,18 @@ from pathlib import Path
 from typing import Callable, Iterator, List, Sequence
 
 import pytest
+from connections_bench import Bench
 from scheduler_process import INTERPRETERS, SchedulerProcess, unavailable
 
 StartScheduler = Callable[..., SchedulerProcess]
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """A scheduler's connections, without a scheduler."""
+    made = Bench("tcp://127.0.0.1:0")
+    yield made
+    made.close()
 
 
 @pytest.fixture(params=INTERPRETERS)

@@ -6,20 +6,16 @@ import logging
 import os
 import resource
 import socket
-import struct
 import time
 from pathlib import Path
-from typing import Iterator, List, Tuple
+from typing import List, Tuple
 
 import pytest
 from connections_bench import MAXIMUM_MESSAGE_BYTES, Bench
 
-from scaler_appliance.shell import connections
-from scaler_appliance.shell.connection_ends import FAULT_SECONDS
 from scaler_appliance.shell.connections import (
     CONGESTED_BYTES,
     HELLO_TIMEOUT_SECONDS,
-    READING_SECONDS_PER_BYTE,
     STOP_READING_BYTES,
     Connections,
 )
@@ -28,13 +24,6 @@ from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.connection import Connection, connect_to_local_socket
 from scaler_protocol.session.ids import MAXIMUM_HELLO_BYTES
 from scaler_protocol.wire.zmtp import Zmtp
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    made = Bench("tcp://127.0.0.1:0")
-    yield made
-    made.close()
 
 
 def read(caller: Connection, bench: Bench) -> List[bytes]:
@@ -189,134 +178,6 @@ def test_a_large_message_that_arrives_when_its_peer_loses_its_session_is_not_rea
         caller.send_encoded(b"more")
         assert bench.wait_for_loss() == name
     assert not bench.peers._waiting_bytes and not bench.peers._unregistered
-
-
-# Costs ---------------------------------------------------------------------------------------------------------------
-
-
-class Clock:
-    """In place of the module `time`: reading takes as long as a test says."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, seconds_per_byte: float) -> None:
-        self.now = 0.0
-        self.read: List[Connection] = []
-        receive = Connection.receive
-
-        def timed(connection: Connection) -> List[List[bytes]]:
-            before = connection.protocol.held_bytes
-            messages = receive(connection)
-            arrived = sum(len(frame) for frames in messages for frame in frames)
-            self.now += seconds_per_byte * (arrived + connection.protocol.held_bytes - before)
-            self.read.append(connection)
-            return messages
-
-        patch.setattr(Connection, "receive", timed)
-        patch.setattr(connections, "time", self)
-
-    def perf_counter(self) -> float:
-        return self.now
-
-    monotonic = perf_counter
-
-
-def registered(bench: Bench, count: int) -> List[Tuple[bytes, Connection]]:
-    """Callers with sessions."""
-    callers = []
-    for _ in range(count):
-        caller = bench.caller()
-        caller.send([b"hello"])
-        [(name, _)] = bench.wait_for(1)
-        bench.peers.greet(name)
-        callers.append((name, caller))
-    return callers
-
-
-def test_reading_a_large_message_costs_its_peer_turns(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    (large_name, large), (small_name, small) = registered(bench, 2)
-    Clock(monkeypatch, 1e-8)
-    large.send([bytes(1 << 20)])
-    while large_name not in bench.peers.turns:
-        large.flush()
-        bench.peers.receive(0.0, 0.01)
-    small.send([b"small"])
-    while small_name not in bench.peers.turns:
-        bench.peers.receive(0.0, 0.01)
-    turns = bench.peers.turns
-    assert turns.next()[0] == small_name, "although it came later"
-    assert 0.01 <= turns.time_of(large_name) - turns.time_of(small_name) <= 0.011
-
-
-def test_a_round_of_reading_ends_and_then_those_who_have_cost_least_are_read_first(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    flooders, [(honest_name, honest)] = registered(bench, 6), registered(bench, 1)
-    clock = Clock(monkeypatch, connections.READING_SECONDS / 100_000)
-    flood = [b"x", bytes(60_000)]
-    for _, flooder in flooders:
-        flooder.send(flood)
-    wait_until_readable(bench, 6)
-    for count in (2, 4, 6):
-        bench.peers.receive(0.0, 1.0)
-        assert len(set(map(id, clock.read))) == len(clock.read) == count, "the others wait for the next round"
-
-    turns = bench.peers.turns
-    while turns:
-        turns.next()[1].clear()
-        turns.end_turn(0.0)
-    for name, flooder in flooders:
-        turns.charge(name, 1.0)
-        flooder.send(flood)
-    wait_until_readable(bench, 6)
-    bench.peers.receive(0.0, 1.0)
-    honest.send([b"honest"])
-    wait_until_readable(bench, 5)
-    clock.read.clear()
-    bench.peers.receive(0.0, 1.0)
-    assert clock.read[0] is bench.peers._peers[honest_name].connection
-
-
-def wait_until_readable(bench: Bench, count: int) -> None:
-    """What callers have sent has arrived at so many sockets."""
-    deadline = time.monotonic() + 30.0
-    while len(bench.peers._epoll.poll(0.01)) < count:
-        assert time.monotonic() < deadline, "nothing arrives"
-
-
-def test_what_callers_cost_is_added_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    [(name, caller)] = registered(bench, 1)
-    Clock(monkeypatch, 1e-6)
-    bench.peers.newcomer_seconds = 0.0
-    caller.send([bytes(10_000)])
-    bench.wait_for(1)
-    assert bench.peers.newcomer_seconds == 0.0
-    bench.peers.forget(name, 0.0)
-    caller.send([bytes(10_000)])
-    bench.wait_for(1)
-    assert bench.peers.newcomer_seconds == pytest.approx(0.01)
-
-
-def test_a_message_whose_end_does_not_come_is_charged_to_all_callers(bench: Bench) -> None:
-    """Its reading, that is: as long as the connection lasts, the message may still become work."""
-    [(name, caller)] = registered(bench, 1)
-    caller.send_encoded(b"\2" + (1 << 20).to_bytes(8, "big") + bytes(500_000))
-    while bench.peers._peers[name].connection.protocol.held_bytes < 500_000:
-        assert bench.receive(0.01) == []
-        caller.flush()
-    bench.peers.newcomer_seconds = 0.0
-    caller.close()
-    assert bench.wait_for_loss() == name
-    assert bench.peers.newcomer_seconds >= 500_000 * READING_SECONDS_PER_BYTE + FAULT_SECONDS
-
-
-def test_the_end_of_a_connection_that_is_not_read_is_reported_when_it_is_read_again(bench: Bench) -> None:
-    """Otherwise, the scheduler would hear of it without a pause."""
-    [(name, caller)] = registered(bench, 1)
-    bench.peers.stop_reading(name)
-    caller._stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    caller.close()  # which resets the connection
-    assert not bench.peers.receive(0.0, 0.01) and not bench.gone
-    bench.peers.go_on_reading(name)
-    assert bench.wait_for_loss() == name
 
 
 def test_callers_are_not_accepted_after_the_end() -> None:

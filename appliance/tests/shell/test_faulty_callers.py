@@ -9,7 +9,7 @@ from typing import Iterator
 
 import pytest
 from connections_bench import Bench
-from shell.test_connections import Clock
+from shell.test_fair_turns import Clock
 
 from scaler_appliance.shell import caller_origins
 from scaler_appliance.shell.connection_ends import (

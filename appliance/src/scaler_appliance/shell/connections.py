@@ -7,8 +7,9 @@
 Rules:
 - One descriptor, that of an epoll object, tells the event loop that any connection is ready; `receive` then handles all
   ready ones, so that bursts make batches. A peer is read again when its messages have had their turn.
-- What reading and writing cost is charged to the peer's turns. A round of them takes READING_SECONDS and one of them
-  more: then those who have cost least go first in the next one. Of what waits for a peer, WRITING_BYTES leave at once.
+- What reading and writing cost is charged to the peer's turns. In a round, reading takes READING_SECONDS and one peer
+  more, and so does writing to those who read slowly, with WRITING_SECONDS: then those who have cost least go first in
+  the next one. Of what waits for a peer, WRITING_BYTES leave at once.
 - What callers cost before they have a session, and by the end of their connection, is added up in `newcomer_seconds`:
   with the connection ends what could be charged. So is the reading of a message whose end has not come, and
   FAULT_SECONDS for each connection that ends by its peer's fault: such a peer connects again, and sends as much again.
@@ -51,7 +52,8 @@ from scaler_protocol.wire.curve import KeyRejectedError
 from scaler_protocol.wire.zmtp import Buffer, LimitExceededError, ZmtpError
 
 READING_SECONDS = 0.002
-WRITING_BYTES = 1024 * 1024  # to one peer in a round
+WRITING_SECONDS = 0.0002  # of what has waited: other messages leave when they are made
+WRITING_BYTES = 128 * 1024  # to one peer in a round
 READING_SECONDS_PER_BYTE = 0.5e-9  # copied by the kernel, and twice by us
 CHARGED_SECONDS = 50e-6  # a lone small message, which most reads bring, takes some microseconds
 LINGER_SECONDS = 1.0  # to send the last messages
@@ -183,14 +185,17 @@ class Connections:
         except (OSError, MemoryError) as error:  # those who are ready stay so
             logger.error("Scheduler: no connection was served for a moment: %s", str(error) or type(error).__name__)
             return True
+        turns, clock = self.turns, time.perf_counter
+        begin, most_writing_seconds = clock(), WRITING_SECONDS
         if self._put_off:
             ready.sort(key=self._urgency)
             self._put_off.clear()
-        turns, clock = self.turns, time.perf_counter
-        end = begin = clock()
+            begin, began = clock(), begin
+            most_writing_seconds += begin - began  # sorting hundreds takes longer than writing to some of them
+        end, writing_seconds = begin, 0.0
         for descriptor, events in ready:
             peer = self._by_descriptor.get(descriptor)
-            if peer is not None and end - begin > READING_SECONDS:
+            if peer is not None and end - begin - writing_seconds > READING_SECONDS:
                 self._put_off.add(descriptor)
                 continue
             before = end
@@ -210,7 +215,12 @@ class Connections:
                             self._authenticate(peer)
                         turns.add(peer.name, messages)
                 if events & readiness.EPOLLOUT:
-                    peer.connection.flush(WRITING_BYTES)
+                    if writing_seconds > most_writing_seconds:
+                        self._put_off.add(descriptor)
+                    else:
+                        began = clock()
+                        peer.connection.flush(WRITING_BYTES)
+                        writing_seconds += clock() - began
                 self._account(peer)
             except Exception as error:  # MemoryError, for one: it is this peer whose bytes find no room
                 self._lose(peer, error)
