@@ -19,6 +19,7 @@ from sdk_tasks import wait_for
 
 from scaler import Client
 from scaler.cluster.appliance import INTERFACE_VARIABLE
+from scaler.programs.from_file import from_elsewhere, has_only_local_units
 
 TIMEOUT_SECONDS = 60.0
 TWO_CLUSTERS = """
@@ -45,13 +46,13 @@ sys.stdin.read()
 
 
 class Running:
-    """`scaler FILE`, with its output in another file."""
+    """`scaler FILE`, or `scaler` with other words, with its output in another file."""
 
-    def __init__(self, path: Path, environment: Dict[str, str]) -> None:
+    def __init__(self, path: Path, environment: Dict[str, str], *words: str) -> None:
         self._output = path.with_suffix(".output")
         with open(self._output, "wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "scaler.programs", str(path)],
+                [sys.executable, "-m", "scaler.programs", *(words or [str(path)])],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -85,10 +86,10 @@ Start = Callable[..., Running]
 def start(tmp_path: Path) -> Iterator[Start]:
     started: List[Running] = []
 
-    def start_one(text: str, **environment: str) -> Running:
+    def start_one(text: str, *words: str, **environment: str) -> Running:
         path = tmp_path / f"scaler{len(started)}.toml"
         path.write_text(text)
-        started.append(Running(path, environment))
+        started.append(Running(path, environment, *words))
         return started[-1]
 
     yield start_one
@@ -226,6 +227,64 @@ def test_all_of_it_can_be_read_as_json(start: Start) -> None:
     }
 
 
+# Pools of workers.
+
+POOLS = """
+[[provision]]
+name = "small"
+sustain_seconds = 0
+
+[[provision]]
+name = "large"
+slots = 2
+minimum = 1
+"""
+
+
+def test_pools_of_a_file_start_workers_of_its_scheduler(start: Start) -> None:
+    running = start('[scheduler]\naddress = "tcp://127.0.0.1:0"\n' + POOLS)
+    with Client(address=running.address()) as client:
+        assert client.submit(abs, -1).result(TIMEOUT_SECONDS) == 1
+    running.wait_for("starts unit large-")
+    provisioner = int(Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children").read_text().split()[1])
+    os.kill(provisioner, signal.SIGKILL)
+    wait_for(lambda: running.output.count("starts unit large-") == 2, "the unit of a provisioner that replaces it")
+    assert running.end() == 0
+    assert in_order(running.output, "is gone: it was stopped", "Scheduler: shutting down", "Scheduler: stopped")
+
+
+def test_up_needs_no_file_and_no_section(start: Start) -> None:
+    running = start("", "up", "--no-ui", "--port", "0")
+    with Client(address=running.address()) as client:
+        assert client.submit(abs, -1).result(TIMEOUT_SECONDS) == 1
+    assert running.end(signal.SIGINT) == 0
+    assert in_order(running.output, "starts unit workers-", "is gone: it was stopped", "Scheduler: stopped")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (
+            '[provision]\nadapter = "exec"\n',
+            'workers on other hosts must reach the scheduler: add [scheduler] with address = "tcp://0.0.0.0:2345"',
+        ),
+        ("[provison]\n", "there is no section [provison]; did you mean 'provision'?"),
+    ],
+)
+def test_what_up_cannot_start_is_said(text: str, fault: str, tmp_path: Path) -> None:
+    path = tmp_path / "pools.toml"
+    path.write_text(text)
+    code, out, errors = scaler("up", str(path))
+    assert (code, out) == (2, "") and fault in errors
+
+
+def test_units_elsewhere_are_told_the_name_of_this_host() -> None:
+    assert from_elsewhere("tcp://0.0.0.0:2345") == f"tcp://{socket.gethostname()}:2345"
+    assert from_elsewhere("tcp://head:2345,tcp://[::]:1") == f"tcp://head:2345,tcp://{socket.gethostname()}:1"
+    assert has_only_local_units({"provision": [{}, {"adapter": "local"}]})
+    assert not has_only_local_units({"provision": [{}, {"adapter": "exec"}]})
+
+
 # Without starting anything.
 
 
@@ -244,7 +303,7 @@ def test_check_asks_every_program(tmp_path: Path) -> None:
     ("text", "fault"),
     [
         ("[schedular]\n", "there is no section [schedular]; did you mean 'scheduler'?"),
-        ("[top]\n", "there is nothing to start: it has no section [scheduler], [cluster] or [ui]"),
+        ("[top]\n", "there is nothing to start: it has no section [scheduler], [cluster], [provision] or [ui]"),
         (
             "[scaler]\nloging_level = 'INFO'\n[scheduler]\n",
             "[scaler] has no key 'loging_level'; did you mean 'logging_level'?",

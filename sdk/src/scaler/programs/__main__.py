@@ -16,6 +16,7 @@ COMMANDS: Dict[str, str] = {
     "drain": "scaler.programs.drain",
     "keys": "scaler_protocol.keys.command",
     "replay": "scaler.programs.replay",
+    "up": "scaler.programs.up",
 }
 """The module of each command, by its name."""
 

@@ -76,7 +76,7 @@ def _let_signals_kill() -> None:
 def _run(options: argparse.Namespace, running: ExitStack) -> int:
     """Start everything, and wait; `running` ends the parts in reverse order."""
     others = _other_schedulers()
-    port = _port(options.port, DEFAULT_PORT, "the scheduler")
+    port = free_port(DEV.name, options.port, DEFAULT_PORT, "the scheduler")
     if options.record is not None:
         _record(options.record)
     sys.path.append(os.getcwd())  # tasks can import modules from here, like the program that submits them
@@ -110,7 +110,7 @@ def _other_schedulers() -> int:
         return 1  # discovery does not work: addresses have to be given
 
 
-def _port(wanted: Optional[int], default: int, what: str) -> int:
+def free_port(program: str, wanted: Optional[int], default: int, what: str) -> int:
     """The port to listen at; 0 for any free one, if none was requested and the default is in use."""
     if wanted is not None:
         return wanted
@@ -119,7 +119,7 @@ def _port(wanted: Optional[int], default: int, what: str) -> int:
         try:
             probe.bind((HOST, default))
         except OSError:
-            print(f"scaler dev: port {default} is in use: {what} listens at another one", flush=True)
+            print(f"{program}: port {default} is in use: {what} listens at another one", flush=True)
             return 0
     return default
 
@@ -139,6 +139,20 @@ def _wait_for_slots(scheduler: Scheduler, workers: Cluster, count: int) -> None:
             time.sleep(LOOK_INTERVAL_SECONDS)
 
 
+def usable_interface() -> Tuple[List[str], str]:
+    """The command that starts the user interface; or none, and why it cannot be started."""
+    try:
+        command = interface_command()
+    except ScalerError as error:
+        return [], str(error)
+    is_module = command[1:] == ["-m", "scaler_appliance.ui"]
+    if is_module and importlib.util.find_spec("scaler_appliance.ui") is None:
+        return [], "the appliance that is installed has none"
+    if is_module and importlib.util.find_spec("starlette") is None:
+        return [], "its packages are not installed: pip install 'scaler-appliance[ui]'"
+    return command, ""
+
+
 class UserInterface:
     """The user interface's process, if there is one; a context manager that stops it.
 
@@ -154,9 +168,9 @@ class UserInterface:
         self._program: Optional[_InterfaceProcess] = None
 
     def __enter__(self) -> UserInterface:
-        command = self._command()
+        command, self._why_not = usable_interface()
         if command:
-            port = _port(self._port, DEFAULT_UI_PORT, "the user interface")
+            port = free_port(DEV.name, self._port, DEFAULT_UI_PORT, "the user interface")
             options = ["--port", str(port), "--exit-when-stdin-closes"]
             self._program = _InterfaceProcess([*command, self._monitor_address, *options])
             self._program.start()
@@ -165,22 +179,6 @@ class UserInterface:
     def __exit__(self, *_: object) -> None:
         if self._program is not None:
             self._program.shutdown()
-
-    def _command(self) -> List[str]:
-        """The command that starts it; empty if it is not available."""
-        try:
-            command = interface_command()
-        except ScalerError as error:
-            self._why_not = str(error)
-            return []
-        is_module = command[1:] == ["-m", "scaler_appliance.ui"]
-        if is_module and importlib.util.find_spec("scaler_appliance.ui") is None:
-            self._why_not = "the appliance that is installed has none"
-            return []
-        if is_module and importlib.util.find_spec("starlette") is None:
-            self._why_not = "its packages are not installed: pip install 'scaler-appliance[ui]'"
-            return []
-        return command
 
     def wait_for_link(self) -> Tuple[str, str]:
         """The link to its first page once it listens, and the reason if it does not."""

@@ -1,11 +1,11 @@
 """`scaler CONFIG.toml`: the programs that a file has sections for, as one.
 
 Rules:
-- Each program reads its own section, as it does when it is started by itself. Workers and monitors without an address
-  get that of the scheduler in the same file.
-- They start in the order scheduler, workers, user interface, and stop in reverse order. Workers drain: they have the
-  time to finish their running tasks that the file gives them; a second signal stops them at once. When a program ends
-  for good, all stop, the exit code is that of this program, and the log says which one it was.
+- Each program reads its own section, as it does when it is started by itself. Workers, provisioners and monitors
+  without an address get that of the scheduler in the same file.
+- They start in the order scheduler, workers, provisioner, user interface, and stop in reverse order. Workers drain:
+  they have the time to finish their running tasks that the file gives them; a second signal stops them at once. When a
+  program ends for good, all stop, the exit code is that of this program, and the log says which one it was.
 - What they write passes through.
 """
 
@@ -15,17 +15,19 @@ import logging
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from types import FrameType
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from scaler.cluster.appliance import interface_command, scheduler_command
 from scaler.cluster.child_program import STOP_TIMEOUT_SECONDS, ChildProgram
 from scaler.cluster.scheduler import SchedulerProcess
 from scaler.exceptions import ScalerError
 from scaler.programs.scaler_options import SCALER
+from scaler.provision.provision_options import PROVISION
 from scaler.worker.worker_options import CLUSTER
 from scaler_protocol.programs.logging_setup import setup_logging
 from scaler_protocol.programs.options import ConfigurationError, Reading, read_sections
@@ -36,8 +38,14 @@ from scaler_protocol.programs.service_manager import ServiceManager
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LIFE_LINE = "--exit-when-stdin-closes"
-_OWN_ADDRESS = CLUSTER.variables(CLUSTER.options[0])[0]
-_OWN_MONITOR_ADDRESS = "SCALER_UI_MONITOR_ADDRESS"
+_ADDRESS_VARIABLES = {
+    "cluster": CLUSTER.variables(CLUSTER.options[0])[0],
+    "provision": PROVISION.variables(PROVISION.options[0])[0],
+    "ui": "SCALER_UI_MONITOR_ADDRESS",
+}
+"""Where a program may have an address of its own from."""
+
+_WILDCARDS = ("//0.0.0.0:", "//[::]:", "//*:")
 _SOME_ADDRESS = "ipc:///tmp/scaler"  # for --check, when the scheduler's address is not known yet
 
 logger = logging.getLogger("scaler")
@@ -48,12 +56,19 @@ class Part(NamedTuple):
 
     Parameters:
         label: its name in the log.
-        command: the command line that starts it.
+        program: the command that starts it.
+        arguments: its command line.
     """
 
     section: str
     label: str
-    command: Tuple[str, ...]
+    program: Tuple[str, ...]
+    arguments: Tuple[str, ...]
+
+    @property
+    def command(self) -> Tuple[str, ...]:
+        """The whole command line."""
+        return (*self.program, *self.arguments)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -74,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
         )
     try:
         sections = read_sections(options.config)
-        parts = parts_of(options.config, sections)
+        parts = parts_of(options.config, sections, {})
     except (ConfigurationError, ScalerError) as error:
         parser.exit(exit_code, f"scaler: error: {error}\n")
     if options.check:
@@ -95,21 +110,44 @@ def _meant_command(path: str) -> str:
     return f"; did you mean `scaler {meant}`?" if meant else ""
 
 
-def parts_of(path: str, sections: Sections) -> List[Part]:
+LABELS = {
+    "scheduler": "the scheduler",
+    "cluster": "the workers",
+    "provision": "the provisioner",
+    "ui": "the user interface",
+}
+"""What the programs are called, by their sections, in the order in which they start."""
+
+
+def parts_of(path: Optional[str], sections: Sections, wanted: Mapping[str, Sequence[str]]) -> List[Part]:
     """The programs to start, in this order.
+
+    Parameters:
+        path: of the file that has the sections; None: there is no file.
+        wanted: the sections whose programs start in any case, with arguments that they have beside those of the file.
 
     Raises ConfigurationError when there is nothing to start, and ScalerError when a program is not installed.
     """
+    commands = {
+        "scheduler": scheduler_command,
+        "cluster": workers_command,
+        "provision": provisioner_command,
+        "ui": interface_command,
+    }
+    configured = () if path is None else ("--config", path)
     parts: List[Part] = []
-    for section, command in (("scheduler", scheduler_command), ("cluster", workers_command), ("ui", interface_command)):
-        entries = sections.get(section, ())
-        for number in range(1, len(entries) + 1):
-            which = ("--config-entry", str(number)) if len(entries) > 1 and section == "cluster" else ()
-            label = {"scheduler": "the scheduler", "cluster": "the workers", "ui": "the user interface"}[section]
-            label += f" of [[{section}]] number {number}" if len(entries) > 1 else ""
-            parts.append(Part(section, label, (*command(), "--config", path, *which)))
+    for section, label in LABELS.items():
+        count = len(sections.get(section, ()))
+        programs = count if section == "cluster" else min(count, 1)  # of which one reads all sections
+        for number in range(1, max(programs, int(section in wanted)) + 1):
+            which = ("--config-entry", str(number)) if programs > 1 else ()
+            which_label = f"{label} of [[{section}]] number {number}" if programs > 1 else label
+            arguments = (*wanted.get(section, ()), *configured, *which)
+            parts.append(Part(section, which_label, tuple(commands[section]()), arguments))
     if not parts:
-        raise ConfigurationError(f"{path}: there is nothing to start: it has no section [scheduler], [cluster] or [ui]")
+        raise ConfigurationError(
+            f"{path}: there is nothing to start: it has no section [scheduler], [cluster], [provision] or [ui]"
+        )
     return parts
 
 
@@ -118,18 +156,23 @@ def workers_command() -> List[str]:
     return [sys.executable, "-m", "scaler.worker"]
 
 
-def check(path: str, sections: Sections, parts: Sequence[Part]) -> int:
+def provisioner_command() -> List[str]:
+    """The command that starts and ends workers, as tasks need them."""
+    return [sys.executable, "-m", "scaler.provision"]
+
+
+def check(path: Optional[str], sections: Sections, parts: Sequence[Part]) -> int:
     """Let each program check its section and print what it finds."""
     code = 0
     for part in parts:
-        takes_address = "scheduler" in sections and needs_address(path, sections, part)
+        takes_address = any(each.section == "scheduler" for each in parts) and needs_address(path, sections, part)
         command = [*part.command, *([_SOME_ADDRESS] if takes_address else []), "--check"]
         checked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if checked.returncode:
             print(f"{checked.stdout}{checked.stderr}".rstrip("\n"))
             code = EXIT_FAULTS
     if not code:
-        print(f"scaler: {path} is valid")
+        print(f"scaler: {path or 'everything'} is valid")
     return code
 
 
@@ -144,19 +187,36 @@ def print_config(own: Reading, parts: Sequence[Part]) -> int:
     return code
 
 
-def needs_address(path: str, sections: Sections, part: Part) -> bool:
+def needs_address(path: Optional[str], sections: Sections, part: Part) -> bool:
     """Whether a program without an address of its own gets that of the file's scheduler, or of its monitor."""
+    if part.section not in _ADDRESS_VARIABLES:
+        return False
+    variable = _ADDRESS_VARIABLES[part.section]
     if part.section == "cluster":
-        origin = reading_of_workers(path, part).origins["address"]
-        return origin not in (path, f"environment {_OWN_ADDRESS}")
-    keys = {key.replace("-", "_") for section in sections.get(part.section, ()) for key in section}
-    return part.section == "ui" and "monitor_address" not in keys and _OWN_MONITOR_ADDRESS not in os.environ
+        return reading_of_workers(path, part).origins["address"] not in (path, f"environment {variable}")
+    key = "monitor_address" if part.section == "ui" else "address"
+    keys = {each.replace("-", "_") for section in sections.get(part.section, ()) for each in section}
+    return key not in keys and variable not in os.environ
 
 
-def reading_of_workers(path: str, part: Part) -> Reading:
-    """The options of the workers of one section."""
-    entry = int(part.command[-1]) if "--config-entry" in part.command else None
+def reading_of_workers(path: Optional[str], part: Part) -> Reading:
+    """The options of the workers of one section, or of those that a provisioner starts on this host."""
+    if part.section != "cluster":
+        return Reading(CLUSTER, {})
+    entry = int(part.arguments[-1]) if "--config-entry" in part.arguments else None
     return Reading(CLUSTER, {"config": path, "config_entry": entry})
+
+
+def has_only_local_units(sections: Sections) -> bool:
+    """Whether all workers that provisioners start are on this host."""
+    return all(entry.get("adapter", "local") == "local" for entry in sections.get("provision", ()))
+
+
+def from_elsewhere(address: str) -> str:
+    """The same address as other hosts write it: a wildcard becomes the name of this host."""
+    for wildcard in _WILDCARDS:
+        address = address.replace(wildcard, f"//{socket.gethostname()}:")
+    return address
 
 
 class RunningPrograms:
@@ -167,7 +227,7 @@ class RunningPrograms:
         parts: the programs, in the order in which they start.
     """
 
-    def __init__(self, path: str, sections: Sections, parts: Sequence[Part]) -> None:
+    def __init__(self, path: Optional[str], sections: Sections, parts: Sequence[Part]) -> None:
         self._path = path
         self._sections = sections
         self._parts = parts
@@ -201,12 +261,12 @@ class RunningPrograms:
     def _start(self, part: Part) -> None:
         program: ChildProgram
         if part.section == "scheduler":
-            program = self._scheduler = SchedulerProcess(["--config", self._path, _LIFE_LINE])
+            program = self._scheduler = SchedulerProcess([*part.arguments, _LIFE_LINE])
         else:
             command = [*part.command, *self._address_for(part), _LIFE_LINE]
-            is_worker = part.section == "cluster"
-            stop_timeout_seconds = STOP_TIMEOUT_SECONDS + (self._drain_timeout_seconds(part) if is_worker else 0.0)
-            program = ChildProgram(command, is_replaced=is_worker, stop_timeout_seconds=stop_timeout_seconds)
+            has_workers = part.section in ("cluster", "provision")
+            stop_timeout_seconds = STOP_TIMEOUT_SECONDS + (self._drain_timeout_seconds(part) if has_workers else 0.0)
+            program = ChildProgram(command, is_replaced=has_workers, stop_timeout_seconds=stop_timeout_seconds)
         program.start()
         self._started.append((part, program))
         if self._scheduler is program:
@@ -217,8 +277,11 @@ class RunningPrograms:
         """The scheduler's address, or its monitor's, for a program that has none of its own."""
         if self._scheduler is None or not needs_address(self._path, self._sections, part):
             return []
-        is_monitor = part.section == "ui"
-        return [self._scheduler.get_monitor_address() if is_monitor else self._scheduler.get_address()]
+        if part.section == "ui":
+            return [self._scheduler.get_monitor_address()]
+        address = self._scheduler.get_address()
+        is_near = part.section == "cluster" or has_only_local_units(self._sections)
+        return [address if is_near else from_elsewhere(address)]
 
     def _drain_timeout_seconds(self, part: Part) -> float:
         return float(reading_of_workers(self._path, part).values.drain_timeout_seconds)
@@ -240,8 +303,8 @@ class RunningPrograms:
     def _end(self) -> None:
         """Stop all programs, dependent ones first, and those of one kind at the same time."""
         self._is_ending = True
-        self._service_manager.stopping(f"all programs of {self._path}")
-        for section in ("ui", "cluster", "scheduler"):
+        self._service_manager.stopping(f"all programs of {self._path}" if self._path else "all programs")
+        for section in reversed(LABELS):
             stopping = [
                 threading.Thread(target=program.shutdown) for part, program in self._started if part.section == section
             ]

@@ -1,4 +1,4 @@
-"""The options of `scaler CONFIG.toml`, `scaler dev` and `scaler drain`: tables like those of any other program.
+"""The options of `scaler CONFIG.toml` and of `scaler dev`, `up` and `drain`: tables like those of any other program.
 
 See `scaler_protocol.programs.options` for option tables.
 """
@@ -40,7 +40,7 @@ def _version() -> str:
     return f"scaler {__version__} (protocol {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX})"
 
 
-def _faults_of_dev(options: argparse.Namespace) -> List[str]:
+def _faults_of_ports(options: argparse.Namespace) -> List[str]:
     ports = {"--port": options.port, "--ui-port": options.ui_port}
     return [
         f"{flag} {port}: ports go up to {_MAXIMUM_PORT}"
@@ -49,23 +49,8 @@ def _faults_of_dev(options: argparse.Namespace) -> List[str]:
     ]
 
 
-DEV = Program(
-    name="scaler dev",
-    section="dev",
-    description="Start a scheduler, a worker and the user interface on this machine, and say how to use them."
-    " Ctrl-C stops everything.",
-    version=_version,
-    is_configured=False,
-    faults=_faults_of_dev,
-    options=[
-        Option(
-            "-n --num-of-workers",
-            Whole(1),
-            "slots: how many tasks the worker runs at once, each in a processor, a process of its own",
-            default_text="usable CPUs less one, at least 1",
-            find=lambda _: (default_slots(), "the CPUs of this machine"),
-            is_command_line_only=True,
-        ),
+def _ports() -> List[Option]:
+    return [
         Option(
             "--port",
             Whole(0),
@@ -83,6 +68,27 @@ DEV = Program(
             is_command_line_only=True,
         ),
         Option("--ui", Switch(), "start the user interface", default=True, is_command_line_only=True),
+    ]
+
+
+DEV = Program(
+    name="scaler dev",
+    section="dev",
+    description="Start a scheduler, a worker and the user interface on this machine, and say how to use them."
+    " Ctrl-C stops everything.",
+    version=_version,
+    is_configured=False,
+    faults=_faults_of_ports,
+    options=[
+        Option(
+            "-n --num-of-workers",
+            Whole(1),
+            "slots: how many tasks the worker runs at once, each in a processor, a process of its own",
+            default_text="usable CPUs less one, at least 1",
+            find=lambda _: (default_slots(), "the CPUs of this machine"),
+            is_command_line_only=True,
+        ),
+        *_ports(),
         Option(
             "-ll --logging-level",
             Choice(LEVELS, is_upper=True),
@@ -168,24 +174,52 @@ DRAIN = Program(
     ],
 )
 
+UP = Program(
+    name="scaler up",
+    section="scaler",
+    description="Start a scheduler, the user interface, and a provisioner, which starts workers when tasks need them"
+    " and lets them go when they are idle. Without a file, workers are on this machine. Ctrl-C stops everything.",
+    epilog="examples:\n"
+    "  scaler up\n"
+    "  scaler up pools.toml\n"
+    "The file is one of `scaler CONFIG.toml`: [provision] for each pool of workers, and what [scheduler], [cluster] and"
+    " [ui] are to do differently.",
+    version=_version,
+    is_configured=False,
+    faults=_faults_of_ports,
+    options=[
+        Option(
+            "config",
+            ExistingFile(),
+            "a TOML file with a section [provision] for each pool of workers",
+            default_text="a pool of workers on this machine",
+            metavar="POOLS.toml",
+            is_command_line_only=True,
+        ),
+        *_ports(),
+        *logging_options(),
+    ],
+)
+
 SCALER = Program(
     name="scaler",
     section="scaler",
-    description="Start the programs that a file has sections for: a scheduler, workers, a user interface. Ctrl-C stops"
-    " all of them.",
+    description="Start the programs that a file has sections for: a scheduler, workers, a provisioner, which starts"
+    " workers when tasks need them, and a user interface. Ctrl-C stops all of them.",
     epilog="`scaler dev` starts all of them on this machine without a file: see `scaler dev -h`."
+    " `scaler up` starts as many workers as tasks need, here or elsewhere: see `scaler up -h`."
     " `scaler drain WORKER` lets a worker finish its tasks and leave: see `scaler drain -h`."
     " `scaler keys` makes and revokes the keys of other users' programs: see `scaler keys -h`."
     " `scaler replay FILE` repeats what a scheduler, worker or client has recorded."
     " docs/configuration.md describes the file; so does -h of scaler_scheduler and the others, each its section.",
     version=_version,
     is_configured=False,
-    commands=[DEV, DRAIN, KEYS],
+    commands=[DEV, UP, DRAIN, KEYS],
     options=[
         Option(
             "config",
             ExistingFile(),
-            "a TOML file with sections [scheduler], [cluster], of which there may be several, and [ui]",
+            "a TOML file with sections [scheduler], [cluster] and [provision], of which there may be several, and [ui]",
             metavar="CONFIG.toml",
             is_required=True,
             is_command_line_only=True,

@@ -26,6 +26,7 @@ from scaler_protocol.programs.options import (
     key_options,
     logging_options,
     read_sections,
+    service_options,
 )
 from scaler_protocol.programs.options.table import Sections
 
@@ -193,6 +194,7 @@ PROVISION = Program(
         ),
         *key_options("provisioner"),
         *logging_options(),
+        *service_options(),
     ],
 )
 

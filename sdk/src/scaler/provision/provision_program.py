@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import secrets
 import signal
 import sys
+import threading
 from types import FrameType
 from typing import Dict, List, Optional, Sequence
 
@@ -57,6 +59,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except (ScalerError, KeyFileError, MissingLibraryError, OSError) as error:
         return _fail(str(error))
     _stop_on_signals(provisioner)
+    if first.exit_when_stdin_closes:
+        threading.Thread(target=_stop_when_stdin_closes, args=(provisioner,), daemon=True).start()
     return _ended(provisioner.run())
 
 
@@ -92,6 +96,12 @@ def _stop_on_signals(provisioner: Provisioner) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
+
+
+def _stop_when_stdin_closes(provisioner: Provisioner) -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    provisioner.stop()
 
 
 def _ended(failure: str) -> int:

@@ -81,7 +81,10 @@ class Provisioner:
         self._failure = ""  # why no session can be had
 
     def stop(self) -> None:
-        """End soon; for signal handlers and other threads."""
+        """End soon, and the second time at once; for signal handlers and other threads."""
+        if self._is_asked_to_stop:
+            for adapter in self._adapters.values():
+                adapter.hurry()
         self._is_asked_to_stop = True
         self._waker.write(b".")
 

@@ -51,9 +51,13 @@ class UnitAdapter(ABC):
     def close(self) -> None:
         """This program ends."""
 
+    @abstractmethod
+    def hurry(self) -> None:
+        """`close` is to take no time; for a signal handler during it."""
+
 
 class LocalUnits(UnitAdapter):
-    """Workers of this host, which drain when this program ends.
+    """Workers of this host, which drain when this program is asked to end, and stop when it is killed.
 
     Parameters:
         command: that runs a worker; `--unit ID` is added.
@@ -66,7 +70,8 @@ class LocalUnits(UnitAdapter):
 
     def start(self, unit: str) -> None:
         try:
-            process = subprocess.Popen([*self._command, "--unit", unit], stdin=subprocess.DEVNULL)
+            command = [*self._command, "--unit", unit, "--exit-when-stdin-closes"]
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
         except OSError as error:
             raise UnitError(f"{self._command[0]} cannot be started: {error}") from error
         with self._lock:
@@ -104,6 +109,12 @@ class LocalUnits(UnitAdapter):
             if process.poll() is None:
                 process.kill()
                 process.wait()
+
+    def hurry(self) -> None:
+        for process in list(self._processes.values()):
+            if process.stdin is not None:
+                process.stdin.close()  # which lets a worker stop without finishing its tasks
+            process.terminate()
 
 
 def _reason_of(code: int) -> str:
@@ -154,6 +165,9 @@ class CommandUnits(UnitAdapter):
 
     def close(self) -> None:
         """Units go on: another run of this program finds them."""
+
+    def hurry(self) -> None:
+        """There is nothing to wait for."""
 
     def _run(self, command: str, variables: Mapping[str, str]) -> str:
         try:
