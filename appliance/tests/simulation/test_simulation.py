@@ -11,11 +11,11 @@ import sys
 import pytest
 from simulation.simulated_run import simulate
 
-ALL_SEEDS, SEEDS = 800, 400  # the former in `make test-all`
+ALL_SEEDS, SEEDS = 800, 200  # the former in `make test-all`
 SEEDS_OF_A_TEST = 100 if sys.implementation.name == "cpython" else 40  # PyPy needs four times as long for a seed
 SEEDS_OF_A_CHECK = 200 if sys.implementation.name == "cpython" else SEEDS_OF_A_TEST
-"""As many run in `make check` already."""
-SEEDS_CHECKED_CLOSELY = SEEDS_OF_A_CHECK if sys.implementation.name == "cpython" else 0
+"""As many run in `make check`."""
+SEEDS_CHECKED_CLOSELY = SEEDS_OF_A_TEST if sys.implementation.name == "cpython" else 0
 """They have all invariants checked after each event; on PyPy, that would repeat what CPython shows of these seeds."""
 EVENTS_PER_CHECK = 8  # in the others: a broken invariant is rarely mended soon
 

@@ -42,7 +42,7 @@ def make_group() -> Path:
     pytest.skip("control groups cannot be made here")
 
 
-@pytest.fixture(params=["option", "option-pypy", "addresses", "group"])
+@pytest.fixture(params=["option", pytest.param("option-pypy", marks=pytest.mark.exhaustive), "addresses", "group"])
 def limited(request: pytest.FixtureRequest) -> Iterator[Tuple[SchedulerClusterCombo, int]]:
     """A cluster whose scheduler may use little memory, and how much that is."""
     kind, _, interpreter = request.param.partition("-")

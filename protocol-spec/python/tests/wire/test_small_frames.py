@@ -57,8 +57,9 @@ def read_alike(data: Union[bytes, bytearray]) -> str:
     """Check that both ways read the same in `data`, twice, since the first time may teach a layout; say which kind."""
     content = bytes(data)
     expected = outcome(codec._decode_any, content)
-    assert outcome(decode, content) == expected
-    assert outcome(decode, content) == expected
+    for _ in range(2):
+        read = outcome(decode, content)
+        assert read == expected or repr(read) == repr(expected)  # NaN, which a change may have made, equals nothing
     return expected[0]
 
 
