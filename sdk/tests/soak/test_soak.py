@@ -24,7 +24,7 @@ import pytest
 from scaler.cluster.appliance import PROGRAM_VARIABLE, scheduler_command
 
 MINUTES = float(os.environ.get("SCALER_SOAK_MINUTES", 2.0))
-MOST_A_SECOND = 15.0  # submissions of each client, some of which are of a hundred tasks
+MOST_A_SECOND = 8.0  # submissions of each client, some of which are of a hundred tasks
 LEAST_FAULTS_PER_MINUTE = 3  # none of 15 000 plans has fewer
 SEED = int(os.environ.get("SCALER_SOAK_SEED", time.time_ns() % 10**6))
 START_AND_END_SECONDS = 240.0
