@@ -51,6 +51,7 @@ def _faults_of_dev(options: argparse.Namespace) -> List[str]:
 
 DEV = Program(
     name="scaler dev",
+    page="cluster#scaler-dev",
     section="dev",
     description="Start a scheduler, a worker and the user interface on this machine, and say how to use them."
     " Ctrl-C stops everything.",
@@ -115,6 +116,7 @@ def _faults_of_drain(options: argparse.Namespace) -> List[str]:
 
 DRAIN = Program(
     name="scaler drain",
+    page="how-to/workers-that-come-and-go#scaler-drain",
     section="drain",
     description="Let workers finish their running tasks and leave, and wait until they have left. Tasks that have not"
     " begun go to other workers at once.",
@@ -170,6 +172,7 @@ DRAIN = Program(
 
 SCALER = Program(
     name="scaler",
+    page="configuration#scaler",
     section="scaler",
     description="Start the programs that a file has sections for: a scheduler, workers, a user interface. Ctrl-C stops"
     " all of them.",
