@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Iterator, Set
 
 import pytest
+import site_pages
 
 from scaler_protocol.keys.keys_options import KEYS
 from scaler_protocol.programs.options import Program, Reading
@@ -102,6 +103,19 @@ def test_the_page_is_what_the_tables_say() -> None:
     text = page.PAGE.read_text(encoding="utf-8")
     assert page.page_of(text) == text, "make configuration-page"
     assert [match["program"] for match in page.MARKED.finditer(text)] == list(page.PROGRAMS)
+
+
+@PROGRAMS
+def test_errors_of_usage_end_with_a_link_to_a_section(program: Program, capsys: pytest.CaptureFixture[str]) -> None:
+    for each in (program, *commands_of(program)):
+        assert isinstance(each, Program)
+        with pytest.raises(SystemExit):
+            each.read(["--no-such-option"])
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert last == f"see docs/{each.page.replace('#', '.md#')}"
+        source, _, anchor = last[len("see ") :].partition("#")
+        assert anchor in site_pages.anchors_of(site_pages.PAGES[source].text)
+        assert each.page == f"{site_pages.PAGES[source].name}#{anchor}", "its place on the site"
 
 
 @PROGRAMS

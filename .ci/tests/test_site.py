@@ -111,6 +111,19 @@ def test_the_page_of_errors_has_each_public_error_with_its_cause_and_what_to_do(
         assert name in bases or ("**Cause.**" in part and "**What to do.**" in part), f"{name} lacks a part"
 
 
+def test_each_error_links_to_its_section() -> None:
+    from scaler import exceptions
+
+    kinds = [getattr(exceptions, name) for name in exceptions.__all__]
+    linked = {error.page for error in (kind("what failed") for kind in kinds) if error.page}
+    assert linked == {
+        f"docs/reference/errors.md#{name.lower()}" for name in exceptions.__all__ if name != "RemoteTraceback"
+    }
+    text = site_pages.PAGES["docs/reference/errors.md"].text
+    assert {link.partition("#")[2] for link in linked} <= site_pages.anchors_of(text)
+    assert site_pages.PAGES["docs/reference/errors.md"].name == "reference/errors"  # its place on the site
+
+
 def test_pictures_are_what_their_texts_say() -> None:
     outdated = [
         path.name for path, text in draw_pictures.pictures().items() if path.read_text(encoding="utf-8") != text

@@ -6,10 +6,13 @@ The rules are checked in the sources, so that new modules are covered as well.
 from __future__ import annotations
 
 import ast
+import copy
 import importlib
 import inspect
 import pickle
 import pkgutil
+import sys
+import traceback
 from pathlib import Path
 from typing import Dict, Iterator, List, Set, Tuple, Type
 
@@ -17,7 +20,8 @@ import pytest
 
 import scaler
 from scaler import exceptions
-from scaler.exceptions import ScalerError
+from scaler.exceptions import RemoteTraceback, ScalerError, WorkerDiedError, with_page
+from scaler_protocol.programs.documentation import DOCS_URL_VARIABLE
 
 PACKAGE = Path(scaler.__file__).parent
 
@@ -131,3 +135,55 @@ def test_code_that_catches_builtin_exceptions_still_catches_these(kind: str, bas
 def test_each_survives_a_pickle_with_its_text(name: str) -> None:
     loaded = pickle.loads(pickle.dumps(DEFINED[name]("what failed, why, what to do")))
     assert type(loaded) is DEFINED[name] and "what failed, why, what to do" in str(loaded)
+
+
+# The link to its page in the documentation.
+
+SITE = "https://docs.example.org/v1"
+
+
+def shown(error: BaseException) -> str:
+    return "".join(traceback.format_exception(type(error), error, None))
+
+
+@pytest.mark.parametrize("name", sorted(DEFINED.keys() - {"RemoteTraceback"}))
+def test_a_traceback_ends_with_the_link_which_is_no_part_of_the_text_or_the_pickle(name: str) -> None:
+    error = DEFINED[name]("what failed")
+    assert isinstance(error, ScalerError)
+    if sys.version_info >= (3, 11):
+        assert shown(error) == f"scaler.exceptions.{name}: what failed\nsee docs/reference/errors.md#{name.lower()}\n"
+    assert error.page == f"docs/reference/errors.md#{name.lower()}"
+    assert str(error) == "what failed" and b"docs/" not in pickle.dumps(error)
+
+
+def test_the_link_leads_to_the_site_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = WorkerDiedError("what failed")
+    monkeypatch.setenv(DOCS_URL_VARIABLE, f"{SITE}/")
+    assert error.page == f"{SITE}/reference/errors.html#workerdiederror"
+    assert with_page(error) == f"what failed\nsee {SITE}/reference/errors.html#workerdiederror"
+
+
+def test_a_subclass_of_the_user_has_the_page_of_its_base() -> None:
+    class MineError(WorkerDiedError):
+        pass
+
+    assert MineError("what failed").page == WorkerDiedError("").page
+
+
+def test_notes_come_before_the_link_and_travel_without_it() -> None:
+    error = WorkerDiedError("what failed")
+    error.add_note("first")
+    error.__notes__ = [*error.__notes__, "second"]
+    loaded = pickle.loads(pickle.dumps(error))
+    for each in (error, loaded, copy.copy(error)):
+        assert each.__notes__ == ["first", "second", f"see {error.page}"]
+        assert each.__dict__["__notes__"] == ["first", "second"]
+
+
+def test_a_traceback_of_a_worker_has_no_link_of_its_own() -> None:
+    remote = RemoteTraceback("on a worker")
+    assert remote.page == "" and remote.__notes__ == [] and with_page(remote) == str(remote)
+
+
+def test_other_errors_are_printed_as_they_are() -> None:
+    assert with_page(OSError("what failed")) == "what failed"

@@ -2,6 +2,8 @@
 
 Rules:
 - A message says what failed (with the value), why, and what to do.
+- Its page in the documentation is told by tracebacks, in a line after the message, and by the attribute `page`. The
+  text of an error stays what it is, since programs compare it and logs have one line for it.
 - All derive from ScalerError; where a builtin category fits (ConnectionError, ValueError), they also derive from it, so
   that generic handlers catch them.
 - No other module of the package defines a public exception, and everything that the client and the local cluster raise
@@ -15,6 +17,9 @@ from __future__ import annotations
 import warnings
 from concurrent.futures import BrokenExecutor
 from graphlib import CycleError
+from typing import List
+
+from scaler_protocol.programs.documentation import link_to
 
 __all__ = [
     "ActorCreationError",
@@ -70,6 +75,27 @@ __all__ = [
 
 class ScalerError(Exception):
     """Base class of all errors of Scaler."""
+
+    @property
+    def page(self) -> str:
+        """The link to what the documentation says about this error; empty if that is nothing."""
+        name = next(kind.__name__ for kind in type(self).__mro__ if kind.__module__ == __name__)
+        return link_to(f"reference/errors#{name.lower()}")
+
+    # Tracebacks show notes from Python 3.11 on. The link is made when they are read, and is no part of the state: it
+    # costs an error nothing, is not pickled, and is that of the process which shows it.
+
+    @property
+    def __notes__(self) -> List[str]:
+        return [*self.__dict__.get("__notes__", ()), *([f"see {self.page}"] if self.page else ())]
+
+    @__notes__.setter
+    def __notes__(self, notes: List[str]) -> None:
+        self.__dict__["__notes__"] = [note for note in notes if note != f"see {self.page}"]
+
+    def add_note(self, note: str) -> None:
+        """As `BaseException.add_note` of Python 3.11."""
+        self.__dict__["__notes__"] = [*self.__dict__.get("__notes__", ()), note]
 
 
 class InvalidArgumentError(ScalerError, ValueError):
@@ -275,9 +301,19 @@ warnings.simplefilter("always", UnfinishedTasksWarning, append=True)
 class RemoteTraceback(ScalerError):
     """The traceback of an exception as it was on the worker; shown as the cause of the exception here."""
 
+    @property
+    def page(self) -> str:
+        return ""  # it belongs to an error, which has one
+
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.text = text
 
     def __str__(self) -> str:
         return f'\n"""\n{self.text}"""'
+
+
+def with_page(error: Exception) -> str:
+    """What a program prints about an error: its text, and in a second line the link to its page if it has one."""
+    page = error.page if isinstance(error, ScalerError) else ""
+    return f"{error}\nsee {page}" if page else str(error)

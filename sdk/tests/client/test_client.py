@@ -204,7 +204,7 @@ def test_map_cuts_items_that_refer_to_many_objects_into_chunks_that_a_task_can_h
     assert client.map(len, items) == [5] * 500
     with pytest.raises(ValueError, match="refer to 25 objects") as raised:
         client.map(len, [*items, ([reference._replace() for _ in range(25)],)])
-    assert notes_of(raised.value) == ["(item 500 of map)"]
+    assert notes_of(raised.value) == ["(item 500 of map)", "see docs/reference/errors.md#toomanyreferences"]
     assert client.submit(identity, 1).result(TIMEOUT_SECONDS) == 1, "the client lives on"
 
 

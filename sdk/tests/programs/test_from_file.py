@@ -346,7 +346,10 @@ def test_without_a_file_it_says_how_it_is_used() -> None:
 def test_a_mistyped_command_is_told_with_the_one_that_was_meant() -> None:
     code, _, errors = scaler("dve")
     assert code == 2
-    assert errors == "scaler: error: dve: No such file or directory; did you mean `scaler dev`?\n"
+    assert errors.splitlines() == [
+        "scaler: error: dve: No such file or directory; did you mean `scaler dev`?",
+        "see docs/configuration.md#scaler",
+    ]
 
 
 def test_a_file_s_programs_are_one_service_which_notifies_when_all_of_them_have_started(

@@ -187,7 +187,7 @@ def test_items_at_most_once_beside_an_evil_one_run_no_more_than_once(any_client:
     evils = [Evil("crash", "unpickled", in_client=False) if number == 25 else None for number in range(40)]
     with pytest.raises(ProcessorDiedError) as raised:
         any_client.options(at_most_once=True).map(run_and_count, paths, evils)
-    assert notes(raised.value) == ["(item 25 of map)"]
+    assert notes(raised.value) == ["(item 25 of map)", f"see {raised.value.page}"]
     assert {path.read_text() for path in tmp_path.iterdir()} <= {
         "x",
         "",

@@ -43,6 +43,7 @@ def _find(sections: Mapping[str, Sequence[Mapping[str, Any]]]) -> Optional[Tuple
 
 PING = Program(
     name=NAME,
+    page="monitoring#health",
     section="ping",
     description="Ask whether a scheduler serves at an address: exit code 0 if it answers, else 1, with the reason.",
     version=version,

@@ -372,6 +372,7 @@ _EARLIER = [
 
 SCHEDULER = Program(
     name="scaler_scheduler",
+    page="configuration#scaler_scheduler",
     section="scheduler",
     description="Start a Scaler scheduler: clients submit tasks to it, workers connect to it and run them.",
     epilog="Then, on each machine that should run tasks:  scaler_cluster -n 4 ADDRESS. `scaler_scheduler keys`"

@@ -52,6 +52,7 @@ def _epilog() -> str:
 
 TOP = Program(
     name="scaler_top",
+    page="configuration#scaler_top",
     section="top",
     description=_DESCRIPTION,
     epilog=_epilog(),

@@ -107,6 +107,7 @@ def _faults(options: argparse.Namespace) -> List[str]:
 
 UI = Program(
     name="scaler_ui",
+    page="configuration#scaler_ui",
     section="ui",
     description="Show a Scaler cluster in the browser, and its figures to Prometheus (at /metrics) and to scripts (at"
     " /api/workers and others). It subscribes to the scheduler, and may be started before it.",

@@ -25,7 +25,7 @@ from scaler.cluster.appliance import interface_command
 from scaler.cluster.child_program import ChildProgram
 from scaler.cluster.cluster import Cluster
 from scaler.cluster.scheduler import Scheduler
-from scaler.exceptions import ProgramStartError, ScalerError
+from scaler.exceptions import ProgramStartError, ScalerError, with_page
 from scaler.programs.scaler_options import DEFAULT_PORT, DEFAULT_UI_PORT, DEV
 from scaler.values.texts import counted
 from scaler_protocol.host.discovery import ADDRESS_VARIABLE, SCHEDULER, DiscoveryError, entries
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
             print("scaler dev: stopping", flush=True)
             return 0
         except (ScalerError, OSError) as error:
-            print(f"scaler dev: {error}", file=sys.stderr)
+            print(f"scaler dev: {with_page(error)}", file=sys.stderr)
             return EXIT_FAILED
         finally:
             _let_signals_kill()

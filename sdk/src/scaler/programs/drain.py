@@ -14,7 +14,7 @@ from typing import Dict, List, Sequence
 
 from scaler.client import Client
 from scaler.client.info import WorkerInfo
-from scaler.exceptions import InvalidArgumentError, ScalerError
+from scaler.exceptions import InvalidArgumentError, ScalerError, with_page
 from scaler.programs.scaler_options import DRAIN
 from scaler.values.texts import counted
 
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
             if options.wait:
                 return wait_until_left(client, chosen, options.timeout_seconds)
     except ScalerError as error:
-        print(f"scaler drain: {error}", file=sys.stderr)
+        print(f"scaler drain: {with_page(error)}", file=sys.stderr)
         return EXIT_FAILED
     return 0
 

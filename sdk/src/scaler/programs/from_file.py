@@ -25,7 +25,7 @@ from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
 from scaler.cluster.appliance import interface_command, scheduler_command
 from scaler.cluster.child_program import STOP_TIMEOUT_SECONDS, ChildProgram
 from scaler.cluster.scheduler import SchedulerProcess
-from scaler.exceptions import ScalerError
+from scaler.exceptions import ScalerError, with_page
 from scaler.programs.scaler_options import SCALER
 from scaler.provision.provision_options import PROVISION
 from scaler.worker.worker_options import CLUSTER
@@ -84,14 +84,15 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"the following arguments are required: {', '.join(reading.missing())}")
     exit_code = EXIT_FAULTS if options.check else EXIT_USAGE
     if reading.faults:
-        parser.exit(
-            exit_code, "".join(f"scaler: error: {fault}{_meant_command(options.config)}\n" for fault in reading.faults)
-        )
+        lines = [f"scaler: error: {fault}{_meant_command(options.config)}\n" for fault in reading.faults]
+        parser.exit(exit_code, "".join([*lines, SCALER.page_line]))
     try:
         sections = read_sections(options.config)
         parts = parts_of(options.config, sections, {})
-    except (ConfigurationError, ScalerError) as error:
-        parser.exit(exit_code, f"scaler: error: {error}\n")
+    except ConfigurationError as error:
+        parser.exit(exit_code, f"scaler: error: {error}\n{SCALER.page_line}")
+    except ScalerError as error:
+        parser.exit(exit_code, f"scaler: error: {with_page(error)}\n")
     if options.check:
         return check(options.config, sections, parts)
     if options.print_config:

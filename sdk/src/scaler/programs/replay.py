@@ -10,7 +10,7 @@ import sys
 from typing import Optional, Sequence
 
 from scaler.cluster.appliance import scheduler_command
-from scaler.exceptions import ProgramStartError
+from scaler.exceptions import ProgramStartError, with_page
 from scaler.version import __version__
 from scaler_protocol.recording.recording_file import CLIENT, SCHEDULER, WORKER, Recording, RecordingError
 from scaler_protocol.recording.replay_command import parse_arguments, run_replay
@@ -57,5 +57,5 @@ def _run_scheduler(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         os.execvp(command[0], command)
     except (ProgramStartError, OSError) as error:
-        print(f"{NAME}: {error}", file=sys.stderr)
+        print(f"{NAME}: {with_page(error)}", file=sys.stderr)
         return EXIT_FAILED

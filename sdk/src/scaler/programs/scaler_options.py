@@ -73,6 +73,7 @@ def _ports() -> List[Option]:
 
 DEV = Program(
     name="scaler dev",
+    page="cluster#scaler-dev",
     section="dev",
     description="Start a scheduler, a worker and the user interface on this machine, and say how to use them."
     " Ctrl-C stops everything.",
@@ -121,6 +122,7 @@ def _faults_of_drain(options: argparse.Namespace) -> List[str]:
 
 DRAIN = Program(
     name="scaler drain",
+    page="how-to/workers-that-come-and-go#scaler-drain",
     section="drain",
     description="Let workers finish their running tasks and leave, and wait until they have left. Tasks that have not"
     " begun go to other workers at once.",
@@ -176,6 +178,7 @@ DRAIN = Program(
 
 UP = Program(
     name="scaler up",
+    page="cluster#scaler-up",
     section="scaler",
     description="Start a scheduler, the user interface, and a provisioner, which starts workers when tasks need them"
     " and lets them go when they are idle. Without a file, workers are on this machine. Ctrl-C stops everything.",
@@ -203,6 +206,7 @@ UP = Program(
 
 SCALER = Program(
     name="scaler",
+    page="configuration#scaler",
     section="scaler",
     description="Start the programs that a file has sections for: a scheduler, workers, a provisioner, which starts"
     " workers when tasks need them, and a user interface. Ctrl-C stops all of them.",

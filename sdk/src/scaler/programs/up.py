@@ -14,7 +14,7 @@ import os
 from typing import Optional, Sequence, Tuple
 
 from scaler.cpus import default_slots
-from scaler.exceptions import ScalerError
+from scaler.exceptions import ScalerError, with_page
 from scaler.programs.dev import HOST, free_port, usable_interface
 from scaler.programs.from_file import RunningPrograms, has_only_local_units, parts_of
 from scaler.programs.scaler_options import DEFAULT_PORT, DEFAULT_UI_PORT, UP
@@ -44,8 +44,10 @@ def main(arguments: Sequence[str]) -> int:
                 wanted["ui"] = _interface(options.ui_port, sections)
         parts = parts_of(options.config, sections, wanted)
         setup_logging(options.logging_paths, options.logging_level, options.logging_config_file, options.logging_format)
-    except (ConfigurationError, ScalerError, OSError, KeyError, ValueError) as error:
-        UP.parser().exit(EXIT_USAGE, f"{UP.name}: error: {error}\n")
+    except ScalerError as error:
+        UP.parser().exit(EXIT_USAGE, f"{UP.name}: error: {with_page(error)}\n")
+    except (ConfigurationError, OSError, KeyError, ValueError) as error:
+        UP.parser().exit(EXIT_USAGE, f"{UP.name}: error: {error}\n{UP.page_line}")
     if why_not:
         logger.warning("Scaler: no user interface: %s", why_not)
     return RunningPrograms(options.config, sections, parts).run()

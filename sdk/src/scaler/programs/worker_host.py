@@ -16,13 +16,13 @@ def main() -> int:
 def _load() -> Callable[[], int]:
     from scaler.cluster.child_program import check_system
     from scaler.compat.installation import check_installation
-    from scaler.exceptions import ScalerError
+    from scaler.exceptions import ScalerError, with_page
 
     try:
         check_system()
         check_installation()
     except ScalerError as error:
-        sys.exit(f"scaler_cluster: error: {error}")
+        sys.exit(f"scaler_cluster: error: {with_page(error)}")
     from scaler.worker.supervisor import main as run
 
     return run

@@ -72,6 +72,7 @@ def _scheduler_of(sections: Sections) -> Optional[Tuple[str, str]]:
 
 PROVISION = Program(
     name="scaler_provision",
+    page="configuration#scaler_provision",
     section=SECTION,
     description="Start workers when tasks need slots, and let them go when they are idle. What is started at a time is"
     " a unit; units that are alike are a pool. Each section [provision] of a file is a pool.",

@@ -15,7 +15,7 @@ import threading
 from types import FrameType
 from typing import Dict, List, Optional, Sequence
 
-from scaler.exceptions import ScalerError
+from scaler.exceptions import ScalerError, with_page
 from scaler.provision.core.pool import PoolSettings
 from scaler.provision.core.provision_core import ProvisionCore
 from scaler.provision.provision_options import PROVISION, pool_of, read_options
@@ -57,7 +57,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             credentials, core, adapters, {each.name: each.list_interval_seconds for each in pools}
         )
     except (ScalerError, KeyFileError, MissingLibraryError, OSError) as error:
-        return _fail(str(error))
+        return _fail(with_page(error))
     _stop_on_signals(provisioner)
     if first.exit_when_stdin_closes:
         threading.Thread(target=_stop_when_stdin_closes, args=(provisioner,), daemon=True).start()
@@ -117,5 +117,5 @@ def _fail(text: str) -> int:
 
 
 def _usage(text: str) -> int:
-    print(f"{PROVISION.name}: error: {text}", file=sys.stderr)
+    print(f"{PROVISION.name}: error: {text}\n{PROVISION.page_line}", end="", file=sys.stderr)
     return EXIT_USAGE

@@ -387,6 +387,7 @@ def _own_name() -> str:
 
 CLUSTER = Program(
     name="scaler_cluster",
+    page="configuration#scaler_cluster",
     section="cluster",
     is_repeated=True,
     description="Start a worker: it runs tasks of a Scaler scheduler on this host, as many at once as it has slots.",

@@ -65,6 +65,7 @@ def _program(
 ) -> Program:
     return Program(
         name=f"scaler keys {word}",
+        page="security#scaler-keys",
         section="keys",
         description=description,
         epilog=epilog,
@@ -195,6 +196,7 @@ COMMANDS: Dict[str, Program] = {
 
 KEYS = Program(
     name="scaler keys",
+    page="security#scaler-keys",
     section="keys",
     description="Make, list and revoke the keys with which programs connect to a scheduler, and replace the"
     " scheduler's own.",

@@ -150,7 +150,7 @@ class CallSender:
 
 def _name_items(error: BaseException, first: int, count: int) -> None:
     """Note which items an error may be about, unless it was raised by one of them and says so."""
-    if not isinstance(error, ScalerError) or getattr(error, "__notes__", None):
+    if not isinstance(error, ScalerError) or error.__dict__.get("__notes__"):
         return
     add_note(
         error,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence
 
 from scaler_protocol.programs.options.earlier import add_to
 from scaler_protocol.programs.options.kinds import Choice, Kind, Switch, Words
@@ -26,6 +26,7 @@ def make_parser(program: Table, name: str) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter if is_raw else argparse.HelpFormatter,
         argument_default=argparse.SUPPRESS,
     )
+    parser.page_line = program.page_line
     parser.add_argument("--version", action=_Print, nargs=0, text=program.version, help="print versions and exit")
     groups: Dict[str, argparse._ArgumentGroup] = {}
     for option in program.options:
@@ -135,7 +136,9 @@ def _add_configuration(parser: argparse.ArgumentParser, program: Table) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports an unknown option first: argparse would take its value for another argument."""
+    """Reports an unknown option first: argparse would take its value for another argument. Errors end with a link."""
+
+    page_line = ""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         arguments: List[str] = list(sys.argv[1:] if args is None else args)
@@ -144,6 +147,9 @@ class _Parser(argparse.ArgumentParser):
         if unknown and not {"-h", "--help"} & set(arguments):
             self.error(f"unknown option {unknown}; {meant_option(unknown, flags) or f'see {self.prog} -h'}")
         return super().parse_known_args(arguments, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        super().error(f"{message}\n{self.page_line}".rstrip())
 
 
 class _Print(argparse.Action):

@@ -53,7 +53,8 @@ class Program(Table):
         missing = reading.missing()
         faults = [*reading.faults, *filter(None, missing.values())]
         if faults:
-            parser.exit(EXIT_USAGE, "".join(f"{parser.prog}: error: {fault}\n" for fault in faults))
+            lines = [f"{parser.prog}: error: {fault}\n" for fault in faults]
+            parser.exit(EXIT_USAGE, "".join([*lines, self.page_line]))
         if missing:
             parser.error(f"the following arguments are required: {', '.join(missing)}")
         wrong = self.faults(reading.values) if self.faults is not None else []

@@ -11,11 +11,13 @@ from __future__ import annotations
 import re
 from typing import Iterable, List, Mapping, Sequence, Tuple
 
+from scaler_protocol.programs.documentation import DOCS_URL_VARIABLE
 from scaler_protocol.programs.options.sources import OTHER_NAMES, SECTIONS, closest
 from scaler_protocol.programs.options.table import Table
 
 GENERAL_VARIABLES = (
     "SCALER_ADDRESS", "SCALER_RUN_DIRECTORY", "SCALER_KEY_FILE", "SCALER_KEY_DIRECTORY", "SCALER_INSECURE",
+    DOCS_URL_VARIABLE,
 )  # fmt: skip
 """Variables that every program reads."""
 

@@ -9,6 +9,7 @@ import argparse
 from dataclasses import dataclass
 from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from scaler_protocol.programs.documentation import link_to
 from scaler_protocol.programs.options.kinds import Kind, Whole
 
 SHELLS = ("bash", "zsh", "fish")
@@ -118,6 +119,7 @@ class Table:
         is_configured: it has `--config`, `--check` and `--print-config`, which `Program.read` handles.
         commands: subcommands, such as "scaler dev" of "scaler"; for completion.
         earlier: options of earlier generations.
+        page: the section of the documentation that errors of usage link to, such as `configuration#scaler_ui`.
     """
 
     name: str
@@ -131,6 +133,7 @@ class Table:
     is_configured: bool = True
     commands: Sequence[Table] = ()
     earlier: Sequence[Earlier] = ()
+    page: str = ""
 
     def option(self, key: str) -> Optional[Option]:
         """The option with this name in files; None if there is none."""
@@ -148,6 +151,11 @@ class Table:
             return ()
         parts = ["scaler", self.section, option.key] if self.section != "scaler" else ["scaler", option.key]
         return ("_".join(parts).upper(), *option.environment)
+
+    @property
+    def page_line(self) -> str:
+        """The last line of an error of usage; empty if there is no page."""
+        return f"see {link_to(self.page)}\n" if self.page else ""
 
 
 CONFIG_ENTRY = Option(
