@@ -4,8 +4,8 @@ Rules:
 - A start that fails delays the next one, each time for twice as long, and then only one unit is tried. After
   FAILURES_OF_A_PAUSE in a row the pool is paused, with the reason, until the delay is over. A unit whose worker
   connects ends that.
-- None is started before its units were listed, and after a start that failed, before they were listed again: there may be
-  units of an earlier run, and a command that took too long may have started one.
+- None is started before its units were listed, and after a start that failed, before they were listed again: there may
+  be units of an earlier run, and a command that took too long may have started one.
 - The time from start to connection is learned: work that ends sooner is not worth a unit.
 """
 
