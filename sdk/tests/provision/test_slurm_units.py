@@ -144,7 +144,7 @@ def test_variables_of_the_job_that_the_program_runs_in_are_not_the_new_jobs(
         (
             f"sbatch: error: invalid partition specified: nope\n{FAILED}Invalid partition name specified\n",
             SlurmRefusedError,
-            "submission failed: Invalid partition name specified; sinfo -s lists the partitions (--partition)",
+            "(exit code 1): Invalid partition name specified; sinfo -s lists the partitions (--partition)",
         ),
         (
             f"sbatch: error: Memory specification can not be satisfied\n{FAILED}Requested node configuration\n",
@@ -155,14 +155,14 @@ def test_variables_of_the_job_that_the_program_runs_in_are_not_the_new_jobs(
         (
             "sbatch: unrecognized option '--bogus'\nTry \"sbatch --help\" for more information\n",
             SlurmRefusedError,
-            "exit code 1: sbatch: unrecognized option '--bogus'; man sbatch",
+            "(exit code 1): unrecognized option '--bogus'; man sbatch",
         ),
         (
             f"{FAILED}Unable to contact slurm controller (connect failure)\n",
             SlurmUnavailableError,
             "see whether it is up: scontrol ping",
         ),
-        ("sbatch: error: something else\n", SlurmRefusedError, "exit code 1: sbatch: error: something else"),
+        ("sbatch: error: something else\n", SlurmRefusedError, "(exit code 1): something else"),
     ],
 )
 def test_what_slurm_refuses_is_a_named_error_that_says_what_to_do(
@@ -171,7 +171,7 @@ def test_what_slurm_refuses_is_a_named_error_that_says_what_to_do(
     (slurm.folder / "refusal").write_text(said)
     with pytest.raises(kind) as caught:
         slurm.units().start("p-ab-1")
-    assert advice in str(caught.value) and str(caught.value).startswith("sbatch has ended")
+    assert advice in str(caught.value) and str(caught.value).startswith("sbatch (exit code 1): ")
 
 
 def test_a_command_that_hangs_is_given_up(slurm: FakeSlurm) -> None:

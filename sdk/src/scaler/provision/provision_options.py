@@ -87,11 +87,10 @@ PROVISION = Program(
     epilog="examples:\n"
     "  scaler_provision tcp://127.0.0.1:2345 --maximum 4 --slots 2\n"
     "  scaler_provision --config scaler.toml\n"
+    "  scaler_provision tcp://login1:2345 --adapter slurm --partition batch --slots 16 --maximum 20\n"
     "  scaler_provision tcp://scheduler:2345 --adapter exec --maximum 20 \\\n"
-    "    --start-command 'sbatch -J \"$UNIT_ID\" worker.sh' \\\n"
-    '    --list-command \'squeue -h -o "%j %T %r" | tr A-Z a-z | grep "^$UNIT_POOL-"; true\' \\\n'
-    "    --stop-command 'scancel -n \"$UNIT_ID\"'\n"
-    "docs/how-to/workers-that-come-and-go.md explains pools, states and failures.",
+    "    --start-command './start \"$UNIT_ID\"' --list-command ./list --stop-command './stop \"$UNIT_ID\"'\n"
+    "docs/how-to/workers-that-come-and-go.md explains pools, states and failures; docs/how-to/slurm.md, jobs.",
     version=lambda: f"scaler_provision {__version__} (protocol {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX})",
     is_repeated=True,
     faults=_faults,
@@ -222,7 +221,7 @@ PROVISION = Program(
         Option(
             "--sbatch-options",
             Kind(),
-            "further options of sbatch, as in a shell, such as '--mem=64G --qos=long --output=/scratch/me/%j.log'",
+            "further options of sbatch, as in a shell, such as '-q long -o /scratch/me/%j.log'",
             metavar="OPTIONS",
             group="Slurm",
         ),

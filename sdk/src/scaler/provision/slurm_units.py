@@ -46,6 +46,7 @@ class SlurmRefusedError(UnitError):
     """Slurm refuses what it was asked for."""
 
 
+_PREFIXES = ("sbatch: ", "squeue: ", "scancel: ", "error: ", "Batch job submission failed: ")
 _ADVICE = {
     "unable to contact slurm controller": (SlurmUnavailableError, "see whether it is up: scontrol ping"),
     "socket timed out": (SlurmUnavailableError, "the controller is busy or hangs: scontrol ping"),
@@ -175,6 +176,8 @@ def _error_of(name: str, code: int, output: bytes) -> UnitError:
     """The error that a command's output stands for."""
     own = [line for line in output.splitlines() if line.startswith(b"%b: " % name.encode())]  # and no "Try --help"
     said = last_line(own[-1] if own else output)
+    for prefix in _PREFIXES:  # people see the beginning of a reason: what it says should be in it
+        said = said.replace(prefix, "")
     text = output.decode("utf-8", "replace").lower()
     kind: Type[UnitError] = SlurmRefusedError
     advice = ""
@@ -182,4 +185,4 @@ def _error_of(name: str, code: int, output: bytes) -> UnitError:
         if words in text:
             kind, advice = kind_of_words, f"; {advice_of_words}"
             break
-    return kind(f"{name} has ended with exit code {code}: {said}{advice}")
+    return kind(f"{name} (exit code {code}): {said}{advice}")
