@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Callable, Iterator, List
 
@@ -16,7 +15,7 @@ import pytest
 from provision.slurm_cluster import CPUS, NODES, SlurmCluster, reason_not_to_run, slurm_cluster
 from sdk_tasks import wait_for
 
-from scaler import Client, Scheduler
+from scaler import Client, ScalerFuture, Scheduler
 from scaler.provision.core.pool import PoolSettings
 from scaler.provision.slurm_script import SlurmSettings
 from scaler.provision.slurm_units import SlurmUnits
@@ -132,7 +131,7 @@ def test_jobs_come_in_stages_up_to_the_maximum_say_why_they_wait_and_go(
     notes = tmp_path / "notes"
     program = start("--maximum", str(MAXIMUM))
 
-    def run_stage(client: Client) -> List[Future[int]]:
+    def run_stage(client: Client) -> List[ScalerFuture[int]]:
         return [client.submit(work, number, 0.5, str(notes)) for number in range(40)]
 
     with Client(address) as client, Watch(slurm) as watch:
