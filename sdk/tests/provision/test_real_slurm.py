@@ -13,9 +13,9 @@ from typing import Callable, Iterator, List
 
 import pytest
 from provision.slurm_cluster import CPUS, NODES, SlurmCluster, reason_not_to_run, slurm_cluster
-from sdk_tasks import wait_for
+from sdk_tasks import wait_for, wait_for_file
 
-from scaler import Client, ScalerFuture, Scheduler
+from scaler import Client, Scheduler
 from scaler.provision.core.pool import PoolSettings
 from scaler.provision.slurm_script import SlurmSettings
 from scaler.provision.slurm_units import SlurmUnits
@@ -117,6 +117,13 @@ def work(number: int, seconds: float, notes: str) -> int:
     return number
 
 
+def work_after(go: str, number: int, notes: str) -> int:
+    """Work that lasts until a file exists."""
+    work(number, 0.0, notes)
+    wait_for_file(go, seconds=TIMEOUT_SECONDS)
+    return number
+
+
 def runs(notes: Path) -> List[int]:
     return sorted(int(line) for line in notes.read_text().split()) if notes.exists() else []
 
@@ -131,17 +138,18 @@ def test_jobs_come_in_stages_up_to_the_maximum_say_why_they_wait_and_go(
     notes = tmp_path / "notes"
     program = start("--maximum", str(MAXIMUM))
 
-    def run_stage(client: Client) -> List[ScalerFuture[int]]:
-        return [client.submit(work, number, 0.5, str(notes)) for number in range(40)]
-
+    go = tmp_path / "go"
     with Client(address) as client, Watch(slurm) as watch:
-        futures = run_stage(client)
+        futures = [client.submit(work_after, str(go), number, str(notes)) for number in range(40)]
         pending = "1 unit of the pool jobs is pending (Resources)"  # there are two nodes
         wait_for(lambda: pending in client.explain(futures[-1]), "a waiting task to say why")
+        go.touch()
         assert [each.result(TIMEOUT_SECONDS) for each in futures] == list(range(40))
         wait_for(lambda: client.info().worker_count == 0 and slurm.jobs() == [], "all jobs to end")
-        assert [each.result(TIMEOUT_SECONDS) for each in run_stage(client)] == list(range(40))
+        futures = [client.submit(work, number, 0.5, str(notes)) for number in range(40)]
+        assert [each.result(TIMEOUT_SECONDS) for each in futures] == list(range(40))
         wait_for(lambda: slurm.jobs() == [], "all jobs to end")
+
         assert watch.most == MAXIMUM
     assert runs(notes) == sorted(2 * list(range(40))), "a task ran twice"
     assert "ERROR" not in program.log.read_text()
