@@ -29,7 +29,10 @@ NEVER_SEEN = {
     "scaler.worker.frames.FrameError",  # between an agent and its processors
     "scaler.worker.fork_server.agent_connection.AgentGoneError",  # ends the fork server
     "scaler.worker.agent.shell.code_folders.CodeError",  # ends in the agent, as the text of a failure
-    "scaler.provision.unit_adapters.UnitError",  # ends in the provisioner, as the reason of a failed unit
+    "scaler.provision.slurm_units.SlurmMissingError",  # these four end in the provisioner, as reasons
+    "scaler.provision.slurm_units.SlurmRefusedError",
+    "scaler.provision.slurm_units.SlurmUnavailableError",
+    "scaler.provision.unit_adapters.UnitError",
     "scaler.compat.names.CapnpDeserializationError",  # these three are caught by earlier programs, and never raised
     "scaler.compat.names.ClientCancelledException",
     "scaler.compat.names.TaskNotFoundError",

@@ -20,14 +20,20 @@ State = m.UnitState
 
 
 class Bench:
-    """A core, its clock, and what it asked for."""
+    """A core, its clock, and what it asked for.
 
-    def __init__(self, *pools: PoolSettings, is_open: bool = True) -> None:
+    Parameters:
+        is_listed: all pools were listed, and there were no units.
+    """
+
+    def __init__(self, *pools: PoolSettings, is_open: bool = True, is_listed: bool = True) -> None:
         self.core = ProvisionCore(pools, "run")
         self.now = 0.0
         self.units: List[m.Units] = []
         self.requests: List[m.ReleaseRequest] = []
         self.logs: List[str] = []
+        for each in pools if is_listed else ():
+            self.core.on_listing(self.now, each.name, self.now, {})
         if is_open:
             self.core.on_opened(self.now)
 
@@ -73,6 +79,13 @@ class Bench:
         for name in names:
             self.core.on_started(self.now, name)
         return names
+
+    def fail(self, names: List[str], reason: str) -> None:
+        """All units that there are cannot be started, as a listing then shows."""
+        for name in names:
+            self.core.on_start_failed(self.now, name, reason)
+        self.core.on_listing(self.now, "p", self.now, {})
+        self.effects()
 
     def listing(self, pool: str = "p", **found: ListedUnit) -> List[Effect]:
         self.now += 1.0
@@ -201,9 +214,7 @@ def test_starts_that_fail_are_delayed_longer_each_time_and_the_pool_is_paused() 
         while not (names := bench.started(5)):
             bench.now += 0.5
         waits.append(bench.now - begin)
-        for name in names:
-            bench.core.on_start_failed(bench.now, name, "no quota")
-        bench.effects()
+        bench.fail(names, "no quota")
 
     assert waits[0] == 0.0 and waits[-1] >= 32.0 and waits == sorted(waits)
     assert len(bench.core.units) == 0
@@ -216,9 +227,7 @@ def test_a_unit_that_connects_ends_the_pause() -> None:
     bench = Bench(pool())
     for _ in range(FAILURES_OF_A_PAUSE):
         bench.now += 3600.0
-        for name in bench.started(3):
-            bench.core.on_start_failed(bench.now, name, "no quota")
-        bench.effects()
+        bench.fail(bench.started(3), "no quota")
     bench.now += 3600.0
     (probe,) = bench.started(5)  # one is tried
 
@@ -296,3 +305,53 @@ def test_without_a_session_nothing_is_started_or_asked() -> None:
     bench.core.on_opened(bench.now)
     bench.tick()
     assert bench.units[-1].sequence == 1 and len(bench.units[-1].units) == 2
+
+
+def test_no_unit_is_started_before_those_that_there_are_were_listed() -> None:
+    bench = Bench(pool(maximum=2), is_listed=False)
+    assert bench.started(3) == []
+
+    bench.core.on_listing_failed(bench.now, "p", "nothing answers")
+    assert bench.tick() == []
+    (note,) = bench.units[-1].notes
+    assert note == "the pool p starts none while its units cannot be listed: nothing answers"
+
+    bench.listing(p_old_1=ListedUnit(State.PENDING))
+    assert bench.units[-1].notes == []
+    assert len(bench.started(3)) == 1
+
+
+def test_a_start_that_failed_and_is_listed_counts_until_it_is_gone() -> None:
+    bench = Bench(pool(maximum=1, slots=5))
+    (name,) = bench.started(1)
+    bench.core.on_start_failed(bench.now, name, "no answer in time")
+    bench.now += 10.0
+    assert bench.started(1) == []  # there might be one
+
+    bench.listing(p_run_1=ListedUnit(State.PENDING))  # there is
+    assert bench.states() == {name: State.FAILED} and bench.started(1) == []
+
+    bench.listing()
+    assert len(bench.started(1)) == 1
+
+
+def test_a_start_that_failed_and_connects_is_a_unit_as_any_other() -> None:
+    bench = Bench(pool(maximum=1))
+    (name,) = bench.started(1)
+    bench.core.on_start_failed(bench.now, name, "no answer in time")
+    bench.listing(p_run_1=ListedUnit(State.STARTING))
+
+    bench.demand(0, name)
+
+    assert bench.states() == {name: State.RUNNING} and bench.core.pools["p"].failures == 0
+
+
+def test_the_time_in_which_a_unit_waits_for_its_turn_is_not_that_in_which_it_should_connect() -> None:
+    bench = Bench(pool(start_timeout_seconds=60.0))
+    (name,) = bench.started(1)
+    bench.listing(p_run_1=ListedUnit(State.PENDING, "Resources"))
+    assert bench.tick(3600.0) == []
+
+    bench.listing(p_run_1=ListedUnit(State.STARTING))
+
+    assert bench.tick(59.0) == [] and bench.tick(1.0) == [StopUnit("p", name)]

@@ -11,6 +11,7 @@ import sys
 from typing import List, Optional, Sequence, Tuple
 
 from scaler.provision.core.pool import PoolSettings
+from scaler.provision.slurm_script import capabilities_of_gres, fault_of_options, lifetime_of
 from scaler.version import __version__
 from scaler.worker.worker_options import Capabilities
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
@@ -22,6 +23,7 @@ from scaler_protocol.programs.options import (
     Option,
     Program,
     Seconds,
+    Switch,
     Whole,
     key_options,
     logging_options,
@@ -33,7 +35,8 @@ from scaler_protocol.programs.options.table import Sections
 SECTION = "provision"
 _DEFAULTS = PoolSettings("")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", re.ASCII)
-_COMMANDS = ("start", "list", "stop")
+_COMMANDS = tuple(f"{name}_command" for name in ("start", "list", "stop"))
+_SLURM = ("partition", "account", "gres", "sbatch_options", "setup_command", "worker_command", "worker_key_file")
 
 
 class _PoolName(Kind):
@@ -49,17 +52,24 @@ class _PoolName(Kind):
 
 
 def _faults(options: argparse.Namespace) -> List[str]:
-    commands = [f"{name}_command" for name in _COMMANDS]
-    given = [name for name in commands if getattr(options, name)]
+    lacking = [_flag(name) for name in _COMMANDS if not getattr(options, name)]
     faults = []
-    if options.adapter == "exec" and len(given) < len(commands):
-        lacking = ", ".join(f"--{name.replace('_', '-')}" for name in commands if name not in given)
-        faults.append(f"--adapter exec needs {lacking} as well")
-    if options.adapter != "exec" and given:
-        faults.append(f"--{given[0].replace('_', '-')} is for --adapter exec")
+    if options.adapter == "exec" and lacking:
+        faults.append(f"--adapter exec needs {', '.join(lacking)} as well")
+    for adapter, names in (("exec", _COMMANDS), ("slurm", _SLURM)):
+        given = [_flag(name) for name in names if getattr(options, name)]
+        if options.adapter != adapter and given:
+            faults.append(f"{given[0]} is for --adapter {adapter}")
+    fault = fault_of_options(options.sbatch_options or "")
+    if fault:
+        faults.append(f"--sbatch-options: {fault}")
     if options.minimum > options.maximum:
         faults.append(f"--minimum {options.minimum} is above --maximum {options.maximum}")
     return faults
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _scheduler_of(sections: Sections) -> Optional[Tuple[str, str]]:
@@ -79,11 +89,10 @@ PROVISION = Program(
     epilog="examples:\n"
     "  scaler_provision tcp://127.0.0.1:2345 --maximum 4 --slots 2\n"
     "  scaler_provision --config scaler.toml\n"
+    "  scaler_provision tcp://login1:2345 --adapter slurm --partition batch --slots 16 --maximum 20\n"
     "  scaler_provision tcp://scheduler:2345 --adapter exec --maximum 20 \\\n"
-    "    --start-command 'sbatch -J \"$UNIT_ID\" worker.sh' \\\n"
-    '    --list-command \'squeue -h -o "%j %T %r" | tr A-Z a-z | grep "^$UNIT_POOL-"; true\' \\\n'
-    "    --stop-command 'scancel -n \"$UNIT_ID\"'\n"
-    "docs/how-to/workers-that-come-and-go.md explains pools, states and failures.",
+    "    --start-command './start \"$UNIT_ID\"' --list-command ./list --stop-command './stop \"$UNIT_ID\"'\n"
+    "docs/how-to/workers-that-come-and-go.md explains pools, states and failures; docs/how-to/slurm.md, jobs.",
     version=lambda: f"scaler_provision {__version__} (protocol {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX})",
     is_repeated=True,
     faults=_faults,
@@ -99,9 +108,9 @@ PROVISION = Program(
         Option("--name", _PoolName(), "of the pool, and the beginning of the ids of its units", default="workers"),
         Option(
             "--adapter",
-            Choice(("local", "exec")),
-            "what units are. local: workers on this host, which end with this program; exec: what three commands start,"
-            " list and stop",
+            Choice(("local", "slurm", "exec")),
+            "what units are. local: workers on this host, which end with this program; slurm: jobs of Slurm; exec: what"
+            " three commands start, list and stop",
             default="local",
         ),
         Option("--slots", Whole(1), "of each unit", default=_DEFAULTS.slots),
@@ -110,7 +119,7 @@ PROVISION = Program(
             Capabilities(),
             "of each unit: NAME=AMOUNT, such as gpu=2",
             default={},
-            default_text="none",
+            default_text="what --gres gives a job, else none",
         ),
         Option("--minimum", Whole(0), "units that there are in any case", default=_DEFAULTS.minimum, group="size"),
         Option("--maximum", Whole(0), "units that there are at most", default=_DEFAULTS.maximum, group="size"),
@@ -159,7 +168,8 @@ PROVISION = Program(
         Option(
             "--lifetime-seconds",
             Seconds(0),
-            "how long a unit stays, if it has an end: tasks that say they take longer start none; 0: no end",
+            "how long a unit stays, if it has an end: tasks that say they take longer start none; with --adapter slurm,"
+            " the time limit of its job, less a minute for tasks; 0: no end, or the limit of the partition",
             default=_DEFAULTS.lifetime_seconds,
             group="times",
         ),
@@ -189,9 +199,57 @@ PROVISION = Program(
         Option(
             "--command-timeout-seconds",
             Seconds(0, is_minimum_excluded=True),
-            "how long each command may take",
+            "how long each command may take, those of Slurm included",
             default=60.0,
             group="adapters",
+        ),
+        Option(
+            "--dry-run",
+            Switch(has_negation=False),
+            "print what each pool would run, such as the script of a Slurm job, and end: nothing is started",
+            default=False,
+            group="adapters",
+        ),
+        Option("--partition", Kind(), "of the jobs", default_text="Slurm's default", metavar="NAME", group="Slurm"),
+        Option("--account", Kind(), "of the jobs", default_text="Slurm's default", metavar="NAME", group="Slurm"),
+        Option(
+            "--gres",
+            Kind(),
+            "generic resources of each job, such as gpu:a100:2, which is the capability gpu=2 unless --capabilities"
+            " says something else",
+            metavar="NAME[:TYPE][:COUNT][,...]",
+            group="Slurm",
+        ),
+        Option(
+            "--sbatch-options",
+            Kind(),
+            "further options of sbatch, as in a shell, such as '-q long -o /scratch/me/%j.log'",
+            metavar="OPTIONS",
+            group="Slurm",
+        ),
+        Option(
+            "--setup-command",
+            Kind(),
+            "shell commands that a job runs before its worker, such as 'module load python'",
+            metavar="COMMAND",
+            group="Slurm",
+        ),
+        Option(
+            "--worker-command",
+            Kind(),
+            "the command of a worker, if it is not this program's: such as scaler_cluster, found on the PATH that"
+            " --setup-command sets",
+            default_text="this program's Python, which the nodes must have at the same place",
+            metavar="COMMAND",
+            group="Slurm",
+        ),
+        Option(
+            "--worker-key-file",
+            Kind(),
+            "the key that workers connect with, of the role worker, on a file system that nodes share",
+            default_text="the workers' SCALER_KEY_FILE, else the key of the scheduler's user in a shared home",
+            metavar="PATH",
+            group="Slurm",
         ),
         *key_options("provisioner"),
         *logging_options(),
@@ -213,10 +271,11 @@ def read_options(arguments: Optional[Sequence[str]] = None) -> List[argparse.Nam
 
 def pool_of(options: argparse.Namespace) -> PoolSettings:
     """The settings of a pool."""
+    is_slurm = options.adapter == "slurm"
     return PoolSettings(
         name=options.name,
         slots=options.slots,
-        capabilities=dict(options.capabilities),
+        capabilities={**capabilities_of_gres(options.gres or ""), **options.capabilities},
         minimum=options.minimum,
         maximum=options.maximum,
         priority=options.priority,
@@ -225,5 +284,5 @@ def pool_of(options: argparse.Namespace) -> PoolSettings:
         idle_seconds=options.idle_seconds,
         sustain_seconds=options.sustain_seconds,
         start_timeout_seconds=options.start_timeout_seconds,
-        lifetime_seconds=options.lifetime_seconds,
+        lifetime_seconds=lifetime_of(options.lifetime_seconds) if is_slurm else options.lifetime_seconds,
     )

@@ -1,6 +1,7 @@
 """`scaler_provision`: reads the options, makes pools and adapters, and runs the loop.
 
-Rule: exit codes are 0, it was stopped; 1, the scheduler refuses or ends it; 2, an option is invalid.
+Rule: exit codes are 0, it was stopped, or `--dry-run` has printed what it would do; 1, the scheduler refuses or ends
+it; 2, an option is invalid.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import logging
 import os
 import secrets
+import shlex
 import signal
 import sys
 import threading
@@ -20,6 +22,8 @@ from scaler.provision.core.pool import PoolSettings
 from scaler.provision.core.provision_core import ProvisionCore
 from scaler.provision.provision_options import PROVISION, pool_of, read_options
 from scaler.provision.provisioner import Provisioner
+from scaler.provision.slurm_script import SlurmSettings
+from scaler.provision.slurm_units import SlurmUnits
 from scaler.provision.unit_adapters import CommandUnits, LocalUnits, UnitAdapter
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
@@ -44,14 +48,18 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         return _usage("all pools need the same address: run a scaler_provision for each scheduler")
     if len({(each.key_file, each.insecure) for each in pools}) > 1:
         return _usage("all pools need the same key_file and insecure: there is one session for them")
+    settings = {each.name: pool_of(each) for each in pools}
+    adapters = {each.name: _adapter(each, settings[each.name]) for each in pools}
+    if any(each.dry_run for each in pools):
+        for name, adapter in adapters.items():
+            print(f"# Pool {name}\n{adapter.described()}\n")
+        return 0
     try:
         setup_logging(first.logging_paths, first.logging_level, first.logging_config_file, first.logging_format)
     except (OSError, KeyError, ValueError) as error:
         return _usage(f"logging cannot be set up: {error}")
     try:
         credentials = Credentials(first.address, first.key_file, first.insecure or None, "provisioner")
-        settings = {each.name: pool_of(each) for each in pools}
-        adapters = {each.name: _adapter(each, settings[each.name]) for each in pools}
         core = ProvisionCore(list(settings.values()), secrets.token_hex(_INSTANCE_BYTES))
         provisioner = Provisioner(
             credentials, core, adapters, {each.name: each.list_interval_seconds for each in pools}
@@ -74,7 +82,26 @@ def _adapter(options: argparse.Namespace, pool: PoolSettings) -> UnitAdapter:
             options.stop_command,
             options.command_timeout_seconds,
         )
+    if options.adapter == "slurm":
+        return SlurmUnits(pool, slurm_settings(options), options.command_timeout_seconds)
     return LocalUnits(worker_command(options, pool))
+
+
+def slurm_settings(options: argparse.Namespace) -> SlurmSettings:
+    """What a pool's jobs are made of; other options of workers come from the environment, `SCALER_CLUSTER_...`."""
+    words = shlex.split(options.worker_command) if options.worker_command else [sys.executable, "-m", "scaler.worker"]
+    return SlurmSettings(
+        address=options.address,
+        worker=words,
+        partition=options.partition or "",
+        account=options.account or "",
+        gres=options.gres or "",
+        time_limit_seconds=options.lifetime_seconds,
+        options=shlex.split(options.sbatch_options or ""),
+        setup=options.setup_command or "",
+        worker_key_file=options.worker_key_file,
+        insecure=bool(options.insecure),
+    )
 
 
 def worker_command(options: argparse.Namespace, pool: PoolSettings) -> List[str]:

@@ -259,6 +259,7 @@ class Provisioner:
         if self._faults.get(pool) != fault:
             self._faults[pool] = fault
             logger.error("the units of the pool %s cannot be listed: %s", pool, fault)
+            self._core.on_listing_failed(time.monotonic(), pool, fault)
 
 
 def _fault_of(call: Callable[[], None]) -> Optional[str]:

@@ -1,4 +1,5 @@
-"""How units are started, listed and stopped: by processes of this host, or by commands of the user.
+"""How units are started, listed and stopped: by processes of this host, or by commands of the user (see also
+`slurm_units`).
 
 Rules:
 - Each call may take a while, and is made in a thread of its own. It returns, or raises UnitError with the reason.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import threading
@@ -54,6 +56,10 @@ class UnitAdapter(ABC):
     @abstractmethod
     def hurry(self) -> None:
         """`close` is to take no time; for a signal handler during it."""
+
+    @abstractmethod
+    def described(self) -> str:
+        """What it runs, for people who want to see it before: lines of a shell, or comments."""
 
 
 class LocalUnits(UnitAdapter):
@@ -116,6 +122,9 @@ class LocalUnits(UnitAdapter):
                 process.stdin.close()  # which lets a worker stop without finishing its tasks
             process.terminate()
 
+    def described(self) -> str:
+        return f"# start: {shlex.join([*self._command, '--unit', 'ID'])}"
+
 
 def _reason_of(code: int) -> str:
     if code < 0:
@@ -169,6 +178,11 @@ class CommandUnits(UnitAdapter):
     def hurry(self) -> None:
         """There is nothing to wait for."""
 
+    def described(self) -> str:
+        variables = [f"# {name}={shlex.quote(value)}" for name, value in self._variables.items()]
+        commands = {"start": self._start, "list": self._listing, "stop": self._stop}
+        return "\n".join([*variables, *(f"# {name}: {command}" for name, command in commands.items())])
+
     def _run(self, command: str, variables: Mapping[str, str]) -> str:
         try:
             done = subprocess.run(
@@ -184,10 +198,11 @@ class CommandUnits(UnitAdapter):
         except OSError as error:
             raise UnitError(f"{command!r} cannot be started: {error}") from error
         if done.returncode:
-            raise UnitError(f"{command!r} has ended with exit code {done.returncode}: {_last_line(done.stderr)}")
+            raise UnitError(f"{command!r} has ended with exit code {done.returncode}: {last_line(done.stderr)}")
         return done.stdout.decode("utf-8", "replace")
 
 
-def _last_line(output: bytes) -> str:
+def last_line(output: bytes) -> str:
+    """What a command has said last."""
     lines: List[str] = output.decode("utf-8", "replace").strip().splitlines()
     return lines[-1][:_LONGEST_REASON] if lines else "it printed no error"

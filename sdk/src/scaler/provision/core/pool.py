@@ -4,6 +4,8 @@ Rules:
 - A start that fails delays the next one, each time for twice as long, and then only one unit is tried. After
   FAILURES_OF_A_PAUSE in a row the pool is paused, with the reason, until the delay is over. A unit whose worker
   connects ends that.
+- None is started before its units were listed, and after a start that failed, before they were listed again: there may
+  be units of an earlier run, and a command that took too long may have started one.
 - The time from start to connection is learned: work that ends sooner is not worth a unit.
 """
 
@@ -71,6 +73,8 @@ class Pool:
         failures: starts in a row that failed.
         reason: of the last failure.
         wanted_since: when slots for it began to be missing; `inf`: they are not.
+        is_listed: the last listing has all units that there are.
+        listing_fault: why they cannot be listed; empty if they can, or if nothing is known yet.
     """
 
     def __init__(self, settings: PoolSettings) -> None:
@@ -81,6 +85,9 @@ class Pool:
         self.wanted_since = inf
         self.next_start = -inf
         self.is_asking = False  # which units can go
+        self.is_listed = False
+        self.listing_fault = ""
+        self._failed_at = -inf
 
     def on_connected(self, seconds: float) -> None:
         """A unit took so long from start to connection."""
@@ -95,6 +102,19 @@ class Pool:
         delay_seconds = min(FIRST_DELAY_SECONDS * 2.0 ** min(self.failures - 1, 20), LONGEST_DELAY_SECONDS)
         self.next_start = now + delay_seconds
 
+    def on_start_failed(self, now: float) -> None:
+        """A unit could not be started; perhaps it was, and nothing said so."""
+        self.is_listed, self._failed_at = False, now
+
+    def on_listing(self, asked: float) -> None:
+        """Its units were listed, from this time on."""
+        self.listing_fault = ""
+        self.is_listed |= asked >= self._failed_at
+
+    def on_listing_failed(self, reason: str) -> None:
+        """Its units could not be listed."""
+        self.is_listed, self.listing_fault = False, reason
+
     def may_start(self, now: float, present: int, to_come: int) -> int:
         """How many units may be started now.
 
@@ -102,7 +122,7 @@ class Pool:
             present: units that there are, those that start or stop included.
             to_come: of these, the ones that have not connected yet.
         """
-        if now < self.next_start:
+        if now < self.next_start or not self.is_listed:
             return 0
         most_to_come = 1 if self.failures else self.settings.backlog
         return max(0, min(self.settings.maximum - present, most_to_come - to_come))
@@ -120,6 +140,8 @@ class Pool:
 
     def note(self, now: float) -> str:
         """Why it starts no units, for people; empty if it does."""
+        if self.listing_fault:
+            return f"the pool {self.settings.name} starts none while its units cannot be listed: {self.listing_fault}"
         if self.failures < FAILURES_OF_A_PAUSE or now >= self.next_start:
             return ""
         name, count = self.settings.name, self.failures

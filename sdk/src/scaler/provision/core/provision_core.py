@@ -8,7 +8,9 @@ Rules:
 - A unit goes when it is idle, and the scheduler chooses which. It is stopped here only if it has not connected, or when
   its workers have left.
 - Without a session nothing is started and nothing is stopped: units go on.
-- A listing that fails is no listing: units are not lost because a command had a bad day.
+- A listing that fails is no listing: units are not lost because a command had a bad day, and none is started until it
+  works again.
+- A unit that has failed and is still listed counts for the maximum.
 """
 
 from __future__ import annotations
@@ -68,7 +70,10 @@ class ListedUnit(NamedTuple):
 class _Unit:
     """One unit."""
 
-    __slots__ = ("name", "pool", "state", "reason", "begun", "started", "connected", "is_leaving", "left")
+    __slots__ = (
+        *("name", "pool", "state", "reason", "begun", "started", "runs_since"),
+        *("connected", "is_leaving", "left", "is_listed"),
+    )
 
     def __init__(self, name: str, pool: Pool, now: float) -> None:
         self.name = name
@@ -76,10 +81,12 @@ class _Unit:
         self.state = m.UnitState.PENDING
         self.reason = ""
         self.begun = now  # when it was started, or found
+        self.runs_since = now  # when it was started, found, or seen to wait no longer
         self.started = inf  # when the adapter had done so: later listings have it; -inf: it was found
         self.connected = inf  # when its first worker was connected
         self.is_leaving = False  # its workers drain
         self.left = inf  # when it was asked to end, its last worker was gone, or it had failed
+        self.is_listed = False  # by the last listing
 
 
 class ProvisionCore:
@@ -163,7 +170,13 @@ class ProvisionCore:
         unit = self._units.get(name)
         if unit is not None:
             self._fail(now, unit, reason)
+            unit.pool.on_start_failed(now)
             self._tell(now)
+
+    def on_listing_failed(self, now: float, pool_name: str, reason: str) -> None:
+        """An adapter could not list the units of a pool."""
+        self.pools[pool_name].on_listing_failed(reason)
+        self._tell(now)
 
     def on_listing(self, now: float, pool_name: str, asked: float, found: Mapping[str, ListedUnit]) -> None:
         """An adapter has listed the units of a pool.
@@ -172,6 +185,7 @@ class ProvisionCore:
             asked: when the listing began: units that were started later may not be in it.
         """
         pool = self.pools[pool_name]
+        pool.on_listing(asked)
         for name, listed in found.items():
             unit = self._units.get(name)
             if unit is None:
@@ -183,8 +197,13 @@ class ProvisionCore:
                 if unit.left == inf or unit.connected < inf:
                     self._end(now, unit, listed.reason)
             elif unit.connected == inf and unit.left == inf:
+                if unit.state == m.UnitState.PENDING:
+                    unit.runs_since = now
                 unit.state, unit.reason = listed.state, listed.reason
-        for unit in [each for each in self._units.values() if each.pool is pool and each.name not in found]:
+        for unit in [each for each in self._units.values() if each.pool is pool]:
+            unit.is_listed = unit.name in found and found[unit.name].state != m.UnitState.FAILED
+            if unit.name in found:
+                continue
             if unit.started < asked and unit.state != m.UnitState.FAILED:
                 self._end(now, unit, "it has ended before its worker was connected")
         if self._demand is not None:
@@ -246,8 +265,10 @@ class ProvisionCore:
         counts = {name: _Counts() for name in self.pools}
         for unit in self._units.values():
             of = counts[unit.pool.settings.name]
-            if unit.state != m.UnitState.FAILED:
-                of.present += 1
+            has_failed = unit.state == m.UnitState.FAILED
+            of.present += unit.is_listed or not has_failed
+            of.held += unit.is_listed and has_failed
+            if not has_failed:
                 of.there += 1
                 of.to_come += unit.state in (m.UnitState.PENDING, m.UnitState.STARTING)
                 of.leaving += unit.state == m.UnitState.STOPPING
@@ -261,7 +282,7 @@ class ProvisionCore:
             pool.wanted_since = now
         is_sustained = now >= pool.wanted_since + pool.settings.sustain_seconds
         wanted = max(lacking, counts.wanted if is_sustained else 0)
-        for _ in range(min(wanted, pool.may_start(now, counts.there, counts.to_come))):
+        for _ in range(min(wanted, pool.may_start(now, counts.there + counts.held, counts.to_come))):
             self._numbers += 1
             unit = _Unit(f"{pool.settings.name}-{self._instance}-{self._numbers}", pool, now)
             self._units[unit.name] = unit
@@ -296,7 +317,7 @@ class ProvisionCore:
                 if now >= unit.left + FORGET_SECONDS:
                     del self._units[unit.name]
             elif unit.connected == inf:
-                if now >= unit.begun + settings.start_timeout_seconds and unit.state == m.UnitState.STARTING:
+                if now >= unit.runs_since + settings.start_timeout_seconds and unit.state == m.UnitState.STARTING:
                     self._fail(now, unit, f"no worker of it was connected within {settings.start_timeout_seconds:g} s")
                     self._effects.append(StopUnit(settings.name, unit.name))
             elif now >= unit.left + STOP_GRACE_SECONDS:
@@ -353,7 +374,7 @@ class ProvisionCore:
 class _Counts:
     """Units of a pool."""
 
-    __slots__ = ("present", "there", "to_come", "leaving", "wanted")
+    __slots__ = ("present", "there", "held", "to_come", "leaving", "wanted")
 
     def __init__(self) -> None:
-        self.present = self.there = self.to_come = self.leaving = self.wanted = 0
+        self.present = self.there = self.held = self.to_come = self.leaving = self.wanted = 0

@@ -1,0 +1,191 @@
+"""Units as jobs of Slurm, by its commands `sbatch`, `squeue` and `scancel`.
+
+    start ──▶ sbatch < script      list ──▶ squeue      stop ──▶ scancel: a pending job ends, a running one drains
+
+Rules:
+- Each command has a time limit: a controller that hangs costs a thread that long, and not the loop.
+- A worker that is signalled drains, and a second signal would stop it at once: so each unit is signalled once. If it is
+  still there when its time is over, its job is cancelled, and Slurm ends it.
+- Signals go to jobs that run. `scancel --signal` waits for a pending job to begin, for up to a minute.
+- What Slurm says is passed on, with what to do about it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import threading
+import time
+from typing import Callable, Dict, List, Sequence, Type
+
+from scaler.provision.core.pool import PoolSettings
+from scaler.provision.core.provision_core import ListedUnit
+from scaler.provision.slurm_listing import squeue_command, units_of
+from scaler.provision.slurm_script import SlurmSettings, job_name_of, sbatch_command, worker_script
+from scaler.provision.unit_adapters import UnitAdapter, UnitError, last_line
+from scaler_protocol import messages as m
+
+STOP_SECONDS = 60.0
+"""For a unit to drain after it was signalled; then its job is cancelled."""
+
+_OF_LISTINGS = ("SQUEUE_", "SCANCEL_")  # variables that would hide jobs, or ask questions
+_OF_JOBS = "SLURM_"  # variables of the job that this program runs in, if it does, which are not the new job's
+_KEPT = ("SLURM_CONF", "SLURM_CLUSTERS")
+
+
+class SlurmMissingError(UnitError):
+    """A command of Slurm is not installed on this host."""
+
+
+class SlurmUnavailableError(UnitError):
+    """Slurm's controller cannot be reached, does not answer in time, or does not know this user."""
+
+
+class SlurmRefusedError(UnitError):
+    """Slurm refuses what it was asked for."""
+
+
+_PREFIXES = ("sbatch: ", "squeue: ", "scancel: ", "error: ", "Batch job submission failed: ")
+_ADVICE = {
+    "unable to contact slurm controller": (SlurmUnavailableError, "see whether it is up: scontrol ping"),
+    "socket timed out": (SlurmUnavailableError, "the controller is busy or hangs: scontrol ping"),
+    "authentication error": (SlurmUnavailableError, "munge must run here, with the cluster's key"),
+    "munge": (SlurmUnavailableError, "munge must run here, with the cluster's key"),
+    "configuration source": (SlurmUnavailableError, "this host has no slurm.conf: set SLURM_CONF, or use a login node"),
+    "invalid partition": (SlurmRefusedError, "sinfo -s lists the partitions (--partition)"),
+    "invalid account": (SlurmRefusedError, "sacctmgr show associations user=$USER lists accounts (--account)"),
+    "generic resource": (SlurmRefusedError, 'sinfo -o "%P %G" lists what nodes have (--gres)'),
+    "memory specification": (SlurmRefusedError, "no node has so much memory (--sbatch-options)"),
+    "node configuration": (SlurmRefusedError, 'no node has so much: sinfo -o "%P %c %m %G" (--slots, --gres)'),
+    "time limit": (SlurmRefusedError, "sinfo lists the limits of partitions (--lifetime-seconds)"),
+    "time specification": (SlurmRefusedError, "sinfo lists the limits of partitions (--lifetime-seconds)"),
+    "qos": (SlurmRefusedError, "a limit of the account or its QOS: sacctmgr show qos"),
+    "unrecognized option": (SlurmRefusedError, "man sbatch lists the options of this version (--sbatch-options)"),
+    "invalid option": (SlurmRefusedError, "man sbatch lists the options of this version (--sbatch-options)"),
+    "permission": (SlurmRefusedError, "the job or partition is not this user's"),
+}
+
+
+class SlurmUnits(UnitAdapter):
+    """Units as jobs: one job is one worker on one node.
+
+    Jobs and not elements of an array: units are started one at a time, the id is given before, and each waits for its
+    own reason. `squeue` shows the elements of an array that wait as one.
+
+    Parameters:
+        pool: of which these are the units.
+        settings: of the jobs.
+        timeout_seconds: for each command.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        pool: PoolSettings,
+        settings: SlurmSettings,
+        timeout_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pool, self._settings, self._timeout_seconds, self._clock = pool, settings, timeout_seconds, clock
+        self._lock = threading.Lock()
+        self._signalled: Dict[str, float] = {}  # when, by unit; until it is not listed any more
+
+    def start(self, unit: str) -> None:
+        environment = dict(os.environ)
+        if "SLURM_JOB_ID" in environment:
+            environment = {name: v for name, v in environment.items() if name in _KEPT or not name.startswith(_OF_JOBS)}
+        script = worker_script(self._settings, self._pool, unit)
+        self._run(sbatch_command(self._settings, self._pool, unit), environment, script)
+
+    def list(self) -> Dict[str, ListedUnit]:
+        output = self._run(squeue_command(os.getuid()), _for_listings())
+        found = units_of(output, self._pool.name, self._settings.address)
+        for unit in self._overdue(found):
+            self._cancel(unit)
+        return found
+
+    def stop(self, unit: str) -> None:
+        self._cancel(unit, "--state=PENDING")
+        with self._lock:
+            is_first = unit not in self._signalled
+            self._signalled.setdefault(unit, self._clock())
+        if is_first:
+            self._cancel(unit, "--state=RUNNING", "--batch", "--signal=TERM")
+
+    def close(self) -> None:
+        """Jobs go on: another run of this program finds them."""
+
+    def hurry(self) -> None:
+        """There is nothing to wait for."""
+
+    def described(self) -> str:
+        unit = f"{self._pool.name}-0-1"
+        commands = {
+            "start": shlex.join(sbatch_command(self._settings, self._pool, unit)) + " < SCRIPT",
+            "list": shlex.join(squeue_command(os.getuid())),
+            "stop": shlex.join(self._scancel(unit, "--state=PENDING"))
+            + " && "
+            + shlex.join(self._scancel(unit, "--state=RUNNING", "--batch", "--signal=TERM")),
+            f"after {STOP_SECONDS:g} s": shlex.join(self._scancel(unit)),
+        }
+        lines = [f"# {name}: {command}" for name, command in commands.items()]
+        return "\n".join([*lines, "# SCRIPT:", worker_script(self._settings, self._pool, unit)])
+
+    def _overdue(self, found: Dict[str, ListedUnit]) -> List[str]:
+        """Units that were signalled, and are still there after the time for that."""
+        now = self._clock()
+        with self._lock:
+            present = {unit for unit, listed in found.items() if listed.state != m.UnitState.FAILED}
+            overdue = [unit for unit, at in self._signalled.items() if unit in present and now >= at + STOP_SECONDS]
+            for unit in [each for each in self._signalled if each not in present]:
+                del self._signalled[unit]
+            self._signalled.update(dict.fromkeys(overdue, now))
+        return overdue
+
+    def _scancel(self, unit: str, *options: str) -> List[str]:
+        return ["scancel", f"--user={os.getuid()}", f"--name={job_name_of(unit, self._settings.address)}", *options]
+
+    def _cancel(self, unit: str, *options: str) -> None:
+        self._run(self._scancel(unit, *options), _for_listings())
+
+    def _run(self, command: Sequence[str], environment: Dict[str, str], text: str = "") -> str:
+        name = command[0]
+        try:
+            done = subprocess.run(
+                command, input=text.encode(), capture_output=True, timeout=self._timeout_seconds, env=environment
+            )
+        except subprocess.TimeoutExpired:
+            raise SlurmUnavailableError(
+                f"{name} has not ended within {self._timeout_seconds:g} s (command_timeout_seconds):"
+                " the controller is busy or hangs: scontrol ping"
+            ) from None
+        except FileNotFoundError:
+            raise SlurmMissingError(
+                f"{name} is not on the PATH: run scaler_provision where Slurm's commands are, such as a login node"
+            ) from None
+        except OSError as error:
+            raise SlurmMissingError(f"{name} cannot be started: {error}") from error
+        if done.returncode:
+            raise _error_of(name, done.returncode, done.stderr)
+        return done.stdout.decode("utf-8", "replace")
+
+
+def _for_listings() -> Dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(_OF_LISTINGS)}
+
+
+def _error_of(name: str, code: int, output: bytes) -> UnitError:
+    """The error that a command's output stands for."""
+    own = [line for line in output.splitlines() if line.startswith(b"%b: " % name.encode())]  # and no "Try --help"
+    said = last_line(own[-1] if own else output)
+    for prefix in _PREFIXES:  # people see the beginning of a reason: what it says should be in it
+        said = said.replace(prefix, "")
+    text = output.decode("utf-8", "replace").lower()
+    kind: Type[UnitError] = SlurmRefusedError
+    advice = ""
+    for words, (kind_of_words, advice_of_words) in _ADVICE.items():
+        if words in text:
+            kind, advice = kind_of_words, f"; {advice_of_words}"
+            break
+    return kind(f"{name} (exit code {code}): {said}{advice}")

@@ -1,0 +1,287 @@
+"""`scaler_provision` with a real Slurm on this host: jobs come with tasks, leave well, and no task is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Callable, Iterator, List
+
+import pytest
+from provision.slurm_cluster import CPUS, NODES, SlurmCluster, reason_not_to_run, slurm_cluster
+from sdk_tasks import wait_for, wait_for_file
+
+from scaler import Client, Scheduler
+from scaler.provision.core.pool import PoolSettings
+from scaler.provision.slurm_script import SlurmSettings
+from scaler.provision.slurm_units import SlurmUnits
+from scaler_protocol import messages as m
+
+PROGRAM = "from scaler.programs.provision_host import main; import sys; sys.exit(main())"
+QUICK = ("--idle-seconds", "1", "--sustain-seconds", "0", "--list-interval-seconds", "0.5")
+DRAIN_SECONDS = 8.0  # less than Slurm waits before it kills
+TIMEOUT_SECONDS = 90.0
+MAXIMUM = 3
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.exhaustive,  # minutes, and Slurm is needed; the other tests play its commands
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(bool(reason_not_to_run()), reason=f"no Slurm here: {reason_not_to_run()}"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SlurmCluster]:
+    with slurm_cluster() as started:
+        yield started
+
+
+@pytest.fixture
+def slurm(cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
+    """A Slurm in which nothing runs yet."""
+    for name, value in cluster.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SCALER_CLUSTER_DRAIN_TIMEOUT_SECONDS", f"{DRAIN_SECONDS:g}")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    yield cluster
+    cluster.call("scancel", f"--user={os.getuid()}")
+    wait_for(lambda: cluster.jobs() == [], "all jobs to end")
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    with Scheduler(logging_level="WARNING") as scheduler:
+        yield scheduler.get_address()
+
+
+class Program:
+    """`scaler_provision` with a pool of jobs."""
+
+    def __init__(self, address: str, folder: Path, *options: str) -> None:
+        self.log = folder / f"log-{len(list(folder.glob('log-*')))}"
+        words = ["--adapter", "slurm", "--name", "jobs", "--slots", str(CPUS), f"--sbatch-options=-o {folder}/%j.out"]
+        command = [sys.executable, "-c", PROGRAM, address, *words, *QUICK, *options, "--logging-paths", str(self.log)]
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+
+    def stop(self) -> int:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(TIMEOUT_SECONDS)
+
+
+@pytest.fixture
+def start(slurm: SlurmCluster, address: str, tmp_path: Path) -> Iterator[Callable[..., Program]]:
+    started: List[Program] = []
+
+    def start_it(*options: str) -> Program:
+        started.append(Program(address, tmp_path, *options))
+        return started[-1]
+
+    yield start_it
+    for each in started:
+        each.stop()
+
+
+class Watch:
+    """How many jobs there were at a time, at most."""
+
+    def __init__(self, slurm: SlurmCluster) -> None:
+        self.most = 0
+        self._slurm = slurm
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(0.1):
+            self.most = max(self.most, len(self._slurm.jobs()))
+
+
+def work(number: int, seconds: float, notes: str) -> int:
+    """Note that it runs, and for how long it should."""
+    with open(notes, "a") as file:
+        file.write(f"{number}\n")
+    time.sleep(seconds)
+    return number
+
+
+def work_after(go: str, number: int, notes: str) -> int:
+    """Work that lasts until a file exists."""
+    work(number, 0.0, notes)
+    wait_for_file(go, seconds=TIMEOUT_SECONDS)
+    return number
+
+
+def runs(notes: Path) -> List[int]:
+    return sorted(int(line) for line in notes.read_text().split()) if notes.exists() else []
+
+
+def running(slurm: SlurmCluster) -> List[str]:
+    return [job for job, state, _ in slurm.jobs() if state == "RUNNING"]
+
+
+def test_jobs_come_in_stages_up_to_the_maximum_say_why_they_wait_and_go(
+    slurm: SlurmCluster, address: str, start: Callable[..., Program], tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    program = start("--maximum", str(MAXIMUM))
+
+    go = tmp_path / "go"
+    with Client(address) as client, Watch(slurm) as watch:
+        futures = [client.submit(work_after, str(go), number, str(notes)) for number in range(40)]
+        pending = "1 unit of the pool jobs is pending (Resources)"  # there are two nodes
+        wait_for(lambda: pending in client.explain(futures[-1]), "a waiting task to say why")
+        go.touch()
+        assert [each.result(TIMEOUT_SECONDS) for each in futures] == list(range(40))
+        wait_for(lambda: client.info().worker_count == 0 and slurm.jobs() == [], "all jobs to end")
+        futures = [client.submit(work, number, 0.5, str(notes)) for number in range(40)]
+        assert [each.result(TIMEOUT_SECONDS) for each in futures] == list(range(40))
+        wait_for(lambda: slurm.jobs() == [], "all jobs to end")
+
+        assert watch.most == MAXIMUM
+    assert runs(notes) == sorted(2 * list(range(40))), "a task ran twice"
+    assert "ERROR" not in program.log.read_text()
+    assert {state for _, state, name in slurm.jobs("--states=all") if name.startswith("jobs-")} == {"COMPLETED"}
+
+
+def test_a_job_that_is_cancelled_loses_nothing_and_runs_nothing_twice(
+    slurm: SlurmCluster, address: str, start: Callable[..., Program], tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    start("--maximum", "1")
+    with Client(address) as client:
+        futures = [client.submit(work, number, 3.0, str(notes)) for number in range(3 * CPUS)]
+        wait_for(lambda: len(runs(notes)) == CPUS, "the first tasks to run")
+        (job,) = running(slurm)
+        slurm.call("scancel", job)
+
+        assert [each.result(TIMEOUT_SECONDS) for each in futures] == list(range(3 * CPUS))
+    assert runs(notes) == list(range(3 * CPUS))
+    assert slurm.state_of(job) == "CANCELLED"
+
+
+def test_a_worker_leaves_before_the_time_limit_of_its_job(
+    slurm: SlurmCluster, address: str, start: Callable[..., Program], tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    start("--maximum", "1", "--lifetime-seconds", "60")
+    jobs: List[str] = []
+    with Client(address) as client:
+        count = 0
+        while len(jobs) < 2:  # until another one has come in the place of the first
+            futures = [client.submit(work, count + each, 2.0, str(notes)) for each in range(CPUS)]
+            count += CPUS
+            assert [each.result(TIMEOUT_SECONDS) for each in futures] == list(range(count - CPUS, count))
+            jobs += [job for job in running(slurm) if job not in jobs]
+    assert runs(notes) == list(range(count))
+    wait_for(lambda: slurm.state_of(jobs[0]) == "COMPLETED", "the first job to have ended by itself")
+
+
+def test_a_controller_that_hangs_stops_nothing_but_starts(
+    slurm: SlurmCluster, address: str, start: Callable[..., Program], tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    slurm.hang()
+    try:
+        start("--command-timeout-seconds", "1")
+        with Client(address) as client:
+            future = client.submit(work, 1, 0.0, str(notes))
+            text = "the pool jobs starts none while its units cannot be listed: squeue has not ended within 1 s"
+            wait_for(lambda: text in client.explain(future), "the reason to be told")
+            slurm.go_on()
+            assert future.result(TIMEOUT_SECONDS) == 1
+    finally:
+        slurm.go_on()
+
+
+def test_another_run_of_the_program_finds_its_jobs(
+    slurm: SlurmCluster, address: str, start: Callable[..., Program], tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    first = start("--maximum", str(MAXIMUM))
+    with Client(address) as client, Watch(slurm) as watch:
+        futures = [client.submit(work, number, 1.0, str(notes)) for number in range(20 * CPUS)]
+        wait_for(lambda: len(slurm.jobs()) == MAXIMUM, "all jobs")
+        assert first.stop() == 0
+        start("--maximum", str(MAXIMUM))
+
+        assert [each.result(TIMEOUT_SECONDS) for each in futures] == list(range(20 * CPUS))
+        wait_for(lambda: slurm.jobs() == [], "all jobs to end")
+        assert watch.most == MAXIMUM
+    assert runs(notes) == list(range(20 * CPUS))
+
+
+def test_a_stop_cancels_what_waits_at_once_and_drains_what_runs(
+    slurm: SlurmCluster, address: str, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    options = ["-o", f"{tmp_path}/%j.out", "--exclusive"]
+    settings = SlurmSettings(address, [sys.executable, "-m", "scaler.worker"], options=options)
+    units = SlurmUnits(PoolSettings("own", slots=CPUS), settings, 30.0)
+    names = [f"own-ab-{number}" for number in range(len(NODES) + 1)]
+    for each in names:
+        units.start(each)
+    with Client(address) as client:
+        futures = [client.submit(work, number, 3.0, str(notes)) for number in range(CPUS * len(NODES))]
+        wait_for(lambda: len(runs(notes)) == len(futures), "all tasks to run")
+        (waiting,) = [name for name, each in units.list().items() if each.state == m.UnitState.PENDING]
+        units.stop(waiting)
+        assert units.list()[waiting].state == m.UnitState.FAILED
+
+        for each in names:
+            units.stop(each)
+
+        assert [each.result(TIMEOUT_SECONDS) for each in futures] == list(range(len(futures)))
+    assert runs(notes) == list(range(len(futures)))
+    wait_for(lambda: units.list().keys() == {waiting}, "the others to have ended as they should")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--partition", "nope"], "sinfo -s lists the partitions (--partition)"),
+        (["--gres", "gpu:1"], "(--gres)"),
+        (["--sbatch-options=--mem=4T"], "no node has so much memory (--sbatch-options)"),
+    ],
+)
+def test_what_slurm_refuses_is_told_to_those_who_wait(
+    options: List[str], text: str, address: str, start: Callable[..., Program], tmp_path: Path
+) -> None:
+    start(*options)
+    with Client(address) as client:
+        future = client.submit(work, 1, 0.0, str(tmp_path / "notes"))
+        wait_for(lambda: "is paused" in client.explain(future), "the pool to be paused")
+        assert text in client.explain(future)
+        future.cancel()
+
+
+def test_a_node_that_fails_loses_no_task(
+    slurm: SlurmCluster, address: str, start: Callable[..., Program], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = tmp_path / "notes"
+    with slurm_cluster() as failing:  # one of its own: the node does not come back
+        for name, value in failing.environment.items():
+            monkeypatch.setenv(name, value)
+        program = start("--maximum", "2")
+        with Client(address) as client:
+            futures = [client.submit(work, number, 2.0, str(notes)) for number in range(8 * CPUS)]
+            wait_for(lambda: len(runs(notes)) > CPUS, "the tasks of two jobs to run")
+            job = running(failing)[0]
+            failing.fail(failing.node_of(job))
+
+            assert [each.result(TIMEOUT_SECONDS) for each in futures] == list(range(8 * CPUS))
+        wait_for(lambda: failing.state_of(job) == "NODE_FAIL", "Slurm to note it")
+        program.stop()
+    assert set(runs(notes)) == set(range(8 * CPUS))
