@@ -143,6 +143,7 @@ def main() -> int:
     shutil.rmtree(DATA, ignore_errors=True)
     DATA.mkdir(parents=True)
     os.environ[DATA_VARIABLE] = str(DATA / "data")
+    sys.path.insert(0, str(TREE))  # as `python -m pytest` does: programs that tests start import functions of theirs
     exit_code = int(pytest.main(["-p", PLUGIN, *arguments]))
     return exit_code or int(not report(show_missing))
 
