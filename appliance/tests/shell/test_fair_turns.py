@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import select
 import socket
 import struct
+import termios
 import time
 from collections import Counter
 from math import inf
@@ -227,7 +229,8 @@ def test_a_round_of_reading_ends_and_then_those_who_have_cost_least_are_read_fir
     flood = [b"x", bytes(60_000)]
     for _, flooder in flooders:
         flooder.send(flood)
-    wait_until_readable(bench, 6)
+    for name, _ in flooders:
+        wait_until_arrived(bench, name, len(flood[1]))
     for count in (2, 4, 6):
         bench.peers.receive(0.0, 1.0)
         assert len(set(map(id, clock.read))) == len(clock.read) == count, "the others wait for the next round"
@@ -268,6 +271,14 @@ def test_writing_to_those_who_read_slowly_ends_as_well_and_holds_up_no_reading(
     assert honest_name in bench.peers.turns, "though it comes last"
     bench.peers.receive(0.0, 1.0)
     assert len(set(map(id, clock.flushed))) == len(clock.flushed) == 4, "those who have waited"
+
+
+def wait_until_arrived(bench: Bench, name: bytes, count: int) -> None:
+    """So many bytes of a peer can be read at once."""
+    descriptor = bench.peers._peers[name].connection.fileno()
+    deadline = time.monotonic() + 30.0
+    while struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))[0] < count:
+        assert time.monotonic() < deadline, "not all arrives"
 
 
 def wait_until_readable(bench: Bench, count: int) -> None:
