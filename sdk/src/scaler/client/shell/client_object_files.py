@@ -82,10 +82,25 @@ class ClientObjectFiles:
             return join(parts)
         path = os.path.join(self.own_directory(), object_name(number))
         try:
-            write_where_room_is(path, parts)
+            self._write(path, parts)
         except NoRoomError as error:
             raise ObjectStorageFullError(f"nothing was sent: {error.strerror}") from error
         return FileContent(path)
+
+    def _write(self, path: str, parts: Parts) -> None:
+        """Raises NoRoomError."""
+        directory = self.own
+        assert directory is not None
+        has_spill = directory.spill is not None
+        try:
+            write_where_room_is(path, parts)
+        except NoRoomError:
+            if has_spill:
+                raise
+            self._open_spill(directory)  # for which there was no room, or no place, before
+            if directory.spill is None:
+                raise
+            write_where_room_is(path, parts)
 
     def own_directory(self) -> str:
         """The directory of this client's files, made when it is first needed. Any thread.
@@ -104,11 +119,15 @@ class ClientObjectFiles:
             made = ObjectDirectory(os.path.dirname(self._directory))
         except OSError:
             made = ObjectDirectory()
+        self._open_spill(made)
+        return made
+
+    def _open_spill(self, directory: ObjectDirectory) -> None:
+        """Have room on the scheduler's disk, if it has one and that can be done now."""
         spill = os.path.join(self._directory, SPILL_NAME)
         if os.path.islink(spill):
             with contextlib.suppress(OSError, MemoryError):
-                made.open_spill(os.path.dirname(os.path.realpath(spill)))
-        return made
+                directory.open_spill(os.path.dirname(os.path.realpath(spill)))
 
     def share(self, content: Content, object_id: int) -> bool:
         """Link a file into the scheduler's directory; False if the scheduler has to fetch it."""

@@ -97,19 +97,25 @@ class WorkerFiles:
     def _place_for_results(self) -> str:
         """The worker's own directory. If it cannot be made now, results are written beside it."""
         try:
-            return self._own_directory().path
+            directory = self._own_directory()
         except (OSError, MemoryError) as error:
             parent = default_parent()
             logger.warning("Worker: no directory for objects can be made in %s: %s", parent, why(error))
             return parent
+        if directory.spill is None:  # for which there was no room before
+            self._open_spill(directory)
+        return directory.path
 
     def _own_directory(self) -> ObjectDirectory:
         if self._private is None:
             self._private = ObjectDirectory()
             self._remove_at_end(_escape(self._private.path))
-            with contextlib.suppress(OSError, MemoryError):
-                self._remove_at_end(_escape(self._private.open_spill().path))
+            self._open_spill(self._private)
         return self._private
+
+    def _open_spill(self, directory: ObjectDirectory) -> None:
+        with contextlib.suppress(OSError, MemoryError):
+            self._remove_at_end(_escape(directory.open_spill().path))
 
     def _release_lock(self) -> None:
         if self._writer_lock is not None:
