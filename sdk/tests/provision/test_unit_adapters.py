@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Tuple
 
 import pytest
 from sdk_tasks import wait_for
@@ -57,6 +57,16 @@ def test_a_process_that_is_stopped_is_asked_to_drain(sleepers: LocalUnits) -> No
     assert "SIGTERM" in listed["b"].reason
 
 
+def test_a_second_signal_lets_processes_stop_at_once(tmp_path: Path) -> None:
+    drains = tmp_path / "drains"
+    units = LocalUnits(["/bin/sh", "-c", 'trap "" TERM; : > "$0"; cat', str(drains)])  # for as long as its pipe is open
+    units.start("a")
+    wait_for(drains.exists, "it to start")
+    units.hurry()
+    wait_for(lambda: units.list() == {}, "its end, of its own")
+    units.close()
+
+
 def test_a_program_that_does_not_exist_cannot_be_started() -> None:
     with pytest.raises(UnitError, match="/no/such cannot be started"):
         LocalUnits(["/no/such"]).start("a")
@@ -97,6 +107,24 @@ def test_commands_that_fail_say_why() -> None:
         commands(listing="exec sleep 20", seconds=0.05).list()
     with pytest.raises(UnitError, match="the state 'odd' in 'a odd': use pending, running, failed"):
         commands(listing="echo a odd").list()
+
+
+def test_each_pool_of_a_file_is_checked_and_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "scaler.toml"
+
+    def told(option: str, second: str) -> Tuple[object, str]:
+        file.write_text(f'[[provision]]\naddress = "{ADDRESS}"\nname = "cpu"\n[[provision]]\n{second}\n')
+        with pytest.raises(SystemExit) as ended:
+            read_options(["--config", str(file), option])
+        return ended.value.code, capsys.readouterr().out
+
+    gpu = f'address = "{ADDRESS}"\nname = "gpu"'
+    assert told("--check", gpu) == (0, f"scaler_provision: {file} is valid\n")
+    assert told("--check", f"{gpu}\nminimum = 2") == (1, "scaler_provision: --minimum 2 is above --maximum 1\n")
+    code, text = told("--check", f'address = "{ADDRESS}"\nname = "cpu"')
+    assert code == 1 and text.startswith(f"scaler_provision: {file}: the names of pools must differ")
+    code, text = told("--print-config", gpu)
+    assert code == 0 and text.count("[[provision]]") == 2 and 'name = "gpu"' in text
 
 
 def test_each_section_of_a_file_is_a_pool(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from scaler_protocol.programs.options import (
     Number,
     Option,
     Program,
+    Reading,
     Seconds,
     Switch,
     Whole,
@@ -30,6 +31,7 @@ from scaler_protocol.programs.options import (
     read_sections,
     service_options,
 )
+from scaler_protocol.programs.options.program import EXIT_FAULTS
 from scaler_protocol.programs.options.table import Sections
 
 SECTION = "provision"
@@ -265,8 +267,44 @@ def read_options(arguments: Optional[Sequence[str]] = None) -> List[argparse.Nam
     count = len(read_sections(path).get(SECTION, ())) if path and entry is None else 0
     if count < 2:
         return [PROVISION.read(arguments)]
+    entries = range(1, count + 1)
+    if given.check or given.print_config:
+        readings = [Reading(PROVISION, {**vars(given), "config_entry": each}) for each in entries]
+        sys.exit(_check(given.config, readings) if given.check else _print(readings))
     words = list(sys.argv[1:] if arguments is None else arguments)
-    return [PROVISION.read([*words, "--config-entry", str(number)]) for number in range(1, count + 1)]
+    return [PROVISION.read([*words, "--config-entry", str(each)]) for each in entries]
+
+
+def fault_of_pools(pools: Sequence[argparse.Namespace]) -> str:
+    """Why one program cannot serve all of these pools; empty if it can."""
+    names = [each.name for each in pools]
+    if len(set(names)) < len(names):
+        return f"the names of pools must differ, got {', '.join(names)}: give each section its own name"
+    if len({each.address for each in pools}) > 1:
+        return "all pools need the same address: run a scaler_provision for each scheduler"
+    if len({(each.key_file, each.insecure) for each in pools}) > 1:
+        return "all pools need the same key_file and insecure: there is one session for them"
+    return ""
+
+
+def _check(path: str, readings: Sequence[Reading]) -> int:
+    """Print what is wrong with the pools, and with all of them together."""
+    faults = [fault for reading in readings for fault in PROVISION.faults_here(reading)]
+    together = "" if faults else fault_of_pools([reading.values for reading in readings])
+    if together:
+        faults.append(f"{path}: {together}")
+    for line in faults or [f"{path} is valid"]:
+        print(f"{PROVISION.name}: {line}")
+    return EXIT_FAULTS if faults else 0
+
+
+def _print(readings: Sequence[Reading]) -> int:
+    """Print the options of all pools, as a file has them."""
+    for reading in readings:
+        for fault in reading.faults:
+            print(f"{PROVISION.name}: error: {fault}", file=sys.stderr)
+    print("\n".join(reading.toml() for reading in readings), end="")
+    return EXIT_FAULTS if any(reading.faults for reading in readings) else 0
 
 
 def pool_of(options: argparse.Namespace) -> PoolSettings:

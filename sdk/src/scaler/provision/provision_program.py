@@ -20,15 +20,17 @@ from typing import Dict, List, Optional, Sequence
 from scaler.exceptions import ScalerError, with_page
 from scaler.provision.core.pool import PoolSettings
 from scaler.provision.core.provision_core import ProvisionCore
-from scaler.provision.provision_options import PROVISION, pool_of, read_options
+from scaler.provision.provision_options import PROVISION, fault_of_pools, pool_of, read_options
 from scaler.provision.provisioner import Provisioner
 from scaler.provision.slurm_script import SlurmSettings
 from scaler.provision.slurm_units import SlurmUnits
 from scaler.provision.unit_adapters import CommandUnits, LocalUnits, UnitAdapter
+from scaler.worker.worker_options import CLUSTER
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.programs.logging_setup import setup_logging
+from scaler_protocol.programs.options import Reading
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -41,13 +43,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the program; its exit code."""
     pools = read_options(arguments)
     first = pools[0]
-    names = [each.name for each in pools]
-    if len(set(names)) < len(names):
-        return _usage(f"the names of pools must differ, got {', '.join(names)}: give each section its own name")
-    if len({each.address for each in pools}) > 1:
-        return _usage("all pools need the same address: run a scaler_provision for each scheduler")
-    if len({(each.key_file, each.insecure) for each in pools}) > 1:
-        return _usage("all pools need the same key_file and insecure: there is one session for them")
+    fault = fault_of_pools(pools)
+    if fault:
+        return _usage(fault)
     settings = {each.name: pool_of(each) for each in pools}
     adapters = {each.name: _adapter(each, settings[each.name]) for each in pools}
     if any(each.dry_run for each in pools):
@@ -84,7 +82,7 @@ def _adapter(options: argparse.Namespace, pool: PoolSettings) -> UnitAdapter:
         )
     if options.adapter == "slurm":
         return SlurmUnits(pool, slurm_settings(options), options.command_timeout_seconds)
-    return LocalUnits(worker_command(options, pool))
+    return LocalUnits(worker_command(options, pool), Reading(CLUSTER, {}).values.drain_timeout_seconds)
 
 
 def slurm_settings(options: argparse.Namespace) -> SlurmSettings:

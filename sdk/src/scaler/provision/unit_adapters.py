@@ -26,7 +26,8 @@ from scaler_protocol import messages as m
 STATES = {"pending": m.UnitState.PENDING, "running": m.UnitState.STARTING, "failed": m.UnitState.FAILED}
 """The words of a listing."""
 
-STOP_SECONDS = 60.0  # for processes of this host to drain, when this program ends
+STOP_SECONDS = 60.0  # at least, for processes of this host to drain, when this program ends
+STOP_MARGIN_SECONDS = 10.0  # beyond the time that workers may take for running tasks
 _LONGEST_REASON = 300  # characters
 
 
@@ -67,10 +68,12 @@ class LocalUnits(UnitAdapter):
 
     Parameters:
         command: that runs a worker; `--unit ID` is added.
+        drain_timeout_seconds: for which its running tasks may go on.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], drain_timeout_seconds: float = 0.0) -> None:
         self._command = list(command)
+        self._stop_seconds = max(STOP_SECONDS, drain_timeout_seconds + STOP_MARGIN_SECONDS)
         self._lock = threading.Lock()
         self._processes: Dict[str, subprocess.Popen[bytes]] = {}
 
@@ -108,7 +111,7 @@ class LocalUnits(UnitAdapter):
         for process in processes:
             if process.poll() is None:
                 process.terminate()
-        deadline = time.monotonic() + STOP_SECONDS
+        deadline = time.monotonic() + self._stop_seconds
         for process in processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, deadline - time.monotonic()))

@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 from dataclasses import dataclass
-from typing import Optional, Sequence
+from typing import List, Optional, Sequence
 
 from scaler_protocol.programs.options.reading import Reading
 from scaler_protocol.programs.options.sources import ConfigurationError
@@ -87,7 +87,8 @@ class Program(Table):
         for warning in unknown_variables(self, os.environ):
             print(f"{name}: warning: {warning}", file=sys.stderr)
 
-    def _check(self, name: str, reading: Reading, given: argparse.Namespace) -> int:
+    def faults_here(self, reading: Reading) -> List[str]:
+        """What `--check` finds: all faults, also those that only this machine shows, such as a missing file."""
         faults = list(reading.faults)
         faults += [why or f"{label} is required, and was not given" for label, why in reading.missing().items()]
         if not faults and self.faults is not None:
@@ -97,6 +98,10 @@ class Program(Table):
             fault = option.kind.fault_here(value) if value is not None else ""
             if fault:
                 faults.append(f"{reading.place(option)}: {fault}")
+        return faults
+
+    def _check(self, name: str, reading: Reading, given: argparse.Namespace) -> int:
+        faults = self.faults_here(reading)
         for fault in [*faults, *(f"warning: {warning}" for warning in reading.warnings)]:
             print(f"{name}: {fault}")
         if not faults:
