@@ -246,9 +246,11 @@ def test_pools_of_a_file_start_workers_of_its_scheduler(start: Start) -> None:
     with Client(address=running.address()) as client:
         assert client.submit(abs, -1).result(TIMEOUT_SECONDS) == 1
     running.wait_for("starts unit large-")
+    wait_for(lambda: re.search(r"worker .* connected, session", running.output) is not None, "a worker")
     provisioner = int(Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children").read_text().split()[1])
     os.kill(provisioner, signal.SIGKILL)
     wait_for(lambda: running.output.count("starts unit large-") == 2, "the unit of a provisioner that replaces it")
+    wait_for(lambda: re.search(r"worker .* is gone", running.output) is not None, "workers of the first to end")
     assert running.end() == 0
     assert in_order(running.output, "is gone: it was stopped", "Scheduler: shutting down", "Scheduler: stopped")
 
@@ -268,21 +270,26 @@ def test_up_needs_no_file_and_no_section(start: Start) -> None:
             '[provision]\nadapter = "exec"\n',
             'workers on other hosts must reach the scheduler: add [scheduler] with address = "tcp://0.0.0.0:2345"',
         ),
+        (
+            '[scheduler]\naddress = "tcp://127.0.0.1:0"\n',
+            "--port 2346: the address of [scheduler] says where it listens",
+        ),
         ("[provison]\n", "there is no section [provison]; did you mean 'provision'?"),
     ],
 )
 def test_what_up_cannot_start_is_said(text: str, fault: str, tmp_path: Path) -> None:
     path = tmp_path / "pools.toml"
     path.write_text(text)
-    code, out, errors = scaler("up", str(path))
+    code, out, errors = scaler("up", str(path), *(["--port", "2346"] if "--port" in fault else []))
     assert (code, out) == (2, "") and fault in errors
 
 
-def test_units_elsewhere_are_told_the_name_of_this_host() -> None:
+def test_units_elsewhere_are_told_the_name_of_this_host(monkeypatch: pytest.MonkeyPatch) -> None:
     assert from_elsewhere("tcp://0.0.0.0:2345") == f"tcp://{socket.gethostname()}:2345"
     assert from_elsewhere("tcp://head:2345,tcp://[::]:1") == f"tcp://head:2345,tcp://{socket.gethostname()}:1"
-    assert has_only_local_units({"provision": [{}, {"adapter": "local"}]})
-    assert not has_only_local_units({"provision": [{}, {"adapter": "exec"}]})
+    assert has_only_local_units(None, {})
+    monkeypatch.setenv("SCALER_PROVISION_ADAPTER", "exec")
+    assert not has_only_local_units(None, {}), "wherever it is said"
 
 
 # Without starting anything.

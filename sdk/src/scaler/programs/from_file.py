@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 from types import FrameType
-from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from scaler.cluster.appliance import interface_command, scheduler_command
 from scaler.cluster.child_program import STOP_TIMEOUT_SECONDS, ChildProgram
@@ -111,15 +111,6 @@ def _meant_command(path: str) -> str:
     return f"; did you mean `scaler {meant}`?" if meant else ""
 
 
-LABELS = {
-    "scheduler": "the scheduler",
-    "cluster": "the workers",
-    "provision": "the provisioner",
-    "ui": "the user interface",
-}
-"""What the programs are called, by their sections, in the order in which they start."""
-
-
 def parts_of(path: Optional[str], sections: Sections, wanted: Mapping[str, Sequence[str]]) -> List[Part]:
     """The programs to start, in this order.
 
@@ -129,22 +120,16 @@ def parts_of(path: Optional[str], sections: Sections, wanted: Mapping[str, Seque
 
     Raises ConfigurationError when there is nothing to start, and ScalerError when a program is not installed.
     """
-    commands = {
-        "scheduler": scheduler_command,
-        "cluster": workers_command,
-        "provision": provisioner_command,
-        "ui": interface_command,
-    }
     configured = () if path is None else ("--config", path)
     parts: List[Part] = []
-    for section, label in LABELS.items():
+    for section, (label, command) in PROGRAMS.items():
         count = len(sections.get(section, ()))
         programs = count if section == "cluster" else min(count, 1)  # of which one reads all sections
         for number in range(1, max(programs, int(section in wanted)) + 1):
             which = ("--config-entry", str(number)) if programs > 1 else ()
             which_label = f"{label} of [[{section}]] number {number}" if programs > 1 else label
             arguments = (*wanted.get(section, ()), *configured, *which)
-            parts.append(Part(section, which_label, tuple(commands[section]()), arguments))
+            parts.append(Part(section, which_label, tuple(command()), arguments))
     if not parts:
         raise ConfigurationError(
             f"{path}: there is nothing to start: it has no section [scheduler], [cluster], [provision] or [ui]"
@@ -162,18 +147,28 @@ def provisioner_command() -> List[str]:
     return [sys.executable, "-m", "scaler.provision"]
 
 
-def check(path: Optional[str], sections: Sections, parts: Sequence[Part]) -> int:
+PROGRAMS: Dict[str, Tuple[str, Callable[[], List[str]]]] = {
+    "scheduler": ("the scheduler", scheduler_command),
+    "cluster": ("the workers", workers_command),
+    "provision": ("the provisioner", provisioner_command),
+    "ui": ("the user interface", interface_command),
+}
+"""What the programs are called, and the commands that start them, by their sections, in the order in which they
+start."""
+
+
+def check(path: str, sections: Sections, parts: Sequence[Part]) -> int:
     """Let each program check its section and print what it finds."""
     code = 0
     for part in parts:
-        takes_address = any(each.section == "scheduler" for each in parts) and needs_address(path, sections, part)
+        takes_address = "scheduler" in sections and needs_address(path, sections, part)
         command = [*part.command, *([_SOME_ADDRESS] if takes_address else []), "--check"]
         checked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if checked.returncode:
             print(f"{checked.stdout}{checked.stderr}".rstrip("\n"))
             code = EXIT_FAULTS
     if not code:
-        print(f"scaler: {path or 'everything'} is valid")
+        print(f"scaler: {path} is valid")
     return code
 
 
@@ -193,11 +188,11 @@ def needs_address(path: Optional[str], sections: Sections, part: Part) -> bool:
     if part.section not in _ADDRESS_VARIABLES:
         return False
     variable = _ADDRESS_VARIABLES[part.section]
-    if part.section == "cluster":
-        return reading_of_workers(path, part).origins["address"] not in (path, f"environment {variable}")
-    key = "monitor_address" if part.section == "ui" else "address"
-    keys = {each.replace("-", "_") for section in sections.get(part.section, ()) for each in section}
-    return key not in keys and variable not in os.environ
+    if part.section == "ui":
+        keys = {each.replace("-", "_") for section in sections.get("ui", ()) for each in section}
+        return "monitor_address" not in keys and variable not in os.environ
+    readings = [reading_of_workers(path, part)] if part.section == "cluster" else readings_of_pools(path, sections)
+    return all(each.origins["address"] not in (path, f"environment {variable}") for each in readings)
 
 
 def reading_of_workers(path: Optional[str], part: Part) -> Reading:
@@ -208,9 +203,16 @@ def reading_of_workers(path: Optional[str], part: Part) -> Reading:
     return Reading(CLUSTER, {"config": path, "config_entry": entry})
 
 
-def has_only_local_units(sections: Sections) -> bool:
+def readings_of_pools(path: Optional[str], sections: Sections) -> List[Reading]:
+    """The options of each pool."""
+    count = len(sections.get("provision", ()))
+    entries = range(1, count + 1) if count > 1 else (None,)
+    return [Reading(PROVISION, {"config": path, "config_entry": entry}) for entry in entries]
+
+
+def has_only_local_units(path: Optional[str], sections: Sections) -> bool:
     """Whether all workers that provisioners start are on this host."""
-    return all(entry.get("adapter", "local") == "local" for entry in sections.get("provision", ()))
+    return all(each.values.adapter == "local" for each in readings_of_pools(path, sections))
 
 
 def from_elsewhere(address: str) -> str:
@@ -281,7 +283,7 @@ class RunningPrograms:
         if part.section == "ui":
             return [self._scheduler.get_monitor_address()]
         address = self._scheduler.get_address()
-        is_near = part.section == "cluster" or has_only_local_units(self._sections)
+        is_near = part.section == "cluster" or has_only_local_units(self._path, self._sections)
         return [address if is_near else from_elsewhere(address)]
 
     def _drain_timeout_seconds(self, part: Part) -> float:
@@ -305,7 +307,7 @@ class RunningPrograms:
         """Stop all programs, dependent ones first, and those of one kind at the same time."""
         self._is_ending = True
         self._service_manager.stopping(f"all programs of {self._path}" if self._path else "all programs")
-        for section in reversed(LABELS):
+        for section in reversed(PROGRAMS):
             stopping = [
                 threading.Thread(target=program.shutdown) for part, program in self._started if part.section == section
             ]

@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 from typing import Optional, Sequence, Tuple
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     options = UP.read(arguments)
     try:
         sections: Sections = read_sections(options.config) if options.config else {}
-        wanted = {"scheduler": _scheduler(options.port, sections), "provision": _provisioner(sections)}
+        wanted = {"scheduler": _scheduler(options, sections), "provision": _provisioner(sections)}
         why_not = ""
         if options.ui:
             command, why_not = usable_interface()
@@ -53,16 +54,18 @@ def main(arguments: Sequence[str]) -> int:
     return RunningPrograms(options.config, sections, parts).run()
 
 
-def _scheduler(port: Optional[int], sections: Sections) -> Tuple[str, ...]:
+def _scheduler(options: argparse.Namespace, sections: Sections) -> Tuple[str, ...]:
     """The scheduler's address, if the file and the environment have none."""
     if _has(sections, "scheduler", "address") or _ADDRESS_VARIABLE in os.environ:
+        if options.port is not None:
+            raise ConfigurationError(f"--port {options.port}: the address of [scheduler] says where it listens")
         return ()
-    if not has_only_local_units(sections):
+    if not has_only_local_units(options.config, sections):
         raise ConfigurationError(
             'workers on other hosts must reach the scheduler: add [scheduler] with address = "tcp://0.0.0.0:'
             f'{DEFAULT_PORT}" to the file'
         )
-    return (f"tcp://{HOST}:{free_port(UP.name, port, DEFAULT_PORT, 'the scheduler')}",)
+    return (f"tcp://{HOST}:{free_port(UP.name, options.port, DEFAULT_PORT, 'the scheduler')}",)
 
 
 def _provisioner(sections: Sections) -> Tuple[str, ...]:
