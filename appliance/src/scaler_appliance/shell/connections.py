@@ -186,13 +186,13 @@ class Connections:
             logger.error("Scheduler: no connection was served for a moment: %s", str(error) or type(error).__name__)
             return True
         turns, clock = self.turns, time.perf_counter
-        begin, most_writing_seconds = clock(), WRITING_SECONDS
+        polled = clock()
         if self._put_off:
             ready.sort(key=self._urgency)
             self._put_off.clear()
-            begin, began = clock(), begin
-            most_writing_seconds += begin - began  # sorting hundreds takes longer than writing to some of them
-        end, writing_seconds = begin, 0.0
+        end = begin = clock()
+        most_writing_seconds = WRITING_SECONDS + begin - polled  # sorting hundreds takes longer than writing to some
+        writing_seconds = 0.0
         for descriptor, events in ready:
             peer = self._by_descriptor.get(descriptor)
             if peer is not None and end - begin - writing_seconds > READING_SECONDS:
