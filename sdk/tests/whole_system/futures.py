@@ -118,7 +118,9 @@ class Future:
         if kind in (kinds.OBJECT_MISSING, kinds.ARGUMENT_NOT_LOADED, kinds.FUNCTION_NOT_LOADED):
             has_no_room = kind == kinds.FUNCTION_NOT_LOADED and failure.message == "no space left on device"
             is_over_quota = not system.scheduler.keeps_all_objects(task.tenant)
-            return system.has_lost_bytes or task.is_given_up or has_no_room or is_over_quota
+            is_named = kind != kinds.OBJECT_MISSING or failure.missing_reason != m.MissingReason.UNKNOWN
+            has_lost_bytes = system.has_lost_bytes if is_named else system.has_lost_files
+            return has_lost_bytes or task.is_given_up or has_no_room or is_over_quota
         return False
 
     def _check_error(self, error: Exception) -> None:

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "appliance/tests"))
 
 from whole_system.bugs.leaving_bugs import LEAVING_BUGS
 from whole_system.bugs.planted_bugs import BUGS_OF_THE_TRIAL, NEW_BUGS, PLANTED_BUGS, planted
+from whole_system.bugs.storage_bugs import STORAGE_BUGS
 from whole_system.bugs.tenant_bugs import TENANT_BUGS
 from whole_system.bugs.transfer_bugs import TRANSFER_BUGS
 from whole_system.seed_runs import run_plans
@@ -49,6 +50,8 @@ def _list_of(name: str) -> str:
         if name in TRANSFER_BUGS
         else "leaving"
         if name in LEAVING_BUGS
+        else "storage"
+        if name in STORAGE_BUGS
         else "first"
     )
 

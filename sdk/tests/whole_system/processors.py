@@ -302,7 +302,7 @@ class Processor(Process):
         try:
             inputs = self._inputs()
         except MissingContentError as error:
-            failure = m.Failure(kind=m.FailureKind.ARGUMENT_NOT_LOADED, message=str(error), attempts=1)
+            failure = m.Failure(kind=m.FailureKind.OBJECT_MISSING, message=str(error), attempts=1)
             return m.TaskStatus.FAILED, encode_struct(failure), False
         if task.is_raising:
             failure = m.Failure(kind=m.FailureKind.TASK_RAISED, message=task.payload.decode(), attempts=1)

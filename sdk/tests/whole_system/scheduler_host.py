@@ -414,6 +414,8 @@ class SchedulerHost(Process):
         chunk = b"" if found is None else found[effect.offset : effect.offset + effect.length]
         if found is None or len(chunk) < effect.length:
             response.status = m.ObjectResponseStatus.MISSING
+            record = self.core.state.objects.find(effect.object_id)
+            response.missing_reason = m.MissingReason.UNKNOWN if record is None else record.missing_reason
             chunk = b""
         self._send(effect.peer, response, chunk)
 
@@ -448,8 +450,6 @@ class SchedulerHost(Process):
         if core is not self.core or not self.is_up or object_id not in self._spills:
             return
         self._spills.discard(object_id)
-        if core.state.objects.find(object_id) is None:
-            return
         if self.world.fault("disk_full"):
             self._spill_failed_at = self.now
             core.on_object_spill_failed(self.now, object_id, "no space left")

@@ -54,6 +54,7 @@ FEATURES: Dict[str, float] = {
     "objects": 0.6,
     "large_objects": 0.5,
     "large_arguments": 0.3,
+    "large_functions": 0.2,
     "predecessors": 0.6,
     "graphs": 0.3,
     "cancel": 0.4,

@@ -70,7 +70,12 @@ class System:
     @property
     def has_lost_bytes(self) -> bool:
         """Whether some disk or memory has failed, so that objects may be missing."""
-        return bool(self.scheduler.storage_losses or any(each.lost_files for each in self._all_workers))
+        return bool(self.scheduler.storage_losses) or self.has_lost_files
+
+    @property
+    def has_lost_files(self) -> bool:
+        """Whether some file was lost that had been whole: why it is missing need not be known."""
+        return any(each.lost_files for each in self._all_workers)
 
     def _name(self, kind: str) -> str:
         self._names += 1

@@ -207,6 +207,22 @@ THEMES: Dict[str, Theme] = {
             "shared_files": 0.5,
         },
     ),
+    "no room": Theme(
+        {
+            "objects": 0.3,
+            "large_objects": 0.8,
+            "large_functions": 0.5,
+            "large_arguments": 0.8,
+            "large_nodes": 0.4,
+            "large_results": 0.3,
+            "storage_lost": 0.4,
+            "memory_full": 0.3,
+            "disk_full": 0.2,
+            "shared_files": 0.5,
+            "let_go": 0.2,
+        },
+        {"users": (1, 2), "workers": (1, 1, 2), "slots": (1, 1, 2), "most_unfinished": (5, 15)},
+    ),
     "cancels": Theme(
         {
             "cancel": 0.8,

@@ -308,6 +308,8 @@ class User:
         random = self.world.random
         if not self._functions or (len(self._functions) < 3 and random.random() < 0.3):
             content = b"function %d" % random.randrange(1 << 30)
+            if self.world.uses("large_functions"):
+                content = content.ljust(INLINE_BYTES + 5)
             archives = self._current_code() if self.world.uses("code") else []
             if archives:
                 is_large = self.world.uses("large_objects")

@@ -350,6 +350,7 @@ class SchedulerCore:
         """The effects since the last call, in order."""
         effects = self.state.effects[:]
         self.state.effects.clear()
+        self.state.objects.on_effects_taken()
         return effects
 
     # Monitors -------------------------------------------------------------------------------------------------------

@@ -244,6 +244,8 @@ class ObjectEffects:
         if self._objects.find(object_id) is None:
             if copied.name:
                 self._files.drop_copy(copied.name)
+            if copied.error is not None and is_about_room(copied.error):
+                self._tell(InputKind.OBJECT_SPILL_FAILED, object_id, copied.error.strerror or str(copied.error))
             return
         try:
             if copied.error is not None:

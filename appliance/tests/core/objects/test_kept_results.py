@@ -209,6 +209,8 @@ def test_a_result_that_cannot_be_stored_is_reported_and_remains_with_its_worker(
     first = worker.asked.pop(0)
     worker.peer.send(m.ObjectResponse(id=first.id, offset=0, size=SIZE), b"x" * 10)
     harness.core.on_object_unreadable(harness.now, result, "the disk is full", lacks_room=True)
+    harness.core.on_object_unreadable(harness.now, result, "its earlier parts could not be stored", lacks_room=False)
+    assert harness.state.objects.find(result).missing_reason == m.MissingReason.NO_ROOM
     assert not client.inbox
     worker.serve()
     assert client.take_results() == {5: b""}

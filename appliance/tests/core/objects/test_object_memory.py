@@ -164,6 +164,19 @@ def test_an_object_deleted_while_it_leaves_is_removed_and_forgotten(harness: Har
     harness.nothing_else_was_sent()
 
 
+def test_that_the_disk_was_full_counts_although_the_object_has_been_deleted(harness: Harness) -> None:
+    client = harness.client()
+    object_id = share(client, 1, LIMIT_BYTES + 1)
+    assert take_spills(harness) == [object_id]
+    client.delete(object_id)
+    assert harness.take_effect() == RemoveObject(object_id)
+    fail(harness, object_id)
+    following = share(client, 2, LIMIT_BYTES + 1)
+    assert not take_spills(harness), "there is no room for it, either"
+    harness.wait(RETRY_SECONDS)
+    assert take_spills(harness) == [following]
+
+
 def test_what_cannot_leave_stays_and_is_tried_again_later(harness: Harness) -> None:
     client = harness.client()
     first, second = share(client, 1, 90), share(client, 2, 90)

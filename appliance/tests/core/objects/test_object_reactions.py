@@ -266,6 +266,47 @@ def test_an_object_without_room_is_called_so_to_all_who_need_it(harness: Harness
     harness.nothing_else_was_sent()
 
 
+def test_a_function_without_room_is_called_so(harness: Harness) -> None:
+    client = harness.client()
+    harness.worker()
+    function = client.announce(1, 10, REMOTE)
+    respond(client, client.take(m.ObjectRequest))
+    fill_disk(harness, function)
+    client.submit([0], function=function)
+    (failure,) = client.take_losses().values()
+    assert (failure.kind, failure.missing_reason) == (m.FailureKind.OBJECT_MISSING, m.MissingReason.NO_ROOM)
+    assert "no room for object" in failure.message
+    harness.nothing_else_was_sent()
+
+
+def test_no_worker_reads_a_file_that_may_have_no_room(harness: Harness) -> None:
+    client, worker = harness.client(), harness.worker()
+    object_id = client.announce(1, 10, REMOTE)
+    respond_and_submit(client, object_id)
+    assert list(worker.take(m.ObjectInstruction).storages) == [REMOTE]
+    worker.take_tasks()
+    fill_disk(harness, object_id)
+    request(worker, object_id)
+    take_missing(worker, object_id, m.MissingReason.NO_ROOM)
+    harness.nothing_else_was_sent()
+
+
+def test_a_file_that_has_been_written_is_there_for_all_workers(harness: Harness) -> None:
+    client = harness.client()
+    object_id = client.announce(1, 10, REMOTE)
+    respond_and_submit(client, object_id)
+    assert isinstance(harness.take_effect(), StoreChunk)
+    worker = harness.worker()
+    assert list(worker.take(m.ObjectInstruction).storages) == [SHARED]
+
+
+def respond_and_submit(client: Client, object_id: int) -> None:
+    """The last bytes of an object arrive, and with them a task that needs it."""
+    client.take(m.ObjectRequest)
+    client.post(m.ObjectResponse(id=object_id, size=10), b"x" * 10)
+    client.submit([0], dependency_counts=[1], dependencies=[object_id])
+
+
 def test_a_result_without_room_is_called_so(harness: Harness, result: Result) -> None:
     client, worker, instance, object_id = result
     respond(worker, worker.take(m.ObjectRequest))

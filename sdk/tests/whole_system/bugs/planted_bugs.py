@@ -17,6 +17,7 @@ from whole_system.bugs.planting import CLIENT as _CLIENT
 from whole_system.bugs.planting import SCHEDULER as _SCHEDULER
 from whole_system.bugs.planting import SESSION as _SESSION
 from whole_system.bugs.planting import PlantedBug, planted
+from whole_system.bugs.storage_bugs import STORAGE_BUGS
 from whole_system.bugs.tenant_bugs import TENANT_BUGS
 from whole_system.bugs.transfer_bugs import TRANSFER_BUGS
 from whole_system.bugs.trial_bugs import OF_THE_FIRST_LIST, TRIAL_BUGS
@@ -351,6 +352,7 @@ PLANTED_BUGS: Dict[str, PlantedBug] = {
     **ACTOR_BUGS,
     **LEAVING_BUGS,
     **TENANT_BUGS,
+    **STORAGE_BUGS,
 }
 
 BUGS_OF_THE_TRIAL = (*OF_THE_FIRST_LIST, *TRIAL_BUGS)

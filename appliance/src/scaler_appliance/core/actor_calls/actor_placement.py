@@ -38,8 +38,6 @@ UNITS_OF_A_CANDIDATE = 2
 CALLS_AT_ONCE = 1000  # that end with their actor
 RETRIED_AT_ONCE = 16  # actors without a place
 
-Reason = Tuple[m.FailureKind, str]
-
 
 class ActorPlacement:
     def __init__(self, state: SchedulerState, placement: Placement, outcomes: TaskOutcomes) -> None:
@@ -52,24 +50,24 @@ class ActorPlacement:
 
     # Accepting --------------------------------------------------------------------------------------------------------
 
-    def admit(self, client: ClientSession, batch: TaskBatch, function: Optional[ObjectRecord]) -> Optional[Reason]:
+    def admit(self, client: ClientSession, batch: TaskBatch, function: Optional[ObjectRecord]) -> Optional[m.Failure]:
         """Calls of an actor arrive, which is new with its first one; returns why they cannot be accepted."""
         # SCL-SCH-045
         if not batch.function:
-            return m.FailureKind.REJECTED, "a call of an actor must name the object that holds its function"
+            return _failure(m.FailureKind.REJECTED, "a call of an actor must name the object that holds its function")
         actor = self._state.actors.find(batch.function) if function is not None else None
         if function is not None and actor is None and function.owner == client.number and function.held:
             count = self._state.actors.count_of(client.number)
             if count >= MAXIMUM_ACTORS_OF_CLIENT:
                 text = f"the client has {count} actors, and each may have {MAXIMUM_ACTORS_OF_CLIENT}: close some first"
-                return m.FailureKind.REJECTED, text
+                return _failure(m.FailureKind.REJECTED, text)
             actor = ActorRecord(batch.function, client.number, batch.requirement, batch.options)
             self._state.actors.add(actor)
         if function is None or actor is None or not function.held:
             text = "the actor has ended, because it was closed or its client is gone; or there never was one"
-            return m.FailureKind.ACTOR_LOST, text
+            return _failure(m.FailureKind.ACTOR_LOST, text)
         if actor.why_lost:
-            return m.FailureKind.ACTOR_LOST, actor.why_lost
+            return _failure(m.FailureKind.ACTOR_LOST, actor.why_lost)
         batch.requirement = actor.requirement
         return None
 
@@ -243,3 +241,8 @@ class ActorPlacement:
             quota = self._state.shares.room_of(actor.tenant)
             room = min(room, quota) if quota < UNLIMITED else room
         return room
+
+
+def _failure(kind: m.FailureKind, text: str) -> m.Failure:
+    """Of a call that cannot be accepted."""
+    return m.Failure(kind=kind, message=text, attempts=1)

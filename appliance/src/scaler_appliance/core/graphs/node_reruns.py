@@ -198,9 +198,11 @@ class NodeReruns:
             for object_id in graph.dependencies_of(node):
                 record = self._state.objects.find_of(object_id, graph.tenant)
                 if record is None or record.is_broken:
-                    text = failure_of_missing(object_id, record).message
-                    text = f"{lost}, and it cannot run again: {text}"
-                    return m.Failure(kind=m.FailureKind.OBJECT_MISSING, message=text, attempts=runs)
+                    failure = failure_of_missing(object_id, record)
+                    failure.message = f"{lost}, and it cannot run again: {failure.message}"
+                    failure.attempts = runs
+                    failure.missing_reason = failure.missing_reason or m.MissingReason.MAKER_LOST
+                    return failure
             return None
         return m.Failure(kind=m.FailureKind.WORKER_LOST, message=text, attempts=runs)
 

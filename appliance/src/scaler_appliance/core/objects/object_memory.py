@@ -18,7 +18,7 @@ Rules:
 from __future__ import annotations
 
 import math
-from typing import Dict, Iterable, List
+from typing import Dict, Iterable, List, Optional
 
 from scaler_appliance.core.effects import Effect, Log, SpillObject
 from scaler_appliance.core.large_tables import LARGE, Table, in_chunks
@@ -155,12 +155,16 @@ class ObjectMemory:
             self._unlogged_objects += 1
             self._unlogged_bytes += record.size
 
-    def on_spill_failed(self, now: float, record: ObjectRecord, why: str) -> None:
-        """A file could not be spilled or received on disk: it stays in memory."""
-        if record.place not in (ObjectPlace.SPILLING, ObjectPlace.ON_DISK):
-            return
-        is_whole = record.source is None
-        self._move(record, ObjectPlace.RESIDENT if is_whole else ObjectPlace.ARRIVING)
+    def on_spill_failed(self, now: float, record: Optional[ObjectRecord], why: str) -> None:
+        """A file could not be spilled or received on disk: it stays in memory, unless its object has ended meanwhile.
+
+        Others would not find room there now, either.
+        """
+        if record is not None:
+            if record.place not in (ObjectPlace.SPILLING, ObjectPlace.ON_DISK):
+                return
+            is_whole = record.source is None
+            self._move(record, ObjectPlace.RESIDENT if is_whole else ObjectPlace.ARRIVING)
         self._retry_at = now + RETRY_SECONDS
         self.failure = why
         if now >= self._complain_at:

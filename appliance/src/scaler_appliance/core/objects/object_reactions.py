@@ -16,7 +16,7 @@ from typing import Sequence
 from scaler_appliance.core.effects import Buffer, PeerError, RemoveObject
 from scaler_appliance.core.graphs.graph_reactions import GraphReactions
 from scaler_appliance.core.large_tables import drained, keys_in_parts
-from scaler_appliance.core.objects.object_records import ChunkRequest, ObjectRecord
+from scaler_appliance.core.objects.object_records import ChunkRequest, ObjectPlace, ObjectRecord
 from scaler_appliance.core.objects.object_transfers import fetches_from_workers
 from scaler_appliance.core.peers.flow_control import FlowControl
 from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
@@ -315,8 +315,8 @@ class ObjectReactions:
         """
         state = self._state
         record = state.objects.find(object_id)
-        if record is None or record.is_broken:
-            return
+        if record is None or record.is_broken or record.place == ObjectPlace.NOWHERE:
+            return  # of its later parts, which have come already, the first reason is the true one
         record.lacks_room = lacks_room
         if why:
             state.objects.memory.on_not_stored(now, record, why)
@@ -338,9 +338,7 @@ class ObjectReactions:
 
     def on_spill_failed(self, now: float, object_id: int, why: str) -> None:
         """The file of an object could not be spilled, and is still in memory."""
-        record = self._state.objects.find(object_id)
-        if record is not None:
-            self._state.objects.memory.on_spill_failed(now, record, why)
+        self._state.objects.memory.on_spill_failed(now, self._state.objects.find(object_id), why)
 
     def on_request(self, session: Session, message: m.ObjectRequest, payload: bytes) -> None:
         """A peer requests bytes of an object."""

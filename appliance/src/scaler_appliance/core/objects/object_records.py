@@ -76,6 +76,7 @@ class ObjectRecord:
         "object_id", "owner", "size", "kind", "name", "codec", "content", "place", "arrived", "requested",
         "source", "waiting", "references", "held", "announced_to", "charged_to", "is_dirty", "is_lost", "lacks_room",
         "tenant", "is_over_quota", "last_use", "copies", "made_by", "is_maker_lost", "awaits_rerun", "sender",
+        "is_being_written",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +102,7 @@ class ObjectRecord:
         self.charged_to = 0  # session of the client whose task's arguments it is
         self.announced_to: Set[int] = set()  # sessions of workers
         self.is_dirty = False  # for monitors
+        self.is_being_written = False  # its last bytes are here, and may turn out to have no room
         self.is_lost = False  # received bytes could not be stored, and the rest is dropped
         self.is_over_quota = False  # its tenant may have no more, and its bytes are not kept
         self.lacks_room = False  # its bytes could not be stored because memory and disk are full

@@ -96,6 +96,7 @@ class ObjectTable:
         self._kept: Dict[int, Table[ObjectRecord]] = {}  # those that workers have: by holder's session, then id
         self._requesters: Dict[int, Table[ObjectRecord]] = {}  # objects of which a session waits for parts
         self.to_answer: Deque[_Requests] = deque()  # that have waited, and are many
+        self._being_written: List[ObjectRecord] = []
         self.total_bytes = 0
         self._usage: Dict[str, ObjectUsage] = {}  # by tenant
 
@@ -169,7 +170,7 @@ class ObjectTable:
         """Keep the bytes of a small object that was added: here, or on disk while memory is short."""
         if self._budget.is_short and record.size >= self._smallest_file_bytes and self.memory.can_spill:
             self.memory.enter_on_disk(record)
-            self._effects.append(StoreChunk(record.object_id, 0, content, True, record.size, True))
+            self._write_last(record, StoreChunk(record.object_id, 0, content, True, record.size, True))
         else:
             record.content = content
 
@@ -298,17 +299,34 @@ class ObjectTable:
         if record.is_lost:
             self.give_up(record) if is_whole else self._request_more(record)
             if is_whole and record.copies is not None:  # which are still there
-                record.is_lost = record.lacks_room = False
+                record.is_lost = False
             return
         on_disk = record.place == ObjectPlace.ON_DISK
-        self._effects.append(StoreChunk(record.object_id, offset, chunk, is_whole, record.size, on_disk))
-        self._request_more(record)
-        if is_whole:
+        effect = StoreChunk(record.object_id, offset, chunk, is_whole, record.size, on_disk)
+        if not is_whole:
+            self._effects.append(effect)
+            self._request_more(record)
+        else:
+            self._write_last(record, effect)
             self.memory.complete(record)
+            record.lacks_room = False  # it may have found none before
             record.source = None
             self._arrives_no_more(record)
             self._changes.touch_large(record)
         self._answer_waiting(record, is_refused=False)
+
+    # SCL-OBJ-008
+    def _write_last(self, record: ObjectRecord, effect: StoreChunk) -> None:
+        """Write the last bytes of a file: until that is done, no worker is told that it can read it."""
+        self._effects.append(effect)
+        record.is_being_written = True
+        self._being_written.append(record)
+
+    def on_effects_taken(self) -> None:
+        """Files are written now; the core hears which could not be before it decides anything else."""
+        for record in self._being_written:
+            record.is_being_written = False
+        self._being_written.clear()
 
     def forget_requests(self, session: int) -> Iterator[int]:
         """Requests of a session that has ended wait no longer: steps."""
@@ -471,7 +489,7 @@ def announcement(
 def _storage_of(record: ObjectRecord, fetches_from_workers: bool) -> int:
     if record.content is not None:
         return m.ObjectStorage.INLINE
-    if record.arrived >= record.size:
+    if record.arrived >= record.size and not record.is_being_written:
         return m.ObjectStorage.SHARED
     # SCL-OBJ-033
     return m.ObjectStorage.HELD if fetches_from_workers and record.copies is not None else m.ObjectStorage.REMOTE

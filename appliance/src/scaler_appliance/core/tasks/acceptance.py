@@ -43,8 +43,6 @@ _TEXT_OF_TOO_MANY = (
     " outcomes before it submits more"
 )
 
-Reason = Tuple[m.FailureKind, str]
-
 
 class Acceptance:
     def __init__(
@@ -160,9 +158,9 @@ class Acceptance:
         client.flow.submit(count, len(payload))
         batch.is_charged = True
         missing = self._reference_objects(batch, function)
-        reason = self._reason_to_reject(client, batch, function)
-        if reason is not None:
-            self._reject(client, TaskSpan(batch, 0, count), m.Failure(kind=reason[0], message=reason[1], attempts=1))
+        failure = self._why_to_reject(client, batch, function)
+        if failure is not None:
+            self._reject(client, TaskSpan(batch, 0, count), failure)
             return
         # SCL-SCH-007
         for first, end, object_id in _runs_alike(missing):
@@ -194,18 +192,16 @@ class Acceptance:
                         missing[index] = object_id
         return missing
 
-    def _reason_to_reject(
+    def _why_to_reject(
         self, client: ClientSession, batch: TaskBatch, function: Optional[ObjectRecord]
-    ) -> Optional[Reason]:
+    ) -> Optional[m.Failure]:
         if batch.options.actor:
             return self._actors.admit(client, batch, function)
         if not batch.function and not batch.function_name:
-            return m.FailureKind.REJECTED, "a task must name its function or the object that holds it"
+            text = "a task must name its function or the object that holds it"
+            return m.Failure(kind=m.FailureKind.REJECTED, message=text, attempts=1)
         if batch.function and (function is None or not function.held or function.is_broken):
-            if function is not None and function.is_over_quota:
-                return m.FailureKind.OBJECT_MISSING, failure_of_missing(batch.function, function).message
-            text = f"function object {batch.function:016x} does not exist (any more)"
-            return m.FailureKind.OBJECT_MISSING, text
+            return failure_of_missing(batch.function, function)
         return None
 
     def _queue(self, client: ClientSession, batch: TaskBatch, allowed: int, has_memory: bool) -> None:
