@@ -283,6 +283,9 @@ class WorkerHost(LinkEnd, Peer):
                 assert not begun, f"{begun} are given back, and have begun"
                 for instance in effect.message.ids:
                     self._undealt.pop(instance, None)
+            elif isinstance(effect.message, m.TaskResult):  # lost before a processor had it, for instance
+                for instance in effect.message.ids:
+                    self._undealt.pop(instance, None)
             elif isinstance(effect.message, m.DisconnectRequest):
                 self._check_farewell(effect.message)
             elif isinstance(effect.message, m.Hello):

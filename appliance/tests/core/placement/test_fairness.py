@@ -10,6 +10,7 @@ from array import array
 from typing import Any, Callable
 
 import pytest
+from keeper import Keeper
 from scheduler_harness import Client, Harness, options
 from virtual_cluster import VirtualCluster
 
@@ -202,3 +203,22 @@ def test_a_client_that_cancels_what_is_left_after_its_turn_waits_behind_others(h
     served = [next_served() for _ in range(8)]
     turns = [third.session, first.session, second.session]
     assert served == [first.session, second.session, *turns, *turns], "the second client came before the third"
+
+
+def test_a_client_keeps_its_turn_while_workers_are_looked_for_that_keep_what_tasks_need(harness: Harness) -> None:
+    first, second = harness.client(), harness.client()
+    keeper = Keeper(harness, slots=1, queue_size=1)
+    first.submit([1], [b"1"])
+    keeper.read()
+    keeper.keep(1)  # so the bytes that tasks need are looked at
+    keeper.serve()
+    assert harness.state.objects.has_kept
+    first.submit([2], [b"2"])  # and it is not free
+    for client in (first, second):
+        needed = client.create(1, b"small")
+        for number in (3, 4):
+            client.submit([number], dependency_counts=[1], dependencies=[needed])
+    first.cancel(4)
+    worker = harness.worker(slots=1, queue_size=1)
+    worker.take(m.ObjectInstruction)
+    assert worker.take_tasks() and worker.task.client == first.session

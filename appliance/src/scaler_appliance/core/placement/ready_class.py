@@ -143,22 +143,29 @@ class ReadyClass:
     def take(self, limit: int) -> Optional[TaskSpan]:
         """Remove and return up to `limit` waiting tasks of the client whose turn it is.
 
-        It stays this client's turn: tasks that are not dispatched are put back with `add`, the others are reported with
-        `count_turn`.
+        It stays this client's turn: tasks that are not dispatched are put back with `add` before others are taken, and
+        the others are reported with `count_turn`.
         """
         while self._turns:
-            client = self._turns[0]
-            span = _take_from(self._spans[client], limit)
+            span = self.take_of_turn(limit)
             if span is not None:
-                count = span.stop - span.start
-                self.count -= count
-                self._totals.placeable -= count
-                self._counts[client] -= count
                 return span
+            client = self._turns[0]
             del self._spans[client]
             self._leave_turns(client)
         assert self.count == 0, f"{self.count} tasks are counted but in no span"
         return None
+
+    def take_of_turn(self, limit: int) -> Optional[TaskSpan]:
+        """The same, but None if that client has no more tasks: it may get some back later, and has its turn then."""
+        client = self._turns[0]
+        span = _take_from(self._spans[client], limit)
+        if span is not None:
+            count = span.stop - span.start
+            self.count -= count
+            self._totals.placeable -= count
+            self._counts[client] -= count
+        return span
 
     def next_batch(self) -> Optional[TaskBatch]:
         """The batch at the front of the current client's tasks, some of which may have been cancelled."""

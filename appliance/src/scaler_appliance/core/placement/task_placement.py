@@ -259,7 +259,7 @@ class Placement:
         for _ in range(min(ready_class.count, PLACED_BY_BYTES)):
             batch = ready_class.next_batch()
             is_over = batch is None or not batch.dependency_counts or self._left <= 0 or self._most <= 0
-            span = None if is_over else ready_class.take(1)
+            span = None if is_over else ready_class.take_of_turn(1)
             if span is None:
                 break
             worker = keeper_of_most(self._state, self._idle, span)
