@@ -10,6 +10,7 @@ Rules:
   the clock moves by STOP_SECONDS.
 - An error in closing still closes, as on Linux. EPIPE at a socket means that the other end has gone.
 - A process that makes too many calls, or waits for too long, is stuck: `StuckError`, which nothing catches.
+- The modules are those of the whole test process: threads of clients that earlier tests have left end first.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import builtins
 import contextlib
 import errno
 import fcntl
+import gc
 import mmap
 import os
 import select
 import socket
 import sys
+import threading
 import time
 import weakref
 from collections import Counter
@@ -34,6 +37,9 @@ from fault_injection.simulated_sockets import FakeSocket, make_pair
 
 from scaler_protocol.host import readiness
 from scaler_protocol.host import system as host_system
+
+CLIENT_THREAD = "scaler-client"
+EARLIER_CLIENTS_SECONDS = 30.0
 
 STOP_SECONDS = 300.0
 """More than all time-outs of a scenario."""
@@ -347,9 +353,19 @@ def _sleep(system: SimulatedSystem, seconds: float) -> None:
     system.now += max(seconds, 0.0001)
 
 
+def _await_earlier_clients() -> None:
+    """Threads of clients that have been closed, or are garbage, may still be about to end."""
+    for thread in threading.enumerate():
+        if thread.name == CLIENT_THREAD and thread is not threading.current_thread():
+            gc.collect()
+            thread.join(EARLIER_CLIENTS_SECONDS)
+            assert not thread.is_alive(), "an earlier test has left an open client"
+
+
 @contextlib.contextmanager
 def installed(system: SimulatedSystem, modules: Sequence[ModuleType]) -> Iterator[pytest.MonkeyPatch]:
     """Have these modules call the simulated system."""
+    _await_earlier_clients()
 
     def send_fds(stream: FakeSocket, buffers: Sequence[bytes], descriptors: Sequence[int]) -> int:
         is_short = stream._enter("send_fds")
