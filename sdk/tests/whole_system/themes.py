@@ -107,14 +107,25 @@ THEMES: Dict[str, Theme] = {
             "runs": 0.7,
             "at_most_once": 0.4,
             "retries": 0.5,
-            "processor_death": 0.1,
-            "worker_crash": 0.05,
+            "processor_death": 0.3,
+            "worker_crash": 0.1,
             "uneven_runs": 0.5,
             "deadly_tasks": 0.1,
             "early_death": 0.1,
             "break": 0.05,
+            "long_tasks": 0.3,
         },
-        {"most_unfinished": (15, 60), "slots": (1, 2)},
+        {"workers": (2, 3), "slots": (1, 2), "most_unfinished": (5, 15), "prefetch_seconds": (0.15, 0.6, 0.6)},
+    ),
+    "tasks that have begun": Theme(
+        {"runs": 0.5, "processor_death": 0.3, "worker_crash": 0.1, "uneven_runs": 0.7, "long_tasks": 0.3},
+        {
+            "workers": (2, 3),
+            "slots": (1, 2),
+            "most_unfinished": (5, 15),
+            "prefetch_seconds": (0.6,),
+            "delay_seconds": (0.0005,),
+        },
     ),
     "owners of large results": Theme(
         {
@@ -182,15 +193,17 @@ THEMES: Dict[str, Theme] = {
     "lost results": Theme(
         {
             "large_nodes": 0.8,
-            "graphs": 0.5,
+            "graphs": 0.8,
             "large_results": 0.6,
-            "worker_crash": 0.08,
+            "worker_crash": 0.12,
             "holder_crash": 0.1,
-            "shared_files": 0.3,
+            "processor_death": 0.05,
+            "shared_files": 0.2,
             "result_lost": 0.1,
             "drain": 0.05,
             "cancel": 0.1,
         },
+        {"workers": (2, 3), "slots": (1, 2)},
     ),
     "code": Theme(
         {
@@ -217,11 +230,11 @@ THEMES: Dict[str, Theme] = {
             "large_results": 0.3,
             "storage_lost": 0.4,
             "memory_full": 0.3,
-            "disk_full": 0.2,
             "shared_files": 0.5,
-            "let_go": 0.2,
+            "disk_full": 0.2,
+            "let_go": 0.1,
         },
-        {"users": (1, 2), "workers": (1, 1, 2), "slots": (1, 1, 2), "most_unfinished": (5, 15)},
+        {"users": (2, 3), "workers": (1, 2), "slots": (1, 2), "most_unfinished": (5, 15)},
     ),
     "cancels": Theme(
         {
