@@ -10,7 +10,8 @@ Rules:
   the clock moves by STOP_SECONDS.
 - An error in closing still closes, as on Linux. EPIPE at a socket means that the other end has gone.
 - A process that makes too many calls, or waits for too long, is stuck: `StuckError`, which nothing catches.
-- The modules are those of the whole test process: threads of clients that earlier tests have left end first.
+- The modules are those of the whole test process: for its other threads, such as those of clients that earlier tests
+  have left, they call the real system.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import builtins
 import contextlib
 import errno
 import fcntl
-import gc
 import mmap
 import os
 import select
@@ -37,9 +37,6 @@ from fault_injection.simulated_sockets import FakeSocket, make_pair
 
 from scaler_protocol.host import readiness
 from scaler_protocol.host import system as host_system
-
-CLIENT_THREAD = "scaler-client"
-EARLIER_CLIENTS_SECONDS = 30.0
 
 STOP_SECONDS = 300.0
 """More than all time-outs of a scenario."""
@@ -195,11 +192,16 @@ class _Pipe:
 
 
 class _FakeModule:
-    """A module in which some names are replaced."""
+    """A module in which some names are replaced, for the thread that has made it."""
 
     def __init__(self, module: ModuleType, **replaced: Any) -> None:
         self._module = module
+        self._thread = threading.get_ident()
         self.__dict__.update(replaced)
+
+    def __getattribute__(self, name: str) -> Any:
+        own = object.__getattribute__
+        return getattr(own(self, "_module"), name) if own(self, "_thread") != threading.get_ident() else own(self, name)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._module, name)
@@ -353,19 +355,10 @@ def _sleep(system: SimulatedSystem, seconds: float) -> None:
     system.now += max(seconds, 0.0001)
 
 
-def _await_earlier_clients() -> None:
-    """Threads of clients that have been closed, or are garbage, may still be about to end."""
-    for thread in threading.enumerate():
-        if thread.name == CLIENT_THREAD and thread is not threading.current_thread():
-            gc.collect()
-            thread.join(EARLIER_CLIENTS_SECONDS)
-            assert not thread.is_alive(), "an earlier test has left an open client"
-
-
 @contextlib.contextmanager
 def installed(system: SimulatedSystem, modules: Sequence[ModuleType]) -> Iterator[pytest.MonkeyPatch]:
     """Have these modules call the simulated system."""
-    _await_earlier_clients()
+    this_thread = threading.get_ident()
 
     def send_fds(stream: FakeSocket, buffers: Sequence[bytes], descriptors: Sequence[int]) -> int:
         is_short = stream._enter("send_fds")
@@ -415,6 +408,8 @@ def installed(system: SimulatedSystem, modules: Sequence[ModuleType]) -> Iterato
         return mmap.mmap(*arguments, **keywords)
 
     def open_file(path: Any, *arguments: Any, **keywords: Any) -> Any:
+        if threading.get_ident() != this_thread:
+            return builtins.open(path, *arguments, **keywords)
         system.enter("open")
         file = builtins.open(path, *arguments, **keywords)
         system.files.append(weakref.ref(file))

@@ -307,13 +307,11 @@ class User:
     def _function(self) -> KeptObject:
         random = self.world.random
         if not self._functions or (len(self._functions) < 3 and random.random() < 0.3):
-            content = b"function %d" % random.randrange(1 << 30)
-            if self.world.uses("large_functions"):
-                content = content.ljust(INLINE_BYTES + 5)
+            size = INLINE_BYTES + 5 if self.world.uses("large_functions") else 0
+            content = (b"function %d" % random.randrange(1 << 30)).ljust(size)
             archives = self._current_code() if self.world.uses("code") else []
             if archives:
-                is_large = self.world.uses("large_objects")
-                content = with_note(content.ljust(INLINE_BYTES) if is_large else content, archives)
+                content = with_note(content.ljust(INLINE_BYTES if self.world.uses("large_objects") else 0), archives)
             made = self.host.send_object(content, m.ObjectKind.FUNCTION)
             self._code_of_functions[made.object_id] = archives
             self._contents[made.object_id] = content

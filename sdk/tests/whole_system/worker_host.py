@@ -276,16 +276,13 @@ class WorkerHost(LinkEnd, Peer):
     def _perform(self, effect: Any) -> None:
         core = self.core
         if isinstance(effect, Send):
+            for each in effect.message.ids if isinstance(effect.message, (m.BalanceResponse, m.TaskResult)) else ():
+                self._undealt.pop(each, None)
             if isinstance(effect.message, m.TaskCancelConfirm):
                 self._check_confirmation(effect.message)
             elif isinstance(effect.message, m.BalanceResponse):
                 begun = self._started_instances.intersection(effect.message.ids)
                 assert not begun, f"{begun} are given back, and have begun"
-                for instance in effect.message.ids:
-                    self._undealt.pop(instance, None)
-            elif isinstance(effect.message, m.TaskResult):  # lost before a processor had it, for instance
-                for instance in effect.message.ids:
-                    self._undealt.pop(instance, None)
             elif isinstance(effect.message, m.DisconnectRequest):
                 self._check_farewell(effect.message)
             elif isinstance(effect.message, m.Hello):

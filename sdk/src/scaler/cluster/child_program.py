@@ -29,6 +29,7 @@ from scaler.arguments import Duration, seconds, size_in_bytes
 from scaler.compat.earlier_arguments import accepts_earlier
 from scaler.exceptions import AlreadyStartedError, ProgramStartError
 from scaler.restarts import Restarts
+from scaler.supported_systems import check_system
 from scaler_protocol.programs.service_manager import without_service_manager
 
 STOP_TIMEOUT_SECONDS = 10.0
@@ -37,14 +38,6 @@ RETRY_SECONDS = 2.0  # while the system has no room for another process
 logger = logging.getLogger("scaler")
 
 Started = TypeVar("Started", bound="ChildProgram")
-
-
-def check_system() -> None:
-    """Raise ProgramStartError on a system on which schedulers and workers do not run."""
-    if not hasattr(os, "fork"):
-        raise ProgramStartError(
-            "schedulers and workers run on Linux and macOS: connect to a cluster there with Client(address), or use WSL"
-        )
 
 
 class ChildProgram:

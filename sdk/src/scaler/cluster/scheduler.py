@@ -8,11 +8,12 @@ import shlex
 from typing import List, Sequence
 
 from scaler.cluster.appliance import scheduler_command
-from scaler.cluster.child_program import ChildProgram, check_system, option_arguments
+from scaler.cluster.child_program import ChildProgram, option_arguments
 from scaler.cluster.settings import SchedulerOptions, SchedulerSettings, option_values, takes
 from scaler.compat.earlier_arguments import accepts_earlier
 from scaler.exceptions import ProgramStartError
 from scaler.restarts import EXIT_BROKEN_INVARIANT
+from scaler.supported_systems import check_system
 
 START_TIMEOUT_SECONDS = 30.0
 

@@ -14,9 +14,9 @@ def main() -> int:
 
 
 def _load() -> Callable[[], int]:
-    from scaler.cluster.child_program import check_system
     from scaler.compat.installation import check_installation
     from scaler.exceptions import ScalerError, with_page
+    from scaler.supported_systems import check_system
 
     try:
         check_system()

@@ -260,7 +260,7 @@ def test_profiling_measures_each_task(processor: ForkedProcessor) -> None:
     def work(size: int) -> int:
         return len(bytearray(size))
 
-    # What earlier tests have left in the process that was forked would be freed, or used again, while a task is measured.
+    # What earlier tests left in the process that was forked would be freed, or used again, while a task is measured.
     processor.send_calls(processor.define_function(free_memory), ())
     processor.receive_results()
     function = processor.define_function(work)
