@@ -9,13 +9,15 @@ import re
 import stat
 from pathlib import Path
 from typing import Callable, List, Tuple
+from unittest import mock
 
 import pytest
 from scheduler_process import RawPeer, SchedulerProcess, check_others_work, wait_for
 
 from scaler_appliance.core.effects import StoreChunk
 from scaler_appliance.shell import spilling
-from scaler_appliance.shell.object_files import ObjectFiles
+from scaler_appliance.shell.core_inputs import InputKind
+from scaler_appliance.shell.object_files import ObjectEffects, ObjectFiles
 from scaler_appliance.shell.spilling import Copied
 from scaler_protocol import messages as m
 from scaler_protocol.host.segments import ObjectDirectory, map_object, write_chunk
@@ -126,6 +128,20 @@ def test_a_disk_without_room_is_an_outcome(
     copied = copy(files, outcomes)
     assert copied.error is not None and copied.error.strerror == "No space left on device"
     assert files.read_chunk(1, 0, 7) == b"content" and nothing_is_on_disk(files)
+    files.close()
+
+
+@pytest.mark.parametrize(("error_number", "is_told"), [(errno.ENOSPC, True), (errno.ENOENT, False)])
+def test_of_an_object_that_has_ended_only_a_full_disk_counts(
+    files: ObjectFiles, error_number: int, is_told: bool
+) -> None:
+    objects, inputs, loop = mock.Mock(), mock.Mock(), mock.Mock()
+    objects.find.return_value = None
+    loop.time.return_value = 5.0
+    why = os.strerror(error_number)
+    ObjectEffects(objects, files, inputs, loop).on_copied(Copied(1, "", OSError(error_number, why)))
+    expected = [mock.call(InputKind.OBJECT_SPILL_FAILED, 5.0, 1, why)] if is_told else []
+    assert inputs.call.mock_calls == expected
     files.close()
 
 

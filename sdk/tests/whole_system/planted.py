@@ -12,7 +12,7 @@ import argparse
 import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import Tuple
+from typing import Container, Dict, Tuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[3] / "appliance/tests"))
@@ -26,6 +26,15 @@ from whole_system.seed_runs import run_plans
 from whole_system.simulated_world import Plan
 
 MOST_SEEDS = 2000
+LISTS: Dict[str, Container[str]] = {
+    "trial": BUGS_OF_THE_TRIAL,
+    "new": NEW_BUGS,
+    "tenants": TENANT_BUGS,
+    "transfers": TRANSFER_BUGS,
+    "leaving": LEAVING_BUGS,
+    "storage": STORAGE_BUGS,
+}
+"""Which bugs a list has, by its title; the others are of the first one."""
 
 
 def seeds_until_caught(name: str, most_seeds: int) -> Tuple[int, str]:
@@ -39,21 +48,7 @@ def seeds_until_caught(name: str, most_seeds: int) -> Tuple[int, str]:
 
 
 def _list_of(name: str) -> str:
-    return (
-        "trial"
-        if name in BUGS_OF_THE_TRIAL
-        else "new"
-        if name in NEW_BUGS
-        else "tenants"
-        if name in TENANT_BUGS
-        else "transfers"
-        if name in TRANSFER_BUGS
-        else "leaving"
-        if name in LEAVING_BUGS
-        else "storage"
-        if name in STORAGE_BUGS
-        else "first"
-    )
+    return next((title for title, bugs in LISTS.items() if name in bugs), "first")
 
 
 def main() -> int:

@@ -157,7 +157,8 @@ class ReadyClass:
         return None
 
     def take_of_turn(self, limit: int) -> Optional[TaskSpan]:
-        """The same, but None if that client has no more tasks: it may get some back later, and has its turn then."""
+        """The same, but None if the client whose turn it is has no more tasks: it keeps its turn, for it may get some
+        back. Some client has a turn."""
         client = self._turns[0]
         span = _take_from(self._spans[client], limit)
         if span is not None:
