@@ -176,15 +176,17 @@ def test_an_attempt_that_is_given_up_says_what_was_silent(stack: ExitStack, name
 
 def test_an_owner_that_gives_up_leaves_no_socket(stack: ExitStack, names: Dict[str, Answer]) -> None:
     listener, port = listening(stack)
-    go_on = threading.Event()
+    is_asked, go_on = threading.Event(), threading.Event()
 
     def slow_name_server() -> Sequence[str]:
+        is_asked.set()
         go_on.wait()
         return ["127.0.0.1"]
 
     names["slow.example"] = slow_name_server
     before = {thread.ident for thread in threading.enumerate()}
     dialing = Dialing(parse_addresses(f"tcp://slow.example:{port}"))
+    assert is_asked.wait(WAIT_MILLISECONDS / 1000)  # so that all of its threads have been started
     mine = [thread for thread in threading.enumerate() if thread.ident not in before]
     dialing.close()
     go_on.set()
