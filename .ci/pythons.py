@@ -22,7 +22,9 @@ PACKAGES = ("-e", "protocol-spec/python", "-e", "appliance[top,ui]", "-e", "sdk"
 TOOLS = (
     "dask",
     "hypothesis",
+    "joblib",
     "numpy",
+    "pandas",
     "pycapnp",
     "psutil",
     "pytest",

@@ -39,6 +39,7 @@ CAN = [
     "atMostOnce",
     "streamOutput",
     "keys",
+    "actors",
 ]
 CANCEL_TIMEOUT_SECONDS = 60.0
 
@@ -48,6 +49,13 @@ def use(*objects: Any) -> int:
     return len(objects)
 
 
+class Counter:
+    """An actor."""
+
+    def count(self, *results: Any) -> int:
+        return len(results)
+
+
 class Adapter:
     """One client, and the commands for it."""
 
@@ -55,6 +63,7 @@ class Adapter:
         self.client: Optional[Client] = None
         self.futures: Dict[int, ScalerFuture[Any]] = {}
         self.objects: Dict[int, ObjectReference] = {}
+        self.actors: Dict[int, Any] = {}
         self._output, sys.stdout = sys.stdout, sys.stderr  # so that other output is not taken for events
         self._output_lock = threading.Lock()
         self._in_order: queue.SimpleQueue[Optional[Callable[[], None]]] = queue.SimpleQueue()
@@ -153,6 +162,20 @@ class Adapter:
     def _call(self, task: int, objects: List[int]) -> None:
         references = [self.objects[each] for each in objects]
         self._watch(task, lambda: self.client.submit(use, *references))  # type: ignore[union-attr]  # it has one
+
+    def do_actor(self, command: Dict[str, Any]) -> None:
+        self._in_order.put(lambda: self._make_actor(command["actor"]))
+
+    def _make_actor(self, number: int) -> None:
+        assert self.client is not None
+        self.actors[number] = self.client.actor(Counter)
+
+    def do_actorCall(self, command: Dict[str, Any]) -> None:  # noqa: N802 - the command's name
+        self._in_order.put(lambda: self._call_actor(command["task"], command["actor"], command.get("results", [])))
+
+    def _call_actor(self, task: int, actor: int, results: List[int]) -> None:
+        needed = [self.futures[each] for each in results]
+        self._watch(task, lambda: self.actors[actor].count(*needed))
 
     def do_clear(self, command: Dict[str, Any]) -> None:
         self._in_order.put(lambda: self.client.clear())  # type: ignore[union-attr]  # it has one

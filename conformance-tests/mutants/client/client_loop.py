@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, Callable, Dict, List, Optional, Sequence, Set
 
 import zmq
 
+from mutants.client.client_actors import ClientActors
 from mutants.client.client_objects import ClientObjects
 from mutants.client.client_tasks import Task
 from mutants.handlers import handler_name
@@ -37,7 +38,7 @@ ENDS_OF_CONNECTIONS = (
 )
 ABILITIES = ["cancel", "graph", "shutdown", "object", "clear", "map", "await", "priority", "retries",
              "timeLimitMilliseconds", "memoryLimitBytes", "profiling", "atMostOnce", "streamOutput",
-             "capabilities", "keys"]  # fmt: skip
+             "capabilities", "keys", "actors"]  # fmt: skip
 
 
 CALLED = "scaler.conformance/echo"
@@ -69,6 +70,7 @@ class ClientLoop:
         self.waiting: List[Task] = []  # not sent in this session
         self.by_id: Dict[int, Task] = {}
         self.objects = ClientObjects(self)
+        self.actors = self.make_actors()
         self.socket: Any = None
         self.monitor: Any = None
         self.connect_at: Optional[float] = None
@@ -81,6 +83,9 @@ class ClientLoop:
         self.sizes: Dict[int, int] = {}  # of objects that the user made, by the adapter's number
         self.awaited: List[Set[int]] = []
         self.reset_flow()
+
+    def make_actors(self) -> ClientActors:
+        return ClientActors(self)
 
     # The loop -------------------------------------------------------------------------------------------------------
 
@@ -180,10 +185,12 @@ class ClientLoop:
 
     def submit(self, task: Task) -> None:
         self.tasks[task.number] = task
-        if self.is_started:
-            self.waiting.append(task)
-        else:
+        if not self.is_started:
             self.end_task(task, "error", message="the client has ended")
+        elif task.actor:
+            self.actors.submit(task)
+        else:
+            self.waiting.append(task)
 
     def do_graph(self, command: Dict[str, Any]) -> None:
         self.submit(Task(command["task"], command, b""))
@@ -199,6 +206,12 @@ class ClientLoop:
     def do_call(self, command: Dict[str, Any]) -> None:
         like = {**command, "function": CALLED}
         self.submit(Task(command["task"], like, json.dumps([str(command["task"])]).encode()))
+
+    def do_actor(self, command: Dict[str, Any]) -> None:
+        self.actors.make(command["actor"])
+
+    def do_actorCall(self, command: Dict[str, Any]) -> None:  # noqa: N802 - the command's name
+        self.submit(Task(command["task"], {**command, "function": CALLED}, b"[]"))
 
     def do_clear(self, command: Dict[str, Any]) -> None:
         self.sizes.clear()
@@ -407,7 +420,8 @@ class ClientLoop:
         self.objects.clear()
 
     def may_be_sent_again(self, task: Task) -> bool:
-        return not task.is_cancelling and not (task.was_sent and task.options.get("atMostOnce"))
+        is_once = task.was_sent and task.options.get("atMostOnce")
+        return not (task.is_cancelling or is_once) and self.actors.may_be_sent_again(task)
 
     def timeout_seconds(self) -> float:
         return float(self.welcome.timeoutMilliseconds / 1000) if self.welcome else 60.0

@@ -190,7 +190,7 @@ class KnocksAllTheTime(ReferenceClient):
 @mutant(breaks="SCL-CLT-007", caught_by="client/recovery/at-most-once-is-not-sent-twice")
 class SendsEverythingAgain(ReferenceClient):
     def may_be_sent_again(self, task: Task) -> bool:
-        return not task.is_cancelling
+        return not (task.is_cancelling or task.actor)
 
 
 @mutant(breaks="SCL-SES-021", caught_by="client/recovery/nothing-of-an-old-session-is-sent")

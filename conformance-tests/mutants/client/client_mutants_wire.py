@@ -39,9 +39,10 @@ class StartsAgainAtNought(ReferenceClient):
 @mutant(breaks="SCL-CLT-001", caught_by="client/tasks/ids-ascend-over-tasks-and-graphs")
 class CountsGraphsApart(ReferenceClient):
     def send_graph(self, task: Task) -> None:
-        next_id, self.next_id = self.next_id, 0
+        next_id = self.next_id
+        self.next_id = next_id if self.actors.made else 0
         super().send_graph(task)
-        self.next_id = next_id
+        self.next_id = max(next_id, self.next_id) if self.actors.made else next_id
 
     def new_ids(self, count: int) -> List[int]:
         ids = super().new_ids(count)

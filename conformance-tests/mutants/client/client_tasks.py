@@ -21,13 +21,15 @@ class Task:
         self.payload = payload  # its arguments, also when they travel as an object
         self.nodes = int(command.get("nodes", 0))  # of a graph
         self.needs: List[int] = list(command.get("objects", ()))  # objects of the user, by the adapter's numbers
+        self.actor = int(command.get("actor", 0))  # whose call it is, by the adapter's number
+        self.results: List[int] = list(command.get("results", ()))  # tasks whose results a call needs
         self.id: Optional[int] = None  # in the present session
         self.was_sent = False
         self.is_cancelling = False
 
     @property
     def batch_key(self) -> Any:
-        return self.function, self.codec, repr(self.options)
+        return self.function, self.codec, repr(self.options), self.actor
 
 
 class Fetch:

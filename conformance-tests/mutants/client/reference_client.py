@@ -115,8 +115,9 @@ class ReferenceClient(ClientLoop):
             "ids": ids,
             "payloadSizes": list(map(len, payloads)),
             "functionName": like.function,
+            **(self.actors.fields(like) if like.actor else {}),
             "codec": like.codec,
-            "options": wire_options(like.options),
+            "options": {**wire_options(like.options), **self.actors.options(like)},
             "dependencyCounts": list(map(len, dependencies)) if any(dependencies) else [],
             "dependencies": [each for objects in dependencies for each in objects],
         }

@@ -5,6 +5,7 @@ Rule: a function that waits does so in a way that `Execution.stop` ends.
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 import threading
@@ -146,6 +147,18 @@ def _fill(execution: Execution, count: Any, milliseconds: float) -> None:
     execution.stopped.wait(milliseconds / 1000)
 
 
+def _actor(execution: Execution) -> Dict[str, str]:
+    return {"codec": "json", "object": _base64("the conformance actor")}
+
+
+def _call(execution: Execution, name: str, *arguments: Any) -> str:
+    return _base64([name, *arguments])
+
+
+def _base64(value: Any) -> str:
+    return base64.b64encode(json.dumps(value).encode()).decode()
+
+
 FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "echo": _echo,
     "sum": _sum,
@@ -159,6 +172,8 @@ FUNCTIONS: Dict[str, Callable[..., Any]] = {
     "hang": _hang,
     "wait": _wait,
     "fill": _fill,
+    "actor": _actor,
+    "call": _call,
 }
 CODECS: Dict[str, Tuple[str, ...]] = {
     name: ("json", "raw") if name in ("echo", "size") else ("json",) for name in FUNCTIONS

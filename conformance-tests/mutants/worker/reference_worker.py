@@ -69,9 +69,14 @@ class ReferenceWorker(WorkerLoop):
             self.finish(task, *self.refusal_of_name(task))
         elif task.function == 0 and task.codec not in CODECS[name]:
             self.finish(task, *self.refusal_of_codec(task))
+        elif task.options.actor and not self.actors.take(task):
+            self.lose_call(task)
         else:
             self.held.append(task)
             self.objects.fetch_missing(task.needs)
+
+    def lose_call(self, call: Task) -> None:
+        self.finish(call, LOST, self.failure(call, "actorLost", self.actors.lost[call.function]))
 
     def refusal_of_codec(self, task: Task) -> Tuple[int, bytes]:
         return LOST, self.failure(task, "codecUnknown", f"no codec {task.codec} here")
@@ -86,9 +91,10 @@ class ReferenceWorker(WorkerLoop):
 
     def start_ready(self) -> None:
         """Start what has a slot and its objects."""
-        if self.is_asking and self.held:
-            self.send("BalanceResponse", ids=[task.id for task in self.held])
-            self.held.clear()
+        given = [task for task in self.held if self.may_be_given_back(task)] if self.is_asking else []
+        if given:
+            self.send("BalanceResponse", ids=[task.id for task in given])
+            self.held = [task for task in self.held if task not in given]
         for task in self.in_order():
             missing = [each for each in task.needs if self.objects.is_missing(each)]
             if missing:
@@ -99,7 +105,7 @@ class ReferenceWorker(WorkerLoop):
                 self.start(task)
 
     def may_start(self, task: Task) -> bool:
-        return len(self.running) < self.slots
+        return len(self.running) < self.slots and (not task.options.actor or self.actors.may_start(task))
 
     def in_order(self) -> List[Task]:
         return sorted(self.held, key=lambda task: -task.options.priority)
@@ -115,7 +121,9 @@ class ReferenceWorker(WorkerLoop):
         execution = task.execution = Execution(lambda stream, text: self.on_output(task, execution, stream, text))
         task.began = time.monotonic()
         self.running[task.id] = task
-        if task.function:
+        if task.options.actor:
+            self.actors.begin(task)
+        elif task.function:
             self.on_ended(task, execution, TaskFailed("functionNotLoaded", "functions are served by name here"))
             return
         arguments = self.arguments_of(task)
@@ -166,7 +174,10 @@ class ReferenceWorker(WorkerLoop):
             self.finish(task, SUCCESS, result)
 
     def on_process_died(self, task: Task, how: str) -> None:
-        if how == "memory":
+        if task.options.actor:
+            self.actors.lose(task.function, f"its process {how}")
+            self.lose_call(task)
+        elif how == "memory":
             self.finish(task, LOST, self.failure(task, "memoryLimit", "it used too much memory"))
         elif self.may_run_again(task):
             task.attempt += 1
@@ -184,6 +195,12 @@ class ReferenceWorker(WorkerLoop):
         self.stop(task)
         del self.running[task.id]
         self.finish(task, LOST, self.failure(task, "timeLimit", "it ran for too long"))
+        self.on_stopped(task)
+
+    def on_stopped(self, task: Task) -> None:
+        """A running task was stopped, and with it its process."""
+        if task.options.actor:
+            self.actors.lose(task.function, "its process was stopped")
 
     def stop(self, task: Task) -> None:
         assert task.execution is not None
@@ -295,6 +312,7 @@ class ReferenceWorker(WorkerLoop):
             self.stop(task)
             del self.running[task.id]
             self.confirm(task.id, CANCELLED)
+            self.on_stopped(task)
         else:
             self.confirm(task.id, RUNNING)
 
@@ -311,7 +329,7 @@ class ReferenceWorker(WorkerLoop):
         self.see_whether_drained()
 
     def may_be_given_back(self, task: Task) -> bool:
-        return task.began == 0
+        return task.began == 0 and not task.options.actor
 
     def choose_to_give_back(self, count: int) -> List[Task]:
         return self.in_order()[-count:] if count else []
@@ -320,6 +338,8 @@ class ReferenceWorker(WorkerLoop):
 
     def on_object_instruction(self, message: Message) -> None:
         self.objects.on_instruction(message)
+        if message.action == "delete":
+            self.actors.end(message.ids)
 
     def on_object_request(self, message: Message) -> None:
         self.objects.on_request(message)

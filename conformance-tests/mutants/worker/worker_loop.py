@@ -19,6 +19,7 @@ import zmq
 from mutants.handlers import handler_name
 from mutants.peer_keys import secure
 from mutants.worker.conformance_functions import FUNCTIONS, PREFIX
+from mutants.worker.worker_actors import ACTORS, WorkerActors
 from mutants.worker.worker_objects import KEPT_RESULTS, WorkerObjects
 from mutants.worker.worker_tasks import Outcome, Task
 from mutants.worker.worker_transfers import PEER_FETCH, WorkerTransfers
@@ -65,6 +66,7 @@ class WorkerLoop:
         self.kept: Dict[int, Outcome] = {}  # by object id: sent when the scheduler has fetched it
         self.objects = self.make_objects()
         self.transfers = self.make_transfers()
+        self.actors = self.make_actors()
         self.is_asking = self.is_draining = False
         self.is_watched = False
         self.is_leaving = False
@@ -83,6 +85,9 @@ class WorkerLoop:
 
     def make_transfers(self) -> WorkerTransfers:
         return WorkerTransfers(self)
+
+    def make_actors(self) -> WorkerActors:
+        return WorkerActors(self)
 
     # The loop -------------------------------------------------------------------------------------------------------
 
@@ -187,7 +192,7 @@ class WorkerLoop:
             "minorMax": 0,
             "role": "worker",
             "implementation": {"name": "reference worker", "version": "1", "language": "Python"},
-            "features": [KEPT_RESULTS, PEER_FETCH, DRAIN_REQUESTS],
+            "features": [KEPT_RESULTS, PEER_FETCH, DRAIN_REQUESTS, ACTORS],
             "dataAddress": self.transfers.listen(),
             "codecs": ["json", "raw"],
             "functions": [PREFIX + each for each in FUNCTIONS],
@@ -276,6 +281,7 @@ class WorkerLoop:
         self.outbox.clear()
         self.objects.clear()
         self.transfers.clear()
+        self.actors.clear()
 
     def interval_seconds(self) -> float:
         return (self.welcome.heartbeatIntervalMilliseconds if self.welcome else 0) / 1000 or 1.0
@@ -338,9 +344,13 @@ class WorkerLoop:
         self.exit_code = 0
 
     def see_whether_drained(self) -> None:
-        if self.is_draining and not (self.held or self.running or self.kept or self.outbox or self.objects.owes_any):
+        is_busy = self.held or self.running or self.kept or self.outbox or self.objects.owes_any
+        if self.is_draining and not (is_busy or self.has_actors()):
             self.send("DisconnectResponse")
             self.exit_code = 0
+
+    def has_actors(self) -> bool:
+        return bool(self.actors.begun)
 
     def ask_to_drain(self) -> None:
         """It is to end: it begins nothing more, and leaves when what runs has ended and the scheduler has answered."""

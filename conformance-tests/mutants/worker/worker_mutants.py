@@ -182,7 +182,7 @@ class LeavesSilently(ReferenceWorker):
 @mutant(breaks="SCL-SES-020", caught_by="worker/session/drains")
 class DrainsAtOnce(ReferenceWorker):
     def see_whether_drained(self) -> None:
-        if self.is_draining and not self.objects.owes_any:
+        if self.is_draining and not (self.objects.owes_any or self.has_actors()):
             self.send("DisconnectResponse")
             self.exit_code = 0
 

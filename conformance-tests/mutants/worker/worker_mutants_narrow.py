@@ -250,7 +250,7 @@ class SaysCancelledAndLetsItRun(ReferenceWorker):
     is_confirming = False
 
     def cancel_running(self, task: Task, force: bool) -> None:
-        self.is_confirming = force
+        self.is_confirming = force and not task.options.actor
         super().cancel_running(task, force)
         self.is_confirming = False
 

@@ -73,7 +73,7 @@ class WaitsForWhatIsDeleted(WorkerObjects):
 @mutant(breaks="SCL-WRK-002", caught_by="worker/objects/function-that-is-an-object-has-an-outcome")
 class LosesObjectFunctions(ReferenceWorker):
     def take(self, task: Task) -> None:
-        if not task.function:
+        if not task.function or task.options.actor:
             super().take(task)
 
 

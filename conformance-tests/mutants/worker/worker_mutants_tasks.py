@@ -40,8 +40,9 @@ class RunsOneTooMany(ReferenceWorker):
         self.start_ready()
 
     def may_start(self, task: Task) -> bool:
-        one_more = len(self.held) == 1 and len(task.batch.ids) == 1 and task.name.endswith("/wait")
-        return len(self.running) < self.slots + (one_more and task.options.priority == 0)
+        is_alone = len(self.held) == 1 and len(task.batch.ids) == 1 and task.name.endswith("/wait")
+        one_more = is_alone and task.options.priority == 0 and len(self.running) == self.slots
+        return super().may_start(task) or one_more
 
 
 @mutant(breaks="SCL-WRK-003", caught_by="worker/tasks/batch-fills-all-slots")
@@ -149,7 +150,7 @@ class HasNoProfile(ReferenceWorker):
 @mutant(breaks="SCL-WRK-010", caught_by="worker/failures/time-limit-stops-a-task")
 class HasNoTimeLimit(ReferenceWorker):
     def timed_tasks(self) -> List[Task]:
-        return []
+        return [task for task in super().timed_tasks() if task.options.actor]
 
 
 @mutant(breaks="SCL-WRK-011", caught_by="worker/failures/memory-limit-stops-a-task")
@@ -206,7 +207,7 @@ class ForceHitsTheWrongTask(ReferenceWorker):
 @mutant(breaks="SCL-WRK-020", caught_by="worker/cancel/task-that-waits-for-an-object-is-cancelled")
 class CannotCancelWhileItFetches(ReferenceWorker):
     def cancel_held(self, task: Task) -> None:
-        if not task.needs:
+        if not task.needs or task.options.actor:
             super().cancel_held(task)
 
 
@@ -263,14 +264,14 @@ class WaitsForTheDeaf(ReferenceWorker):
 @mutant(breaks="SCL-WRK-023", caught_by="worker/cancel/force-stops-a-running-task")
 class HasNoForce(ReferenceWorker):
     def cancel_running(self, task: Task, force: bool) -> None:
-        super().cancel_running(task, False)
+        super().cancel_running(task, force and task.options.actor)
 
 
 @mutant(breaks="SCL-WRK-021", caught_by="worker/cancel/force-stops-a-running-task")
 class ReportsWhatItStopped(ReferenceWorker):
     def cancel_running(self, task: Task, force: bool) -> None:
         super().cancel_running(task, force)
-        if force:
+        if force and not task.options.actor:
             self.finish(task, LOST, self.failure(task, "processorDied", "it was stopped"))
 
 
@@ -309,7 +310,7 @@ class RunsWhatItGaveBack(ReferenceWorker):
 @mutant(breaks="SCL-WRK-026", caught_by="worker/balance/task-whose-process-died-is-not-given-back")
 class GivesBackWhatDied(ReferenceWorker):
     def may_be_given_back(self, task: Task) -> bool:
-        return True
+        return not task.options.actor
 
 
 @mutant(breaks="SCL-WRK-002", caught_by="worker/balance/given-back-tasks-have-no-outcome")

@@ -10,15 +10,19 @@ Rules:
 
 from __future__ import annotations
 
+import base64
 import os
+import pickle
 import signal
 import socket
 import sys
 import time
-from typing import Any, Union
+from typing import Any, Dict, Union
 
 from scaler.exceptions import WrongArgumentsError
+from scaler.values.codecs import PYTHON_CODEC
 from scaler.values.named_functions import NamedFunction, takes_codecs
+from scaler.values.payload import PROTOCOL, dump_function, join
 
 __all__ = [
     "echo",
@@ -34,6 +38,8 @@ __all__ = [
     "wait",
     "nested",
     "fill",
+    "actor",
+    "call",
 ]
 
 Number = Union[int, float]
@@ -160,3 +166,29 @@ def nested(address: Any, name: Any, arguments: Any) -> Any:
 
     with Client(address) as client:
         return client.submit(NamedFunction(name), *arguments).result()
+
+
+class _Actor:
+    """The conformance actor: a call does what a conformance function does; `wait` adds the call's number to its tag."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def __call__(self, name: str, *arguments: Any) -> Any:
+        self._count += 1
+        if name == "wait":
+            host, port, tag = arguments
+            return wait(host, port, f"{tag} {self._count}")
+        return globals()[name](*arguments)
+
+
+@takes_codecs("json")
+def actor() -> Dict[str, str]:
+    content = join(dump_function(_Actor(), None))
+    return {"codec": PYTHON_CODEC, "object": base64.b64encode(content).decode()}
+
+
+@takes_codecs("json")
+def call(name: Any, *arguments: Any) -> str:
+    _check(name in __all__, "call takes the name of a conformance function, and its arguments")
+    return base64.b64encode(pickle.dumps((name, *arguments), PROTOCOL)).decode()

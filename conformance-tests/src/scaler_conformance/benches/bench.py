@@ -107,12 +107,16 @@ class Bench:
         if feature in self.settings.missing:
             raise NotApplicable(f"the configuration lists {feature} as missing")
 
-    def hold(self) -> Hold:
-        """A task of the conformance function `wait` that runs until this case releases it."""
+    def hold(self, addition: str = "") -> Hold:
+        """A task of the conformance function `wait` that runs until this case releases it.
+
+        Parameters:
+            addition: what it adds to the tag that it is given.
+        """
         if self._listener is None:
             self._listener = HoldListener(self.settings.deadline_seconds, self.how_it_ended)
             self._closers.append(self._listener.close)
-        return self._listener.new_hold()
+        return self._listener.new_hold(addition)
 
     def at_end(self, close: Callable[[], None]) -> None:
         """Call something when the case is over, whatever its result."""

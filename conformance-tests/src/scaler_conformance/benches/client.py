@@ -195,6 +195,23 @@ class RoleBench(PlayedScheduler):
         self.adapter.tell("call", task=task, objects=objects)
         return task
 
+    def make_actor(self) -> int:
+        """Make an actor, and return its number."""
+        self.need("actors")
+        (number,) = self._new_numbers(1)
+        self.adapter.tell("actor", actor=number)
+        return number
+
+    def call_actor(self, actor: int, *results: int) -> int:
+        """Submit a call of an actor, and return its number.
+
+        Parameters:
+            results: tasks of `call` whose results it needs.
+        """
+        (task,) = self._new_numbers(1)
+        self.adapter.tell("actorCall", task=task, actor=actor, results=results)
+        return task
+
     def clear(self) -> None:
         """Delete all objects that were created."""
         self.need("clear")

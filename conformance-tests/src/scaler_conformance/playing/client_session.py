@@ -28,6 +28,7 @@ RESULTS_SESSION = 0xABCDEF  # of a worker that does not exist
 ASCENDING, COLUMNS_AGREE, OBJECT_FIRST = "SCL-CLT-001", "SCL-CLT-011", "SCL-CLT-006"
 NAMED_ONCE, OBJECT_ID, EXACT_BYTES = "SCL-COD-001", "SCL-OBJ-001", "SCL-OBJ-009"
 TOKEN_READ, FILE_FIRST = "SCL-OBJ-007", "SCL-OBJ-008"
+NO_CALL = "SCL-CLT-015"
 
 
 class SentTask(NamedTuple):
@@ -102,6 +103,10 @@ class ClientSession(Conversation):
         """The `count`-th task of this session."""
         self.wait_until(lambda: len(self.tasks) >= count, f"{count} tasks in Task messages", requirement)
         return self.tasks[count - 1]
+
+    def calls(self) -> List[SentTask]:
+        """The tasks of this session that are calls of actors, in the order of arrival."""
+        return [each for each in self.tasks if each.options.actor]
 
     def values(self) -> List[ClientObject]:
         """The objects of kind value that have not been deleted, in the order of arrival."""
@@ -223,6 +228,8 @@ class ClientSession(Conversation):
         self._check_columns(message)
         named = bool(message.function) != bool(message.functionName)
         check(named, "either function or functionName", message, NAMED_ONCE)
+        is_waiting_call = message.options.actor and message.predecessors
+        check(not is_waiting_call, "no predecessors in a Task with the option actor", message, NO_CALL)
         counts = message.dependencyCounts or [0] * len(message.ids)
         start = first = 0
         for index, id_ in enumerate(message.ids):

@@ -33,9 +33,9 @@ class HoldListener:
         self._starts: Dict[str, int] = {}
         self._count = 0
 
-    def new_hold(self) -> Hold:
+    def new_hold(self, addition: str = "") -> Hold:
         self._count += 1
-        return Hold(self, f"hold-{self._count}")
+        return Hold(self, f"hold-{self._count}", addition)
 
     @property
     def port(self) -> int:
@@ -92,16 +92,21 @@ class HoldListener:
 
 
 class Hold:
-    """One held task."""
+    """One held task.
 
-    def __init__(self, listener: HoldListener, tag: str) -> None:
-        self.tag = tag
+    Parameters:
+        addition: what it adds to the tag that it is given.
+    """
+
+    def __init__(self, listener: HoldListener, tag: str, addition: str = "") -> None:
+        self.tag = tag + addition
+        self._given_tag = tag
         self._listener = listener
 
     @property
     def arguments(self) -> List[Any]:
         """For the conformance function `wait`."""
-        return ["127.0.0.1", self._listener.port, self.tag]
+        return ["127.0.0.1", self._listener.port, self._given_tag]
 
     @property
     def starts(self) -> int:

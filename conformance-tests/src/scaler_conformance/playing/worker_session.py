@@ -221,7 +221,7 @@ class WorkerSession(Conversation):
 
     # Objects --------------------------------------------------------------------------------------------------------
 
-    def create_object(self, content: bytes, kind: int = 0) -> int:
+    def create_object(self, content: bytes, kind: int = 0, codec: str = "json") -> int:
         """Send the worker an object of the client inline, and return its id."""
         object_id = self.new_object()
         self.send(
@@ -233,7 +233,7 @@ class WorkerSession(Conversation):
             storages=[0],
             kinds=[kind],
             names=[""],
-            codec="json",
+            codec=codec,
         )
         return object_id
 

@@ -161,20 +161,23 @@ def take_paths() -> None:
             caller = caller.f_back
         return caller is None or not str(caller.f_globals.get("__name__")).startswith("psutil")
 
-    def wrap(function: Any) -> Any:
-        def wrapped(path: Any = ".", *args: Any, **kwargs: Any) -> Any:
+    class Hiding:
+        """Calls a function, unless its path is hidden. If it were a function, pathlib would make it a method."""
+
+        def __init__(self, function: Any) -> None:
+            self._function = function
+
+        def __call__(self, path: Any = ".", *args: Any, **kwargs: Any) -> Any:
             if hidden(path):
-                if function.__name__ == "access":
+                if self._function.__name__ == "access":
                     return False
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-            return function(path, *args, **kwargs)
-
-        return wrapped
+            return self._function(path, *args, **kwargs)
 
     for name in ("open", "stat", "lstat", "listdir", "scandir", "access", "mkdir", "readlink", "statvfs"):
         if hasattr(os, name):
-            setattr(os, name, wrap(getattr(os, name)))
-    builtins.open = io.open = wrap(builtins.open)
+            setattr(os, name, Hiding(getattr(os, name)))
+    builtins.open = io.open = Hiding(builtins.open)
 
 
 class NoSuchModules:
