@@ -65,7 +65,7 @@ DEFINED: Dict[str, Type[BaseException]] = {
 }
 
 
-NEWER_PYTHON = {"scaler.adapters.pandas_engine": (3, 11)}
+NEWER_PYTHON = dict.fromkeys(["scaler.adapters.pandas_engine", "scaler.pandas"], (3, 11))
 """The oldest versions that have a release of what a module needs."""
 
 

@@ -177,7 +177,8 @@ def take_paths() -> None:
     for name in ("open", "stat", "lstat", "listdir", "scandir", "access", "mkdir", "readlink", "statvfs"):
         if hasattr(os, name):
             setattr(os, name, Hiding(getattr(os, name)))
-    builtins.open = io.open = Hiding(builtins.open)
+    hiding_open: Any = Hiding(builtins.open)
+    builtins.open = io.open = hiding_open
 
 
 class NoSuchModules:
@@ -201,6 +202,7 @@ elif PLATFORM == "windows":
     import _socket
 
     del _socket.socketpair  # the standard library makes one of TCP, as it does on Windows
+    os.supports_dir_fd.clear()  # shutil asks whether folders have descriptors
     # What the standard library needs of POSIX is imported first: it would need Windows' own modules otherwise.
     for name in ("multiprocessing.connection", "subprocess", "tempfile"):
         __import__(name)
