@@ -353,7 +353,9 @@ _NETWORK = [
 
 _OBJECTS_ARE_HERE = "the scheduler stores objects itself, at its own address"
 _BALANCES_ALWAYS = "the scheduler balances continuously, by the measured durations of tasks"
-_POLICY = "tasks are placed by capabilities and measured durations, and the scheduler starts no workers"
+_POLICY = (
+    "tasks are placed by capabilities and measured durations; scaler_provision starts workers when tasks need them"
+)
 
 _EARLIER = [
     Earlier("bind_address", becomes=("address",)),

@@ -130,9 +130,9 @@ WITHOUT_COUNTERPART: Dict[str, str] = {
     "scaler.ui": "the user interface is a separate program, scaler_ui",
     "scaler.utility": _INTERNAL,
     "scaler.worker.agent.processor": _INTERNAL,
-    "scaler.worker.symphony": "there is no Symphony worker; start scaler_cluster on the machines that run tasks",
+    "scaler.worker.symphony": "there is no Symphony worker; scaler_provision starts workers by commands of yours",
     "scaler.worker.worker": "a worker is the program scaler_cluster; scaler.Cluster starts it",
-    "scaler.worker_manager_adapter": "only baremetal_native workers exist; start scaler_cluster on other machines",
+    "scaler.worker_manager_adapter": "only baremetal_native workers exist; scaler_provision starts others",
 }
 """Modules that are missing on purpose, including all below them, with the reason that an import reports."""
 
@@ -152,7 +152,7 @@ class Argument(NamedTuple):
 _OBJECTS = Argument(why="the scheduler stores objects itself, at its own address")
 _MANAGER = Argument(why="workers connect to the scheduler themselves, without a manager")
 _BALANCING = Argument(why="the scheduler balances continuously, by the measured durations of tasks")
-_POLICY = Argument(why="the scheduler places tasks by capabilities and measured durations, and starts no workers")
+_POLICY = Argument(why="tasks are placed by capabilities and measured durations; scaler_provision starts workers")
 _SUSPENDING = Argument(why="a task that waits for nested tasks is never suspended by a signal")
 _SECURITY = Argument(
     why="connections are encrypted with keys, not by TLS, so an address cannot begin with tls://: see docs/security.md"

@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from typing import List, Optional, Sequence
 
+from scaler.worker.worker_options import OTHER_KINDS
+
 NATIVE = "baremetal_native"
 _EXIT_USAGE = 2
 
@@ -18,11 +20,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     if given and not given[0].startswith("-"):
         kind = given.pop(0)
         if kind != NATIVE:
-            print(
-                f"scaler_worker_manager: error: workers of kind {kind!r} are not supported, only {NATIVE}: start"
-                " scaler_cluster on the machines that run tasks",
-                file=sys.stderr,
-            )
+            fault = f"workers of kind {kind!r} are not supported, only {NATIVE}: {OTHER_KINDS}"
+            print(f"scaler_worker_manager: error: {fault}", file=sys.stderr)
             return _EXIT_USAGE
     sys.argv[1:] = given
     from scaler.programs.worker_host import main as run

@@ -353,6 +353,9 @@ _NETWORK = [
 ]
 
 
+OTHER_KINDS = "start scaler_cluster on the machines that should run tasks, or let scaler_provision start it there"
+"""What to do for workers of kinds that earlier generations had managers for."""
+
 _NOTHING_MANAGES = "workers connect to the scheduler themselves, without a manager"
 
 _EARLIER = [
@@ -366,9 +369,9 @@ _EARLIER = [
     Earlier("-hps --hard-processor-suspend", why="no task is suspended by a signal", takes="nothing"),
     Earlier("-la --log-hub-address", why="workers log to --logging-paths"),
     Earlier("-osa --object-storage-address", why="the scheduler stores objects itself, at its own address"),
-    Earlier("type", only=("baremetal_native",), why="start scaler_cluster on the machines that should run tasks"),
+    Earlier("type", only=("baremetal_native",), why=OTHER_KINDS),
     Earlier("-wmi --worker-manager-id", why=_NOTHING_MANAGES),
-    Earlier("--mode", why="all workers start at once, and stay"),
+    Earlier("--mode", why="all workers start at once, and stay; scaler_provision starts and stops them with the work"),
     Earlier("--worker-type", why="--worker-names names workers"),
     *EARLIER_LOGGING,
     *EARLIER_SECURITY,
