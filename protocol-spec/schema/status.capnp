@@ -53,6 +53,7 @@ struct SchedulerStatus {
   waitingReasons @35 :List(Text);  # why tasks wait that cannot run, as clients are told; all that hold now
   isInsecure @36 :Bool;  # serves peers over the network that prove no key
   demands @37 :List(Common.SlotDemand);  # all that there are now, the most wanted first
+  unitNotes @38 :List(Text);  # which units are to come, and what provisioners note of pools; all that hold now
 }
 
 struct WorkerIdentity {

@@ -415,6 +415,7 @@ ODD_HEAD = {
     "age_seconds": 0,
     "is_connected": True,
     "waiting_reasons": [None, 7, "<i>why</i>"],
+    "unit_notes": [None, 8, "<i>units</i>"],
 }
 ODD_ROW = {
     "name": None,

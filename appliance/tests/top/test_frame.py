@@ -207,6 +207,14 @@ def test_why_tasks_wait_is_said() -> None:
     assert "tasks wait: no worker has gpu4" in shown(cluster(status(waiting_reasons=reasons)))
 
 
+def test_units_to_come_and_pools_that_are_paused_are_said() -> None:
+    frame = shown(
+        cluster(status(unit_notes=["2 units of the pool gpu are pending (Resources)", "cpu is \x1b[1mpaused"]))
+    )
+    assert "units: 2 units of the pool gpu are pending (Resources)" in frame
+    assert "units: cpu is \ufffd[1mpaused" in frame
+
+
 def test_outcomes_that_are_rare_are_shown_once_they_happen() -> None:
     assert not any("lost" in line for line in shown())
     frame = shown(cluster(status(tasks=counts(success=1, lost=3))))

@@ -31,6 +31,7 @@ class MonitorKeeper:
     workers: List[Worker]
     sessions: Dict[Any, Any]
     queue: List[Task]
+    unit_notes: Any
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,6 +137,7 @@ class MonitorKeeper:
         fields["clients"]["canceled"] = [0] * len(fields["clients"]["sessions"])
         fields["tasks"] = [{"name": name, "value": value} for name, value in self.counts().items()]
         fields["demands"] = self.demands()
+        fields["unitNotes"] = self.unit_notes()
         fields["isInsecure"] = self.says_insecure(is_snapshot)
         self.told = now
         self.send_to_monitors(STATUS, "SchedulerStatus", {"schedulerId": b"0123456789abcdef", **fields})

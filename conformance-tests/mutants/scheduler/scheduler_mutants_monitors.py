@@ -93,6 +93,20 @@ class CountsTasksThatWaitForOthers(ReferenceScheduler):
         return sum([task.state != "ended" for client in clients for task in client.tasks.values()])
 
 
+@mutant(breaks="SCL-MON-011", caught_by=f"{MONITORS}/notes-of-provisioners-are-published")
+class KeepsOldNotes(ReferenceScheduler):
+    def on_units(self, peer: Peer, message: Message) -> None:
+        before = self.notes.get(peer.number, [])
+        super().on_units(peer, message)
+        self.notes[peer.number] = [*before, *self.notes[peer.number]]
+
+
+@mutant(breaks="SCL-MON-011", caught_by=f"{MONITORS}/notes-of-provisioners-are-published")
+class RepeatsWhoIsGone(ReferenceScheduler):
+    def unit_notes(self) -> List[str]:
+        return [note for notes in self.notes.values() for note in notes]
+
+
 # WorkerShutdown -----------------------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,7 @@ class ProvisionerKeeper:
         super().__init__()
         self.units: Dict[int, List[Any]] = {}  # by session of their provisioner
         self.unit_sequences: Dict[int, int] = {}  # of these, likewise
+        self.notes: Dict[int, List[str]] = {}  # of these, likewise
         self.told_demands: Dict[int, Dict[str, Any]] = {}  # likewise
 
     def is_provisioner(self, client: Client) -> bool:
@@ -73,6 +74,12 @@ class ProvisionerKeeper:
     def on_units(self, peer: Peer, message: Message) -> None:
         self.units[peer.number] = list(message.units)
         self.unit_sequences[peer.number] = message.sequence
+        self.notes[peer.number] = list(message.notes)
+
+    def unit_notes(self) -> List[str]:
+        """What all provisioners that are connected note."""
+        connected = {each.number for each in self.sessions.values()}
+        return [note for session, notes in self.notes.items() if session in connected for note in notes]
 
     def on_release_request(self, peer: Peer, message: Message) -> None:
         chosen = self.chosen(message)

@@ -49,6 +49,7 @@ class ClusterModel:
         objects: large ones, by id.
         slots: which slot of its worker a processor runs in.
         waiting_reasons: why tasks cannot run, in words.
+        unit_notes: which units are to come, and what provisioners note of pools.
         demands: how many slots tasks could use, by what they need.
     """
 
@@ -69,6 +70,7 @@ class ClusterModel:
         self.objects: Dict[int, SharedObjectRecord] = {}
         self.slots = ProcessorSlots()
         self.waiting_reasons: List[str] = []
+        self.unit_notes: List[str] = []
         self.demands: List[DemandFigures] = []
         self._busy_workers: Dict[int, WorkerRecord] = {}  # whose rate is not 0
         self._busy_functions: Dict[int, FunctionFigures] = {}
@@ -93,6 +95,7 @@ class ClusterModel:
         self.scheduler = SchedulerFigures(status, self.scheduler, elapsed_seconds)
         self._count(status, elapsed_seconds)
         self.waiting_reasons = list(status.waiting_reasons)
+        self.unit_notes = list(status.unit_notes)
         self.demands = list(map(DemandFigures.of, status.demands))
         self._apply_workers(status, elapsed_seconds)
         self._apply_processors(status.processors, status.unix_microseconds)

@@ -175,6 +175,7 @@ def _notices(cluster: ClusterModel, view: View, source: FeedSource, shows_all_re
     lines += [line(f"tasks wait: {text.safe(reason)}", NOTICE) for reason in shown]
     if len(shown) < len(reasons):
         lines.append(line(f"and {text.count(len(reasons) - len(shown))} more reasons, which --once shows", NOTICE))
+    lines += [line(f"units: {text.safe(note)}", NOTICE) for note in cluster.unit_notes]
     return lines
 
 

@@ -38,6 +38,7 @@ def describe(cluster: ClusterModel, address: str) -> Dict[str, Any]:
         "received": dict(cluster.received),
         "rates": {name: round(rate, 3) for name, rate in cluster.rates.items()},
         "waiting_reasons": list(cluster.waiting_reasons),
+        "unit_notes": list(cluster.unit_notes),
         "workers": [_worker(each, cluster.functions, scheduler.unix_microseconds) for each in cluster.workers.values()],
         "clients": [_client(each) for each in cluster.clients.values()],
         "functions": [_function(each) for each in cluster.functions.values() if not each.has_gone],

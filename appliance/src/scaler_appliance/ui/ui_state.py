@@ -123,6 +123,7 @@ class UiState:
             "tasks": cluster.tasks,
             "rates": {name: round(rate, 1) for name, rate in rates.items()},
             "waiting_reasons": cluster.waiting_reasons,
+            "unit_notes": cluster.unit_notes,
             "status_share": 0.0,
         }
         if scheduler is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, List, Sequence
 
 from scheduler_harness import Client, Harness, Worker, hello, options
+from status_model import publication, view_of_publication
 
 from scaler_protocol import messages as m
 from scaler_protocol.session.features import PROVISIONING
@@ -132,6 +133,25 @@ def test_a_task_that_waits_is_explained_by_the_units_that_are_to_come() -> None:
 
     text = user.take(m.Explanation).text
     assert "; 2 units of the pool gpu are pending (Resources); the pool cpu is paused for 60 s: sbatch failed" in text
+
+
+def test_monitors_are_told_what_is_to_come_and_what_provisioners_note() -> None:
+    harness = Harness()
+    client, of_a_tenant = provisioner(harness), provisioner(harness, tenant="a")
+    harness.core.watch(True, True)
+    client.send(m.Units(units=[m.Unit(unit="job 1", pool="gpu", reason="Resources", slots=1)]))
+    of_a_tenant.send(m.Units(notes=["the pool cpu is paused"]))
+
+    status = publication(harness.core, is_snapshot=True)
+
+    pending = "1 unit of the pool gpu is pending (Resources)"
+    assert status.unit_notes == [pending, "the pool cpu is paused"]
+    assert view_of_publication(harness.core, "a").unit_notes == [pending, "the pool cpu is paused"]
+    assert view_of_publication(harness.core, "b").unit_notes == [pending]
+
+    client.vanish()
+    of_a_tenant.vanish()
+    assert not publication(harness.core, is_snapshot=False).unit_notes
 
 
 def test_units_of_a_provisioner_that_is_gone_are_forgotten() -> None:

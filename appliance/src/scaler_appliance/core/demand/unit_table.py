@@ -57,10 +57,18 @@ class UnitTable:
 
     def text_for(self, tenant: str) -> str:
         """What clients of a tenant should know who wait for a worker; empty if there is nothing."""
+        return "; ".join(self.notes_for(tenant))
+
+    def notes_for(self, tenant: str) -> List[str]:
+        """The same, one by one.
+
+        Parameters:
+            tenant: ANY_TENANT: all that there is.
+        """
         counts: Counts[Tuple[str, str, str]] = Counter()
         notes: List[str] = []
         for report in self._reports.values():
-            if report.tenant not in (tenant, ANY_TENANT):
+            if tenant != ANY_TENANT and report.tenant not in (tenant, ANY_TENANT):
                 continue
             notes += report.notes
             for unit in report.units:
@@ -71,4 +79,4 @@ class UnitTable:
             f" {'is' if count == 1 else 'are'} {state}{f' ({reason[:MAXIMUM_TEXT]})' if reason else ''}"
             for (pool, state, reason), count in counts.most_common(MAXIMUM_TEXTS)
         ]
-        return "; ".join([*texts, *[note[:MAXIMUM_TEXT] for note in notes[:MAXIMUM_TEXTS]]])
+        return [*texts, *[note[:MAXIMUM_TEXT] for note in notes[:MAXIMUM_TEXTS]]]

@@ -250,6 +250,8 @@ class StatusColumns:
         status.tasks = [m.Count(name=name, value=value) for name, value in tasks.items()]
         # SCL-MON-010
         status.demands = self._demand.demands(tenant)
+        # SCL-MON-011
+        status.unit_notes = state.units.notes_for(tenant)
         status.waiting_reasons = [text for whose, text in state.changes.reasons if is_all or whose == tenant]
 
     def _processor_columns(self, workers: List[WorkerSession], tenant: str) -> m.ProcessorColumns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Tuple
 
 from scaler_conformance.benches.scheduler import RoleBench
@@ -222,3 +223,20 @@ def tasks_that_wait_for_others_are_no_demand(bench: RoleBench) -> None:
     check(tasks_and_slots(status)[1] >= 1, "a slot or more that they want", status)
     worker.succeed(first)
     client.expect_outcome(1, "success")
+
+
+def has_note(note: str, status: Message) -> bool:
+    return note in status.unitNotes
+
+
+@case(covers=["SCL-MON-011"], features=["provisioning"])
+def notes_of_provisioners_are_published(bench: RoleBench) -> None:
+    """A SchedulerStatus has what the last Units of a provisioner note, until the provisioner leaves."""
+    monitor = monitor_of(bench, bench.client(), b"status")
+    provisioner = bench.client(features=["provisioning"])
+    for sequence, note in enumerate(("a pool is paused", "a pool starts slowly"), 1):
+        provisioner.send("Units", sequence=sequence, notes=[note])
+        status = monitor.expect("SchedulerStatus", where=partial(has_note, note))
+        check(list(status.unitNotes) == [note], f"only the note {note!r}", status.unitNotes)
+    provisioner.leave()
+    monitor.expect("SchedulerStatus", where=lambda each: not each.unitNotes)

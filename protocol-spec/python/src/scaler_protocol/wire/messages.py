@@ -2217,7 +2217,7 @@ class Count(Struct):
         return self
 
 
-_SCHEDULER_STATUS_WORDS = struct.Struct("<QB3xIQQI4x30Q")
+_SCHEDULER_STATUS_WORDS = struct.Struct("<QB3xIQQI4x31Q")
 
 
 class SchedulerStatus(Struct):
@@ -2260,9 +2260,10 @@ class SchedulerStatus(Struct):
         "waiting_reasons",
         "is_insecure",
         "demands",
+        "unit_notes",
     )
     DATA_WORDS = 11
-    POINTER_WORDS = 24
+    POINTER_WORDS = 25
 
     scheduler_id: bytes
     sequence: int
@@ -2302,6 +2303,7 @@ class SchedulerStatus(Struct):
     waiting_reasons: List[str]
     is_insecure: bool
     demands: List[SlotDemand]
+    unit_notes: List[str]
 
     def __init__(
         self,
@@ -2344,6 +2346,7 @@ class SchedulerStatus(Struct):
         waiting_reasons: Iterable[str] = (),
         is_insecure: bool = False,
         demands: Iterable[SlotDemand] = (),
+        unit_notes: Iterable[str] = (),
     ) -> None:
         self.scheduler_id = scheduler_id if type(scheduler_id) is bytes else octets(scheduler_id)
         self.sequence = sequence
@@ -2383,6 +2386,7 @@ class SchedulerStatus(Struct):
         self.waiting_reasons = list(waiting_reasons)
         self.is_insecure = is_insecure
         self.demands = list(demands)
+        self.unit_notes = list(unit_notes)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _SCHEDULER_STATUS_WORDS.pack(
@@ -2422,15 +2426,16 @@ class SchedulerStatus(Struct):
             writer.column(self.objects_gone, "Q", at + 21) if self.objects_gone else 0,
             writer.texts(self.waiting_reasons, at + 22) if self.waiting_reasons else 0,
             writer.structs(self.demands, at + 23) if self.demands else 0,
+            writer.texts(self.unit_notes, at + 24) if self.unit_notes else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> SchedulerStatus:
         self = cls.__new__(cls)
-        if data_words == 11 and pointer_words == 24:
+        if data_words == 11 and pointer_words == 25:
             words = _SCHEDULER_STATUS_WORDS.unpack_from(reader.data, start)
         else:
-            words = _SCHEDULER_STATUS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 11, 24))
+            words = _SCHEDULER_STATUS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 11, 25))
         (
             self.sequence,
             flags_8,
@@ -2468,6 +2473,7 @@ class SchedulerStatus(Struct):
             objects_gone,
             waiting_reasons,
             demands,
+            unit_notes,
         ) = words
         self.is_snapshot = flags_8 & 1 != 0
         self.is_protected = flags_8 & 2 != 0
@@ -2509,6 +2515,7 @@ class SchedulerStatus(Struct):
         self.objects_gone = reader.column(objects_gone, segment, at + 168, "Q", 8) if objects_gone else _empty_uint64()
         self.waiting_reasons = reader.texts(waiting_reasons, segment, at + 176) if waiting_reasons else []
         self.demands = reader.structs(demands, segment, at + 184, SlotDemand.read) if demands else []
+        self.unit_notes = reader.texts(unit_notes, segment, at + 192) if unit_notes else []
         return self
 
 

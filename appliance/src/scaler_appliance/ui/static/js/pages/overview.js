@@ -44,6 +44,7 @@ export function openOverview(_context) {
   const spans = element("span", { class: "pager", role: "group", "aria-label": "Time in view" });
   for (const [value, label] of SPANS) spans.append(element("button", { type: "button", "data-seconds": value, text: label, on: { click: () => replace(address("overview", [], { span: value === SPANS[0][0] ? null : value })) } }));
   const reasons = element("div", { class: "reasons", hidden: true });
+  const units = element("div", { class: "reasons", hidden: true });
   const empty = element("section", { class: "panel empty", hidden: true });
   const functions = new DataTable({
     caption: "Busiest functions",
@@ -120,7 +121,7 @@ export function openOverview(_context) {
   }
 
   return {
-    element: element("div", { class: "overview" }, element("div", { class: "tools" }, element("h2", { text: "Overview" }), element("span", { class: "spread" }), spans), reasons, empty, element("div", { class: "cards" }, outcomes, ...charts.map((chart) => chart.element)), element("div", { class: "halves" }, functionsPanel, hostsPanel)),
+    element: element("div", { class: "overview" }, element("div", { class: "tools" }, element("h2", { text: "Overview" }), element("span", { class: "spread" }), spans), reasons, units, empty, element("div", { class: "cards" }, outcomes, ...charts.map((chart) => chart.element)), element("div", { class: "halves" }, functionsPanel, hostsPanel)),
     names: ["span"],
     parameters: () => ({}),
     routed(where) {
@@ -144,7 +145,8 @@ export function openOverview(_context) {
       const total = Number(body.hosts_total ?? hostRows.length) || 0;
       setText(hostsMore, total > 8 ? `8 of ${count(total)} hosts; all workers` : "all workers");
       showStates(states, head);
-      showReasons(reasons, head.waiting_reasons);
+      showTexts(reasons, "Why tasks wait", head.waiting_reasons);
+      showTexts(units, "Units of workers", head.unit_notes);
       showEmpty(empty, head);
     },
     reset() {
@@ -196,14 +198,14 @@ function showStates(states, head) {
   setAttribute(states.bar, "aria-label", OUTCOMES.map(([, label, , figure]) => `${figure(tasks)} ${label}`).join(", "));
 }
 
-/** @param {HTMLElement} place @param {unknown} reasons */
-function showReasons(place, reasons) {
-  const all = Array.isArray(reasons) ? reasons.map((reason) => name(reason)) : [];
+/** @param {HTMLElement} place @param {string} title @param {unknown} texts */
+function showTexts(place, title, texts) {
+  const all = Array.isArray(texts) ? texts.map((text) => name(text)) : [];
   const key = all.join("\n");
   place.hidden = all.length === 0;
   if (place.dataset.key === key) return;
   place.dataset.key = key;
-  fill(place, element("b", { text: "Why tasks wait" }), element("ul", {}, ...all.slice(0, 8).map((reason) => element("li", { text: reason }))));
+  fill(place, element("b", { text: title }), element("ul", {}, ...all.slice(0, 8).map((text) => element("li", { text }))));
 }
 
 /** @param {HTMLElement} place @param {any} head */
