@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import as_completed
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple
 
@@ -22,13 +23,16 @@ from provision.fake_kubernetes.kubelet import FakeKubelet
 from sdk_tasks import wait_for
 
 from scaler import Client, Scheduler
+from scaler.provision.kubernetes.pods import pod_name_of
 
 PROGRAM = "from scaler.programs.provision_host import main; import sys; sys.exit(main())"
 WORKER = "from scaler.programs.worker_host import main; import sys; sys.exit(main())"
-QUICK = ("--idle-seconds", "0.5", "--sustain-seconds", "0", "--list-interval-seconds", "0.3")
+IDLE_SECONDS = 0.5
+QUICK = ("--idle-seconds", str(IDLE_SECONDS), "--sustain-seconds", "0", "--list-interval-seconds", "0.3")
 TIMEOUT_SECONDS = 120.0
 SCALE_DOWNS = int(os.environ.get("SCALER_SCALE_DOWNS", "1000"))
-_CHOSEN = re.compile(r"^.*unit (\S+) is idle and leaves", re.MULTILINE)
+PODS, BUSY = 12, 3
+_CHOSEN = re.compile(r"unit (\S+) is idle and leaves")
 
 
 class Run(NamedTuple):
@@ -44,12 +48,14 @@ class Run(NamedTuple):
     end: float
 
 
-def work(folder: str, task: int, seconds: float) -> int:
-    """Take so long, and write down where and when."""
+def work(folder: str, task: int, seconds: float = 0.0, until: str = "") -> int:
+    """Take so long, or until a file exists, and write down where and when."""
     pod, begin = os.environ["POD"], time.time()
-    begun = Path(folder, f"{task}.begun")
-    begun.write_text(pod)
+    Path(folder, f"{task}.new").write_text(pod)
+    os.rename(Path(folder, f"{task}.new"), Path(folder, f"{task}.begun"))
     time.sleep(seconds)
+    while until and not os.path.exists(until):
+        time.sleep(0.02)
     with open(Path(folder, "runs"), "a") as file:
         file.write(f"{task} {pod} {begin} {time.time()}\n")
     return task
@@ -68,13 +74,20 @@ class Cluster(NamedTuple):
         lines = (self.folder / "runs").read_text().splitlines()
         return [Run(int(task), pod, float(begin), float(end)) for task, pod, begin, end in map(str.split, lines)]
 
+    def chosen(self) -> Dict[str, float]:
+        """When units were chosen to leave, from a log in JSON: the scheduler has chosen them a little before."""
+        lines = [json.loads(line) for line in self.log().splitlines()] if (self.folder / "log").exists() else []
+        found = [(_CHOSEN.match(each["message"]), each["time"]) for each in lines]
+        return {match[1]: datetime.fromisoformat(at).timestamp() for match, at in found if match is not None}
+
     def log(self) -> str:
         return (self.folder / "log").read_text()
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """A scheduler, and a namespace with two nodes of a CPU each."""
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A scheduler that wants work to be done soon, and a namespace with two nodes of a CPU each."""
+    monkeypatch.setenv("SCALER_SCHEDULER_DEMAND_TARGET_SECONDS", "1")
     pod = {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     variables = [pod, {"name": "PYTHONPATH", "value": os.pathsep.join(sys.path)}]
     template = {"spec": {"containers": [{"name": "worker", "env": variables}]}}
@@ -138,25 +151,33 @@ def test_pods_come_with_tasks_and_go_without_and_tasks_of_a_deleted_one_end_ther
 @pytest.mark.exhaustive  # minutes: each scale-down is a worker that starts and ends
 @pytest.mark.timeout(7200)
 def test_only_idle_pods_are_chosen_and_no_task_is_lost_in_many_scale_downs(cluster: Cluster) -> None:
-    """Bursts of short tasks, and pauses in which most pods leave while long tasks go on."""
-    kubelet = FakeKubelet(cluster.server, [8.0], lambda pod: [sys.executable, "-c", WORKER])
-    cluster.start("--maximum", "8", "--idle-seconds", "0")
-    submitted = 0
+    """Bursts of tasks, after which the pods leave that have none, while the others go on; again and again."""
+    kubelet = FakeKubelet(cluster.server, [float(PODS)], lambda pod: [sys.executable, "-c", WORKER])
+    cluster.start("--maximum", str(PODS), "--logging-format", "json")
+    folder, submitted = str(cluster.folder), 0
     with Client(cluster.address) as client:
-        while len(_CHOSEN.findall(cluster.log() if (cluster.folder / "log").exists() else "")) < SCALE_DOWNS:
-            futures = []
-            for seconds in [0.2] * 24 + [1.5] * 2:
-                futures.append(client.submit(work, str(cluster.folder), submitted, seconds))
-                submitted += 1
-            assert len([future.result(TIMEOUT_SECONDS) for future in futures]) == len(futures)
-            count = len(_CHOSEN.findall(cluster.log()))
-            wait_for(lambda seen=count: len(_CHOSEN.findall(cluster.log())) > seen + 3, "units to leave")  # type: ignore[misc]
-        wait_for(lambda: cluster.server.pods() == [], "pods to leave", 120.0)
-    runs, units = cluster.runs(), {}
-    for line in cluster.log().splitlines():
-        found = _CHOSEN.match(line)
-        if found:
-            units[found[1]] = line
+        while len(cluster.chosen()) < SCALE_DOWNS:
+            before, may_end = len(cluster.chosen()), cluster.folder / f"{submitted}.may-end"
+            long = [client.submit(work, folder, submitted + n, until=str(may_end)) for n in range(BUSY)]
+            short = [client.submit(work, folder, submitted + n, 0.25) for n in range(BUSY, 5 * PODS)]
+            submitted += 5 * PODS
+            for future in as_completed(short):
+                future.result()
+            wait_for(lambda least=before + 1: len(cluster.chosen()) >= least, "the first idle pod to leave")
+            wait_for(lambda: len(cluster.server.pods()) == BUSY, "the others to leave, too", 300.0)
+            may_end.touch()
+            assert len([future.result(TIMEOUT_SECONDS) for future in long]) == BUSY
+        wait_for(lambda: cluster.server.pods() == [], "pods to leave and to be deleted", 300.0)
     kubelet.close()
-    assert len(runs) == submitted and len({run.task for run in runs}) == submitted
-    assert kubelet.killed == []
+    runs, chosen = cluster.runs(), cluster.chosen()
+    busy = [
+        (name, run)
+        for name, at in chosen.items()
+        for run in runs
+        if run.pod == pod_name_of(name, cluster.address) and run.begin <= at < run.end + IDLE_SECONDS / 2
+    ]
+    deletions = [each for each in cluster.server.requests if each.startswith("DELETE")]
+    print(f"{len(chosen)} scale-downs, {kubelet.started} pods, {len(runs)} runs of {submitted} tasks, {len(busy)} busy")
+    assert sorted(run.task for run in runs) == list(range(submitted)), "each task ran once"
+    assert busy == [] and kubelet.killed == []
+    assert len(deletions) == kubelet.started and "has failed" not in cluster.log()
