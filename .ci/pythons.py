@@ -22,6 +22,7 @@ PACKAGES = ("-e", "protocol-spec/python", "-e", "appliance[top,ui]", "-e", "sdk"
 TOOLS = (
     "dask",
     "hypothesis",
+    "kubernetes-validate",
     "numpy",
     "pycapnp",
     "psutil",

@@ -86,7 +86,7 @@ def test_what_a_pool_says_is_in_its_pods() -> None:
 
 
 def test_a_template_adds_to_a_pod_and_goes_before_defaults_and_after_options() -> None:
-    template = {
+    template: Dict[str, Any] = {
         "metadata": {"labels": {"team": "blue", UNIT_LABEL: "stolen"}, "annotations": {"a": "b"}},
         "spec": {
             "priorityClassName": "low",
@@ -117,7 +117,7 @@ def test_a_template_adds_to_a_pod_and_goes_before_defaults_and_after_options() -
     assert container["image"] == "workers:1" and container["env"][0]["value"] == "numpy"
     assert container["resources"] == {"requests": {"cpu": "1"}, "limits": {"memory": "4Gi"}}
     assert [each["mountPath"] for each in container["volumeMounts"]] == ["/dev/shm"]
-    assert template["metadata"]["labels"][UNIT_LABEL] == "stolen", "the template is used again"  # type: ignore[index]
+    assert template["metadata"]["labels"][UNIT_LABEL] == "stolen", "the template is used again"
 
     resources = {"memory": "8Gi"}
     assert container_of(pod(template=template, resources=resources))["resources"] == {

@@ -14,6 +14,7 @@ import sys
 import time
 from concurrent.futures import as_completed
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple
 
@@ -79,6 +80,9 @@ class Cluster(NamedTuple):
         lines = [json.loads(line) for line in self.log().splitlines()] if (self.folder / "log").exists() else []
         found = [(_CHOSEN.match(each["message"]), each["time"]) for each in lines]
         return {match[1]: datetime.fromisoformat(at).timestamp() for match, at in found if match is not None}
+
+    def has_chosen_more_than(self, units: int) -> bool:
+        return len(self.chosen()) > units
 
     def log(self) -> str:
         return (self.folder / "log").read_text()
@@ -163,7 +167,7 @@ def test_only_idle_pods_are_chosen_and_no_task_is_lost_in_many_scale_downs(clust
             submitted += 5 * PODS
             for future in as_completed(short):
                 future.result()
-            wait_for(lambda least=before + 1: len(cluster.chosen()) >= least, "the first idle pod to leave")
+            wait_for(partial(cluster.has_chosen_more_than, before), "the first idle pod to leave")
             wait_for(lambda: len(cluster.server.pods()) == BUSY, "the others to leave, too", 300.0)
             may_end.touch()
             assert len([future.result(TIMEOUT_SECONDS) for future in long]) == BUSY

@@ -6,7 +6,7 @@ Rules:
 - It answers as the real one does: statuses, messages, defaults, snapshots of lists, grace periods, preconditions and
   quota.
 - It runs nothing: a pod stays pending until a kubelet or a test changes its status, which must fit the schema too.
-- Whoever listens is called without the lock, in the thread of the request.
+- Listeners are called without the lock, in the thread of the request.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ class FakeApiServer:
     Attributes:
         faults: answers to come, each used once.
         token: that requests must have; empty: any.
-        rights: of whoever has the token.
+        rights: of users who have the token.
         most_pods: a quota of pods that have not ended; None: there is none.
         requests: method and path of all that came, in order.
-        on_created, on_deleting: are told of pods.
+        on_created, on_deleting: are called with each such pod.
     """
 
     def __init__(self, tls: Any = None) -> None:
@@ -108,7 +108,7 @@ class FakeApiServer:
             return [copy.deepcopy(each) for each in self._pods.values()]
 
     def add_pod(self, pod: Json) -> Json:
-        """Somebody else creates a pod."""
+        """Another user creates a pod."""
         return self._create({}, pod)
 
     def set_status(self, name: str, status: Json, node: str = "") -> None:
@@ -136,7 +136,7 @@ class FakeApiServer:
             )
 
     def delete_pod(self, name: str, grace_seconds: Optional[int] = None) -> None:
-        """Somebody else deletes a pod: `kubectl delete pod`."""
+        """Another user deletes a pod: `kubectl delete pod`."""
         self._delete(name, {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds})
 
     def add_deployment(self, name: str) -> str:

@@ -34,6 +34,7 @@ from scaler.version import __version__
 
 PAGE = 500  # pods of a list at a time
 THROTTLED_SECONDS = 15.0  # at most, that a request waits because the server asks for it
+SHORTEST_PAUSE_SECONDS = 0.1
 _LISTS = 3  # begun, before one that expires again and again is an error
 
 Json = Dict[str, Any]
@@ -151,8 +152,8 @@ class ApiClient:
             ) from None
         except (OSError, http.client.HTTPException) as error:
             raise KubernetesUnavailableError(
-                f"no Kubernetes API server at {self._access.url} ({str(error) or type(error).__name__}): it is tried again"
-                " later; kubectl cluster-info says whether it can be reached"
+                f"no Kubernetes API server at {self._access.url} ({str(error) or type(error).__name__}): it is tried"
+                " again later; kubectl cluster-info says whether it can be reached"
             ) from error
         finally:
             connection.close()
@@ -173,4 +174,4 @@ def _pods(namespace: str) -> str:
 
 def _seconds_of(retry_after: str) -> float:
     """The pause that a server asks for; a second if it does not say."""
-    return float(retry_after) if retry_after.isdigit() else 1.0
+    return max(float(retry_after), SHORTEST_PAUSE_SECONDS) if retry_after.isdigit() else 1.0

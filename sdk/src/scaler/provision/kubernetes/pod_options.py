@@ -22,6 +22,7 @@ _GROUP = "Kubernetes"
 _LABEL = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)"
 _LABEL_NAME = re.compile(rf"(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/)?{_LABEL}", re.ASCII)
 _QUANTITY = re.compile(r"(?:\d+|\d+\.\d*|\.\d+)(?:[EPTGMk]i?|Ki|[mun]|[eE]-?\d+)?", re.ASCII)
+_GRACE_SECONDS = float(PodSettings._field_defaults["grace_seconds"])
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -152,7 +153,7 @@ KUBERNETES_OPTIONS: List[Option] = [
         "--grace-seconds",
         Seconds(0),
         "from SIGTERM, which drains a worker, to SIGKILL: running tasks may take 5 s less",
-        default=30.0,
+        default=_GRACE_SECONDS,
         group=_GROUP,
     ),
     Option(
@@ -188,13 +189,12 @@ KUBERNETES_OPTIONS: List[Option] = [
 ]
 
 NAMES = tuple(each.names.lstrip("-").replace("-", "_") for each in KUBERNETES_OPTIONS)
-_DEFAULT_GRACE_SECONDS = 30.0
 
 
 def is_given(options: argparse.Namespace, name: str) -> bool:
     """Whether an option has another value than its default."""
     value = getattr(options, name)
-    return bool(value) and not (name == "grace_seconds" and value == _DEFAULT_GRACE_SECONDS)
+    return bool(value) and not (name == "grace_seconds" and value == _GRACE_SECONDS)
 
 
 def kubernetes_faults(options: argparse.Namespace) -> List[str]:
