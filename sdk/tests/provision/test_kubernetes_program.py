@@ -129,11 +129,13 @@ def test_pods_come_with_tasks_and_go_without_and_tasks_of_a_deleted_one_end_ther
     cluster.server.faults += [Fault("GET", 503, "starting"), Fault("POST", 429, "busy", retry_after="0")]
     program = cluster.start("--maximum", "3")
     with Client(cluster.address) as client:
-        futures = [client.submit(work, str(cluster.folder), task, 0.5) for task in range(12)]
+        go = cluster.folder / "go"
+        futures = [client.submit(work, str(cluster.folder), task, 0.5, until=str(go)) for task in range(12)]
         wait_for(
             lambda: "Unschedulable: 0/2 nodes are available: 2 Insufficient cpu." in client.explain(futures[-1]),
             "the pod without a node to be seen",
         )
+        go.touch()
         wait_for((cluster.folder / "2.begun").exists, "a task to begin")
         busy = (cluster.folder / "2.begun").read_text()
         cluster.server.delete_pod(busy)  # as `kubectl delete pod` does
