@@ -23,6 +23,7 @@ TOOLS = (
     "dask",
     "hypothesis",
     "joblib",
+    "kubernetes-validate",
     "numpy",
     "pandas",
     "pycapnp",

@@ -223,6 +223,23 @@ def test_starts_that_fail_are_delayed_longer_each_time_and_the_pool_is_paused() 
     assert all(state == State.FAILED for state in bench.states().values())
 
 
+def test_starts_that_are_refused_at_once_are_one_failure() -> None:
+    bench = Bench(pool(maximum=20))
+    names = bench.started(20)
+    bench.now += 0.1
+    for name in names:
+        bench.core.on_start_failed(bench.now, name, "the API server is away")
+        bench.now += 0.1
+    assert bench.core.pools["p"].failures == 1 and bench.units[-1].notes == []
+
+    bench.fail([], "")
+    bench.now += 2.0
+    (probe,) = bench.started(20)
+    bench.now += 0.1
+    bench.fail([probe], "the API server is away")
+    assert bench.core.pools["p"].failures == 2
+
+
 def test_a_unit_that_connects_ends_the_pause() -> None:
     bench = Bench(pool())
     for _ in range(FAILURES_OF_A_PAUSE):

@@ -11,6 +11,9 @@ import sys
 from typing import List, Optional, Sequence, Tuple
 
 from scaler.provision.core.pool import PoolSettings
+from scaler.provision.kubernetes.pod_options import KUBERNETES_OPTIONS, is_given, kubernetes_faults
+from scaler.provision.kubernetes.pod_options import NAMES as _KUBERNETES
+from scaler.provision.kubernetes.pods import capabilities_of_resources
 from scaler.provision.slurm_script import capabilities_of_gres, fault_of_options, lifetime_of
 from scaler.version import __version__
 from scaler.worker.worker_options import Capabilities
@@ -38,7 +41,7 @@ SECTION = "provision"
 _DEFAULTS = PoolSettings("")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", re.ASCII)
 _COMMANDS = tuple(f"{name}_command" for name in ("start", "list", "stop"))
-_SLURM = ("partition", "account", "gres", "sbatch_options", "setup_command", "worker_command", "worker_key_file")
+_SLURM = ("partition", "account", "gres", "sbatch_options", "setup_command", "worker_key_file")
 
 
 class _PoolName(Kind):
@@ -58,10 +61,14 @@ def _faults(options: argparse.Namespace) -> List[str]:
     faults = []
     if options.adapter == "exec" and lacking:
         faults.append(f"--adapter exec needs {', '.join(lacking)} as well")
-    for adapter, names in (("exec", _COMMANDS), ("slurm", _SLURM)):
-        given = [_flag(name) for name in names if getattr(options, name)]
+    if options.adapter == "kubernetes":
+        faults += kubernetes_faults(options)
+    for adapter, names in (("exec", _COMMANDS), ("slurm", _SLURM), ("kubernetes", _KUBERNETES)):
+        given = [_flag(name) for name in names if is_given(options, name)]
         if options.adapter != adapter and given:
             faults.append(f"{given[0]} is for --adapter {adapter}")
+    if options.worker_command and options.adapter not in ("slurm", "kubernetes"):
+        faults.append("--worker-command is for --adapter slurm or kubernetes")
     fault = fault_of_options(options.sbatch_options or "")
     if fault:
         faults.append(f"--sbatch-options: {fault}")
@@ -92,9 +99,11 @@ PROVISION = Program(
     "  scaler_provision tcp://127.0.0.1:2345 --maximum 4 --slots 2\n"
     "  scaler_provision --config scaler.toml\n"
     "  scaler_provision tcp://login1:2345 --adapter slurm --partition batch --slots 16 --maximum 20\n"
+    "  scaler_provision tcp://scaler-scheduler:2345 --adapter kubernetes --image registry/workers --maximum 20\n"
     "  scaler_provision tcp://scheduler:2345 --adapter exec --maximum 20 \\\n"
     "    --start-command './start \"$UNIT_ID\"' --list-command ./list --stop-command './stop \"$UNIT_ID\"'\n"
-    "docs/how-to/workers-that-come-and-go.md explains pools, states and failures; docs/how-to/slurm.md, jobs.",
+    "docs/how-to/workers-that-come-and-go.md explains pools, states and failures; docs/how-to/slurm.md, jobs;"
+    " docs/how-to/kubernetes.md, pods.",
     version=lambda: f"scaler_provision {__version__} (protocol {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX})",
     is_repeated=True,
     faults=_faults,
@@ -110,9 +119,9 @@ PROVISION = Program(
         Option("--name", _PoolName(), "of the pool, and the beginning of the ids of its units", default="workers"),
         Option(
             "--adapter",
-            Choice(("local", "slurm", "exec")),
-            "what units are. local: workers on this host, which end with this program; slurm: jobs of Slurm; exec: what"
-            " three commands start, list and stop",
+            Choice(("local", "slurm", "kubernetes", "exec")),
+            "what units are. local: workers on this host, which end with this program; slurm: jobs of Slurm;"
+            " kubernetes: pods; exec: what three commands start, list and stop",
             default="local",
         ),
         Option("--slots", Whole(1), "of each unit", default=_DEFAULTS.slots),
@@ -121,7 +130,7 @@ PROVISION = Program(
             Capabilities(),
             "of each unit: NAME=AMOUNT, such as gpu=2",
             default={},
-            default_text="what --gres gives a job, else none",
+            default_text="what --gres or --resources give, else none",
         ),
         Option("--minimum", Whole(0), "units that there are in any case", default=_DEFAULTS.minimum, group="size"),
         Option("--maximum", Whole(0), "units that there are at most", default=_DEFAULTS.maximum, group="size"),
@@ -199,16 +208,26 @@ PROVISION = Program(
         ),
         Option("--stop-command", Kind(), "stops the unit UNIT_ID", metavar="COMMAND", group="adapters"),
         Option(
+            "--worker-command",
+            Kind(),
+            "of Slurm's jobs and of pods: the command of a worker, if it is another one; such as scaler_cluster,"
+            " found on the PATH that --setup-command sets",
+            default_text="this program's Python, which nodes must have at the same place; the entry point of --image",
+            metavar="COMMAND",
+            group="adapters",
+        ),
+        Option(
             "--command-timeout-seconds",
             Seconds(0, is_minimum_excluded=True),
-            "how long each command may take, those of Slurm included",
+            "how long each command may take, those of Slurm included, and each request to Kubernetes",
             default=60.0,
             group="adapters",
         ),
         Option(
             "--dry-run",
             Switch(has_negation=False),
-            "print what each pool would run, such as the script of a Slurm job, and end: nothing is started",
+            "print what each pool would run, such as the script of a Slurm job or the manifest of a pod, and end:"
+            " nothing is started",
             default=False,
             group="adapters",
         ),
@@ -237,15 +256,6 @@ PROVISION = Program(
             group="Slurm",
         ),
         Option(
-            "--worker-command",
-            Kind(),
-            "the command of a worker, if it is not this program's: such as scaler_cluster, found on the PATH that"
-            " --setup-command sets",
-            default_text="this program's Python, which the nodes must have at the same place",
-            metavar="COMMAND",
-            group="Slurm",
-        ),
-        Option(
             "--worker-key-file",
             Kind(),
             "the key that workers connect with, of the role worker, on a file system that nodes share",
@@ -253,6 +263,7 @@ PROVISION = Program(
             metavar="PATH",
             group="Slurm",
         ),
+        *KUBERNETES_OPTIONS,
         *key_options("provisioner"),
         *logging_options(),
         *service_options(),
@@ -313,7 +324,11 @@ def pool_of(options: argparse.Namespace) -> PoolSettings:
     return PoolSettings(
         name=options.name,
         slots=options.slots,
-        capabilities={**capabilities_of_gres(options.gres or ""), **options.capabilities},
+        capabilities={
+            **capabilities_of_gres(options.gres or ""),
+            **capabilities_of_resources(options.resources),
+            **options.capabilities,
+        },
         minimum=options.minimum,
         maximum=options.maximum,
         priority=options.priority,

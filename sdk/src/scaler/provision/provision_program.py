@@ -20,11 +20,12 @@ from typing import Dict, List, Optional, Sequence
 from scaler.exceptions import ScalerError, with_page
 from scaler.provision.core.pool import PoolSettings
 from scaler.provision.core.provision_core import ProvisionCore
+from scaler.provision.kubernetes.pod_options import kubernetes_units
 from scaler.provision.provision_options import PROVISION, fault_of_pools, pool_of, read_options
 from scaler.provision.provisioner import Provisioner
 from scaler.provision.slurm_script import SlurmSettings
 from scaler.provision.slurm_units import SlurmUnits
-from scaler.provision.unit_adapters import CommandUnits, LocalUnits, UnitAdapter
+from scaler.provision.unit_adapters import CommandUnits, LocalUnits, UnitAdapter, UnitError
 from scaler.worker.worker_options import CLUSTER
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
@@ -47,7 +48,10 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     if fault:
         return _usage(fault)
     settings = {each.name: pool_of(each) for each in pools}
-    adapters = {each.name: _adapter(each, settings[each.name]) for each in pools}
+    try:
+        adapters = {each.name: _adapter(each, settings[each.name]) for each in pools}
+    except UnitError as error:
+        return _usage(str(error))
     if any(each.dry_run for each in pools):
         for name, adapter in adapters.items():
             print(f"# Pool {name}\n{adapter.described()}\n")
@@ -82,6 +86,8 @@ def _adapter(options: argparse.Namespace, pool: PoolSettings) -> UnitAdapter:
         )
     if options.adapter == "slurm":
         return SlurmUnits(pool, slurm_settings(options), options.command_timeout_seconds)
+    if options.adapter == "kubernetes":
+        return kubernetes_units(options, pool)
     return LocalUnits(worker_command(options, pool), Reading(CLUSTER, {}).values.drain_timeout_seconds)
 
 

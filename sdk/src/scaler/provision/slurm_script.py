@@ -10,18 +10,17 @@ Rules:
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shlex
 from math import ceil
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from scaler.provision.core.pool import PoolSettings
+from scaler.provision.unit_commands import digest_of, worker_arguments
 
 END_MARGIN_SECONDS = 60.0
 """Of a job's time limit: for its worker to start, and to drain before the end."""
 
-_DIGEST_CHARACTERS = 6
 _UNIT = r"-[0-9a-f]+-[0-9]+"  # after the pool's name: see `ProvisionCore`
 _FIND_END = """\
 if [ -z "${SLURM_JOB_END_TIME:-}" ]; then  # Slurm says it since 23.02
@@ -71,17 +70,13 @@ class SlurmSettings(NamedTuple):
 
 def job_name_of(unit: str, address: str) -> str:
     """The name of a unit's job: the id, and a few characters that differ between schedulers."""
-    return f"{unit}@{_digest(address)}"
+    return f"{unit}@{digest_of(address)}"
 
 
 def unit_of(job_name: str, pool: str, address: str) -> Optional[str]:
     """The unit of a pool that a job is, by its name; None for jobs of others, and of other pools."""
-    found = re.fullmatch(f"({re.escape(pool)}{_UNIT})@{_digest(address)}", job_name, re.ASCII)
+    found = re.fullmatch(f"({re.escape(pool)}{_UNIT})@{digest_of(address)}", job_name, re.ASCII)
     return found[1] if found else None
-
-
-def _digest(address: str) -> str:
-    return hashlib.sha256(address.encode()).hexdigest()[:_DIGEST_CHARACTERS]
 
 
 def fault_of_options(options: str) -> str:
@@ -134,13 +129,8 @@ def worker_script(settings: SlurmSettings, pool: PoolSettings, unit: str) -> str
     """The script of a unit."""
     limit = settings.time_limit_seconds
     otherwise = f"export SLURM_JOB_END_TIME=$(($(date +%s) + {limit:.0f}))" if limit else "unset SLURM_JOB_END_TIME"
-    command = [*settings.worker, settings.address, "--num-of-workers", str(pool.slots), "--unit", unit]
-    if pool.capabilities:
-        command += ["--capabilities", ",".join(f"{name}={amount:g}" for name, amount in pool.capabilities.items())]
-    if settings.worker_key_file:
-        command += ["--key-file", settings.worker_key_file]
-    if settings.insecure:
-        command.append("--insecure")
+    arguments = worker_arguments(pool, unit, settings.address, settings.worker_key_file, settings.insecure)
+    command = [*settings.worker, *arguments]
     setup = f"{settings.setup}\n" if settings.setup else ""
     end = _FIND_END.replace("{otherwise}", otherwise)
     begin = f"#!/bin/bash\n# Unit {unit} of the pool {pool.name} of scaler_provision.\n"

@@ -1,5 +1,5 @@
 """How units are started, listed and stopped: by processes of this host, or by commands of the user (see also
-`slurm_units`).
+`slurm_units` and `kubernetes`).
 
 Rules:
 - Each call may take a while, and is made in a thread of its own. It returns, or raises UnitError with the reason.

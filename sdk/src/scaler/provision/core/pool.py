@@ -3,7 +3,8 @@
 Rules:
 - A start that fails delays the next one, each time for twice as long, and then only one unit is tried. After
   FAILURES_OF_A_PAUSE in a row the pool is paused, with the reason, until the delay is over. A unit whose worker
-  connects ends that.
+  connects ends that. Units that were begun before the last failure count with it: twenty that an API server refuses at
+  once are one failure.
 - None is started before its units were listed, and after a start that failed, before they were listed again: there may
   be units of an earlier run, and a command that took too long may have started one.
 - The time from start to connection is learned: work that ends sooner is not worth a unit.
@@ -88,6 +89,7 @@ class Pool:
         self.is_listed = False
         self.listing_fault = ""
         self._failed_at = -inf
+        self._counted_at = -inf  # when the last failure was
 
     def on_connected(self, seconds: float) -> None:
         """A unit took so long from start to connection."""
@@ -95,10 +97,13 @@ class Pool:
         weight = _BOOT_WEIGHT if self.boot_seconds else 1.0
         self.boot_seconds += weight * (max(0.0, seconds) - self.boot_seconds)
 
-    def on_failed(self, now: float, reason: str) -> None:
-        """A unit did not come, or ended before it connected."""
-        self.failures += 1
+    def on_failed(self, now: float, begun: float, reason: str) -> None:
+        """A unit, begun at this time, did not come, or ended before it connected."""
         self.reason = reason
+        if begun <= self._counted_at:
+            return
+        self.failures += 1
+        self._counted_at = now
         delay_seconds = min(FIRST_DELAY_SECONDS * 2.0 ** min(self.failures - 1, 20), LONGEST_DELAY_SECONDS)
         self.next_start = now + delay_seconds
 

@@ -333,7 +333,7 @@ class ProvisionCore:
 
     def _fail(self, now: float, unit: _Unit, reason: str) -> None:
         unit.state, unit.reason, unit.left = m.UnitState.FAILED, reason, now
-        unit.pool.on_failed(now, reason)
+        unit.pool.on_failed(now, unit.begun, reason)
         wait = max(0.0, unit.pool.next_start - now)
         self._log("ERROR", f"unit {unit.name} has failed: {reason}; the pool starts the next one after {wait:.0f} s")
 
