@@ -33,6 +33,15 @@ NEVER_SEEN = {
     "scaler.provision.slurm_units.SlurmRefusedError",
     "scaler.provision.slurm_units.SlurmUnavailableError",
     "scaler.provision.unit_adapters.UnitError",
+    "scaler.provision.kubernetes.api_errors.ConflictError",  # as do these eight
+    "scaler.provision.kubernetes.api_errors.ExpiredError",
+    "scaler.provision.kubernetes.api_errors.KubernetesAccessError",
+    "scaler.provision.kubernetes.api_errors.KubernetesForbiddenError",
+    "scaler.provision.kubernetes.api_errors.KubernetesRefusedError",
+    "scaler.provision.kubernetes.api_errors.KubernetesUnavailableError",
+    "scaler.provision.kubernetes.api_errors.NotFoundError",
+    "scaler.provision.kubernetes.api_errors.ThrottledError",
+    "scaler.provision.kubernetes.manifest_files.ManifestError",  # ends the program, as the fault of an option
     "scaler.compat.names.CapnpDeserializationError",  # these three are caught by earlier programs, and never raised
     "scaler.compat.names.ClientCancelledException",
     "scaler.compat.names.TaskNotFoundError",
