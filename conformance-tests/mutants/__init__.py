@@ -43,6 +43,22 @@ def mutant(breaks: str, caught_by: str) -> Callable[[Peer], Peer]:
     return register
 
 
+def part_mutant(reference: Type[Any], maker: str, breaks: str, caught_by: str) -> Callable[[Peer], Peer]:
+    """Make a mutant of a reference peer, of which one part is of another class.
+
+    Parameters:
+        maker: the method of the reference that makes this part.
+        breaks, caught_by: as of `mutant`.
+    """
+
+    def register(part: Peer) -> Peer:
+        members = {maker: lambda self: part(self), "made_of": part, "__module__": part.__module__}
+        mutant(breaks, caught_by)(type(part.__name__, (reference,), members))
+        return part
+
+    return register
+
+
 def mutants_of(role: str) -> List[Mutant]:
     """All mutants of a role; their modules must have been imported."""
     return [each for each in _MUTANTS if each.role == role]

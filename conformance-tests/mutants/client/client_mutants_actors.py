@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Type
+from functools import partial
+from typing import Any, Dict
 
-from mutants import mutant
+from mutants import mutant, part_mutant
 from mutants.client.client_actors import ClientActors
 from mutants.client.client_tasks import Task
 from mutants.client.reference_client import ReferenceClient
 
-Actors = Type[ClientActors]
-
-
-def actor_mutant(breaks: str, caught_by: str) -> Callable[[Actors], Actors]:
-    """Make a mutant of the reference client whose actors are of this class."""
-
-    def register(actors: Actors) -> Actors:
-        members = {"make_actors": lambda self: actors(self), "made_of": actors, "__module__": actors.__module__}
-        client: Any = type(actors.__name__, (ReferenceClient,), members)
-        mutant(breaks, caught_by)(client)
-        return actors
-
-    return register
+actor_mutant = partial(part_mutant, ReferenceClient, "make_actors")
+"""Makes a mutant whose actors are of this class."""
 
 
 @actor_mutant(breaks="SCL-CLT-015", caught_by="client/actors/calls-have-no-predecessors")

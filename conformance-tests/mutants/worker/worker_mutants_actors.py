@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Sequence, Type
+from functools import partial
+from typing import List, Sequence
 
-from mutants import mutant
+from mutants import mutant, part_mutant
 from mutants.worker.reference_worker import CANCELLED, LOST, ReferenceWorker
 from mutants.worker.worker_actors import WorkerActors
 from mutants.worker.worker_tasks import Task
 
-Actors = Type[WorkerActors]
-
-
-def actor_mutant(breaks: str, caught_by: str) -> Callable[[Actors], Actors]:
-    """Make a mutant of the reference worker whose actors are of this class."""
-
-    def register(actors: Actors) -> Actors:
-        members = {"make_actors": lambda self: actors(self), "made_of": actors, "__module__": actors.__module__}
-        worker: Any = type(actors.__name__, (ReferenceWorker,), members)
-        mutant(breaks, caught_by)(worker)
-        return actors
-
-    return register
+actor_mutant = partial(part_mutant, ReferenceWorker, "make_actors")
+"""Makes a mutant whose actors are of this class."""
 
 
 # Running calls ------------------------------------------------------------------------------------------------------

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, List, Sequence, Tuple, Type
+from functools import partial
+from typing import Any, List, Sequence, Tuple
 
-from mutants import mutant
+from mutants import mutant, part_mutant
 from mutants.worker.reference_worker import LOST, NOT_FOUND, SUCCESS, ReferenceWorker
 from mutants.worker.worker_objects import SHARED, WorkerObjects
 from mutants.worker.worker_tasks import Outcome, Task
 from scaler_conformance.codec.schema_codec import Message
 
-Objects = Type[WorkerObjects]
-
-
-def object_mutant(breaks: str, caught_by: str) -> Callable[[Objects], Objects]:
-    """Make a mutant of the reference worker whose objects are of this class."""
-
-    def register(objects: Objects) -> Objects:
-        members = {"make_objects": lambda self: objects(self), "made_of": objects, "__module__": objects.__module__}
-        worker: Any = type(objects.__name__, (ReferenceWorker,), members)
-        mutant(breaks, caught_by)(worker)
-        return objects
-
-    return register
+object_mutant = partial(part_mutant, ReferenceWorker, "make_objects")
+"""Makes a mutant whose objects are of this class."""
 
 
 # Needed objects -----------------------------------------------------------------------------------------------------

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Type
+from functools import partial
 
-from mutants import mutant
+from mutants import part_mutant
 from mutants.worker.reference_worker import ReferenceWorker
 from mutants.worker.worker_mutants_objects import object_mutant
 from mutants.worker.worker_objects import WorkerObjects
 from mutants.worker.worker_transfers import DirectFetch, Ticket, WorkerTransfers
 from scaler_conformance.codec.schema_codec import Message
 
-Transfers = Type[WorkerTransfers]
-
-
-def transfer_mutant(breaks: str, caught_by: str) -> Callable[[Transfers], Transfers]:
-    """Make a mutant of the reference worker whose transfers are of this class."""
-
-    def register(transfers: Transfers) -> Transfers:
-        members = {
-            "make_transfers": lambda self: transfers(self),
-            "made_of": transfers,
-            "__module__": transfers.__module__,
-        }
-        worker: Any = type(transfers.__name__, (ReferenceWorker,), members)
-        mutant(breaks, caught_by)(worker)
-        return transfers
-
-    return register
+transfer_mutant = partial(part_mutant, ReferenceWorker, "make_transfers")
+"""Makes a mutant whose transfers are of this class."""
 
 
 # As a holder --------------------------------------------------------------------------------------------------------
