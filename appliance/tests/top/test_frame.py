@@ -215,6 +215,18 @@ def test_units_to_come_and_pools_that_are_paused_are_said() -> None:
     assert "units: cpu is \ufffd[1mpaused" in frame
 
 
+def test_many_notes_of_pools_leave_room_for_the_table() -> None:
+    notes = [f"the pool {number} is paused" for number in range(5)]
+    frame = shown(cluster(status(unit_notes=notes)), lines=40)
+    assert [line for line in frame if "pool" in line or "more" in line] == [
+        "units: the pool 0 is paused",
+        "units: the pool 1 is paused",
+        "units: the pool 2 is paused",
+        "and 2 more notes, which --once shows",
+    ]
+    assert "units: the pool 4 is paused" in shown(cluster(status(unit_notes=notes)))
+
+
 def test_outcomes_that_are_rare_are_shown_once_they_happen() -> None:
     assert not any("lost" in line for line in shown())
     frame = shown(cluster(status(tasks=counts(success=1, lost=3))))

@@ -170,12 +170,17 @@ def _notices(cluster: ClusterModel, view: View, source: FeedSource, shows_all_re
         lines.append((Span("filter: ", NOTICE), Span(text.safe(view.wanted)), Span("_", NOTICE)))
     elif view.wanted:
         lines.append((Span("filter: ", NOTICE), Span(text.safe(view.wanted)), Span("  (Esc clears it)", FAINT)))
-    reasons = cluster.waiting_reasons
-    shown = reasons if shows_all_reasons else reasons[:MOST_REASONS]
-    lines += [line(f"tasks wait: {text.safe(reason)}", NOTICE) for reason in shown]
-    if len(shown) < len(reasons):
-        lines.append(line(f"and {text.count(len(reasons) - len(shown))} more reasons, which --once shows", NOTICE))
-    lines += [line(f"units: {text.safe(note)}", NOTICE) for note in cluster.unit_notes]
+    lines += _first_of("tasks wait", cluster.waiting_reasons, "reasons", shows_all_reasons)
+    lines += _first_of("units", cluster.unit_notes, "notes", shows_all_reasons)
+    return lines
+
+
+def _first_of(label: str, texts: Sequence[str], kind: str, shows_all: bool) -> List[Line]:
+    """Texts of the scheduler, a line each, as many as leave room for the table."""
+    shown = texts if shows_all else texts[:MOST_REASONS]
+    lines = [line(f"{label}: {text.safe(each)}", NOTICE) for each in shown]
+    if len(shown) < len(texts):
+        lines.append(line(f"and {text.count(len(texts) - len(shown))} more {kind}, which --once shows", NOTICE))
     return lines
 
 
