@@ -1,18 +1,12 @@
-"""`scaler_scheduler ping`: whether the scheduler at an address serves, for health checks and scripts.
-
-Rules:
-- The scheduler's loop answers, and with keys, both ends prove theirs. No session begins, and nothing is logged.
-- It connects as every peer does: by the local socket, or by TCP with the key that is found.
-"""
+"""`scaler_scheduler ping`: whether the scheduler at an address serves, for health checks and scripts."""
 
 from __future__ import annotations
 
-import socket
 import sys
 import time
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
-from scaler_appliance.checks.waiting_peer import MAXIMUM_MESSAGE_BYTES, SOCKET_TYPE, WaitingPeer, connect_stream
+from scaler_appliance.checks.greeting import greet
 from scaler_appliance.shell.scheduler_options import version
 from scaler_protocol.host.addresses import parse_addresses, why_not_connected
 from scaler_protocol.host.discovery import ADDRESS_VARIABLE, DiscoveryError, address_given_or_found, connectable
@@ -29,7 +23,6 @@ from scaler_protocol.programs.options import (
     Switch,
 )
 from scaler_protocol.wire.errors import ProtocolError
-from scaler_protocol.wire.secure_zmtp import SecureZmtp
 
 NAME = "scaler_scheduler ping"
 
@@ -89,7 +82,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     address = ",".join(connectable(str(each)) for each in parse_addresses(options.address))
     begin = time.monotonic()
     try:
-        how = _greet(address, options.key_file, options.insecure or None, begin + options.timeout_seconds)
+        credentials = Credentials(address, options.key_file, options.insecure or None)
+        how = greet(credentials, begin + options.timeout_seconds)
     except TimeoutError:
         reason = f"the program at {address} did not answer within {options.timeout_seconds:g} s"
     except OSError as error:
@@ -101,21 +95,3 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return 0
     print(f"{NAME}: {reason}", file=sys.stderr)
     return 1
-
-
-def _greet(text: str, key_file: Optional[str], insecure: Optional[bool], deadline: float) -> str:
-    """Shake hands with a scheduler and leave; returns how that was protected, in words."""
-    addresses = parse_addresses(text)
-    credentials = Credentials(text, key_file, insecure)
-    local = next(filter(None, map(credentials.local_socket, addresses)), None)
-    stream = local or connect_stream(addresses, deadline)
-    try:
-        protocol = credentials.protocol(stream, SOCKET_TYPE, MAXIMUM_MESSAGE_BYTES)
-    except BaseException:
-        stream.close()
-        raise
-    with WaitingPeer(stream, protocol, deadline) as peer:
-        peer.shake_hands()
-        if isinstance(protocol, SecureZmtp):
-            return "encrypted"
-        return "by a local socket" if stream.family == socket.AF_UNIX else "without keys"

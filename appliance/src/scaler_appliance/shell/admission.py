@@ -66,7 +66,7 @@ class Admission:
         arithmetic: Optional[Arithmetic] = None,
         unix_time: Callable[[], float] = time.time,
     ) -> None:
-        self._directory, self._arithmetic, self._unix_time = directory, arithmetic, unix_time
+        self.directory, self._arithmetic, self._unix_time = directory, arithmetic, unix_time
         self._allow_list = AllowList()
         self._security: Optional[ServerSecurity] = None
         self._next_expiry = inf  # of the keys of peers, in Unix seconds
@@ -75,12 +75,12 @@ class Admission:
     @property
     def announced(self) -> Dict[str, str]:
         """What programs of the same user have to know."""
-        return {SECURITY_DETAIL: NO_SECURITY} if self._directory is None else {DIRECTORY_DETAIL: self._directory.path}
+        return {SECURITY_DETAIL: NO_SECURITY} if self.directory is None else {DIRECTORY_DETAIL: self.directory.path}
 
     @property
     def is_insecure(self) -> bool:
         """Whether all who can connect are served, without a key."""
-        return self._directory is None
+        return self.directory is None
 
     def caller(self, stream: socket.socket, socket_type: str, maximum_message_bytes: int) -> Caller:
         """How to speak with a caller.
@@ -136,13 +136,13 @@ class Admission:
         except (KeyFileError, OSError) as error:
             logger.error("Scheduler: the keys cannot be loaded again, those from before are still used: %s", error)
             return False
-        if self._directory is not None:
+        if self.directory is not None:
             logger.info("Scheduler: the keys were loaded again: %d are admitted", len(self._allow_list.grants))
         return True
 
     def _read(self) -> None:
-        if self._directory is not None and self._arithmetic is not None:
-            keys, allow_list = self._directory.server_key_pairs(), self._directory.allow_list()
+        if self.directory is not None and self._arithmetic is not None:
+            keys, allow_list = self.directory.server_key_pairs(), self.directory.allow_list()
             self._allow_list = allow_list
             self._security = ServerSecurity(self._arithmetic, keys, self._why_refused)
 

@@ -62,3 +62,16 @@ class OptionReload:
         logger.setLevel(level)
         now = self._settings_of(self._options)
         return {name: value for name, value in now.items() if value != before[name]}
+
+
+def options_of_now(options: argparse.Namespace, read: Callable[[], argparse.Namespace]) -> argparse.Namespace:
+    """The options of a scheduler that was started with some, and begins to serve later; `read` as of `OptionReload`."""
+    now = argparse.Namespace(**vars(options))
+    try:
+        changed = changed_options(SCHEDULER, options, read())
+    except ConfigurationError as error:
+        logger.error("Scheduler: the options cannot be loaded again, those from before are used: %s", error)
+        return now
+    for each in changed.reloadable:
+        setattr(now, each.option.key, each.after)
+    return now

@@ -13,6 +13,7 @@ from typing import Any, Dict, List
 from scaler_appliance import __version__
 from scaler_appliance.core.placement.tenant_shares import DEFAULT_LIMITS, TenantLimits
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
+from scaler_protocol.host.addresses import parse_address, parse_addresses
 from scaler_protocol.host.interpreter import interpreter_name, python_version
 from scaler_protocol.keys.allow_list import ANY_TENANT, Grant, check_grant
 from scaler_protocol.keys.errors import KeyFileError
@@ -26,6 +27,7 @@ from scaler_protocol.programs.options import (
     Earlier,
     Kind,
     NetworkAddress,
+    NetworkAddresses,
     NewDirectory,
     NewFile,
     Number,
@@ -107,6 +109,12 @@ def _faults(options: argparse.Namespace) -> List[str]:
     """Names that are there twice, and what stands beside --self-test, which is read before the options are."""
     if options.self_test:
         return ["--self-test is given alone, without an address and other options"]
+    if options.standby_of is not None:
+        own = parse_address(options.address)
+        if own in parse_addresses(options.standby_of):
+            return [f"--standby-of {options.standby_of}: that is the address of this scheduler itself"]
+        if not own.path and not own.port:
+            return [f"--standby-of: clients and workers have to know the port of {options.address} beforehand"]
     names = [_limits_in(text)[0] for text in options.tenant]
     return [f"--tenant: {name} is given twice" for name in dict.fromkeys(names) if names.count(name) > 1]
 
@@ -372,6 +380,26 @@ _EARLIER = [
     *EARLIER_SECURITY,
 ]
 
+_STANDBY = [
+    Option(
+        "--standby-of",
+        NetworkAddresses(),
+        "the address of another scheduler with the same keys: this one serves while that one does not. Clients and"
+        " workers get both addresses, with a comma in between",
+        default=None,
+        default_text="none: this scheduler serves at once",
+        group="standby",
+    ),
+    Option(
+        "--takeover-seconds",
+        Seconds(0, is_minimum_excluded=True),
+        "how long there has to be no answer from that scheduler before this one serves, and answers again before it"
+        " makes way",
+        default=5.0,
+        group="standby",
+    ),
+]
+
 SCHEDULER = Program(
     name="scaler_scheduler",
     page="configuration#scaler_scheduler",
@@ -412,6 +440,7 @@ SCHEDULER = Program(
             group="running under another program",
         ),
         *service_options(),
+        *_STANDBY,
         Option(
             "--self-test",
             Switch(has_negation=False),

@@ -26,6 +26,7 @@ from scaler_appliance.just_in_time import resume_compiling
 from scaler_appliance.shell.admission import Admission
 from scaler_appliance.shell.connections import MAXIMUM_WAITING_BYTES, Connections
 from scaler_appliance.shell.core_inputs import EXIT_BROKEN_INVARIANT, BrokenInvariantError
+from scaler_appliance.shell.listening import listen
 from scaler_appliance.shell.memory_use import (
     MESSAGE_SHARE,
     MONITORS_SHARE,
@@ -34,20 +35,23 @@ from scaler_appliance.shell.memory_use import (
     MemoryUse,
 )
 from scaler_appliance.shell.object_files import ObjectFiles
-from scaler_appliance.shell.option_reload import OptionReload
+from scaler_appliance.shell.option_reload import OptionReload, options_of_now
 from scaler_appliance.shell.publishing.monitor_address import monitor_address_of
 from scaler_appliance.shell.publishing.status_publisher import MAXIMUM_MONITORS, StatusPublisher
 from scaler_appliance.shell.publishing.status_publisher import MAXIMUM_WAITING_BYTES as MAXIMUM_PUBLICATIONS_BYTES
 from scaler_appliance.shell.scheduler_options import SCHEDULER, changeable_settings
 from scaler_appliance.shell.scheduler_recording import SchedulerRecorder
 from scaler_appliance.shell.server import Server
+from scaler_appliance.shell.standby import Standby
 from scaler_protocol import messages as m
+from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.discovery import SCHEDULER as ANNOUNCED_SCHEDULER
 from scaler_protocol.host.discovery import announced
 from scaler_protocol.host.interpreter import language
 from scaler_protocol.host.output_files import write_at_once
 from scaler_protocol.host.segments import ObjectDirectory
 from scaler_protocol.host.sodium import MissingLibraryError, load_sodium
+from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.key_directory import KeyDirectory, default_key_directory
 from scaler_protocol.programs.logging_setup import setup_logging
@@ -71,7 +75,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         SCHEDULER.parser().error(f"logging cannot be set up: {error}")
     _use_event_loop(options.event_loop)
     try:
-        asyncio.run(_serve(options, read_again, service_manager))
+        asyncio.run(_run(options, read_again, service_manager))
     except OSError as error:
         logger.error("Scheduler: %s", error)
         print(f"scaler_scheduler: {error}", file=sys.stderr)
@@ -155,8 +159,35 @@ def _maximum_peers(wanted: int) -> int:
     return min(wanted or possible, possible)
 
 
-async def _serve(
+async def _run(
     options: argparse.Namespace, read_again: Callable[[], argparse.Namespace], service_manager: ServiceManager
+) -> None:
+    """Serve; or stand by for another scheduler, and serve whenever it does not."""
+    if options.standby_of is None:
+        await _serve(options, read_again, service_manager)
+        return
+    listen(parse_address(options.address))[0].close()  # what is wrong with the address is said now
+    standby = Standby(_credentials_of_standby(options), options.takeover_seconds, service_manager)
+    standby.start()
+    while await standby.is_needed(options.exit_when_stdin_closes):
+        options = options_of_now(options, read_again)
+        await _serve(options, read_again, service_manager, standby)
+        if not standby.has_made_way:
+            return
+
+
+def _credentials_of_standby(options: argparse.Namespace) -> Credentials:
+    """With which a standby asks the other scheduler: the owner's key, if there is one."""
+    directory = _admission(options).directory
+    key_file = directory.owner_file if directory is not None and directory.has_owner() else None
+    return Credentials(options.standby_of, key_file, options.insecure or None)
+
+
+async def _serve(
+    options: argparse.Namespace,
+    read_again: Callable[[], argparse.Namespace],
+    service_manager: ServiceManager,
+    standby: Optional[Standby] = None,
 ) -> None:
     servers: List[Server] = []  # one server, which is created after the transport
     maximum_peers = _maximum_peers(options.maximum_peers)
@@ -194,6 +225,8 @@ async def _serve(
         )
         servers.append(server)
         server.take_signals(options.expect_restart)
+        if standby is not None:
+            standby.serves(server.make_way_for_another)
         logger.info("Scheduler: monitor address is %s", monitor.address)
         logger.info("Scheduler: listening at %s", peers.address)
         if options.announce:

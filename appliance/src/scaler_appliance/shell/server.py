@@ -107,6 +107,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._stopped: asyncio.Future[str] = self._loop.create_future()
         self._is_stopping = False
+        self._is_replaced = False  # by a scheduler elsewhere, for which this program stands by
         self._gone: Dict[bytes, None] = {}
         self._congestion: Dict[bytes, bool] = {}  # changes, by peer
         self._sweep: Optional[Generator[None, None, None]] = None  # that is not finished
@@ -163,7 +164,8 @@ class Server:
         finally:
             self._loop.remove_reader(self._peers.fileno())
             self._loop.remove_reader(self._monitor.fileno())
-        self._service_manager.stopping(self._stopped.result())
+        if not self._is_replaced:
+            self._service_manager.stopping(self._stopped.result())
         logger.info("Scheduler: stopped: %s", self._stopped.result())
 
     def peer_gone(self, peer: bytes) -> None:
@@ -363,6 +365,13 @@ class Server:
             self._service_manager.stopping(name)
             self._drain()
             self._stop(StopEffect(f"{name}; its peers wait for the next scheduler at this address"))
+
+    def make_way_for_another(self, why: str) -> None:
+        """End at once, for a scheduler at another address that peers have: this program goes on, to stand by for it."""
+        if not self._stopped.done():
+            self._is_replaced = True
+            self._drain()
+            self._stop(StopEffect(f"{why}; peers of this scheduler connect to it"))
 
     def _on_hangup(self, had_terminal: bool) -> None:
         """Load options and keys again; or stop, if our terminal has gone."""

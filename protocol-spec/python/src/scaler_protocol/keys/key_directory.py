@@ -149,6 +149,11 @@ class KeyDirectory:
         self._check()
         return read_key_file(self._file(OWNER_KEY))
 
+    @property
+    def owner_file(self) -> str:
+        """The path of the key file of this user's own programs."""
+        return self._file(OWNER_KEY)
+
     def has_owner(self) -> bool:
         """Whether there is a key file of this user's own programs."""
         return os.path.lexists(self._file(OWNER_KEY))
