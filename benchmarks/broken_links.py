@@ -1,14 +1,15 @@
 """What happens to tasks when links break: `sudo python benchmarks/broken_links.py`. Needs root, and `ip` of iproute2.
 
     scheduler ── s ─┐
+    standby   ── t ─┤
     worker    ── w ─┼─ bridge        each in a network namespace of its own
     client    ── c ─┘
 
 A cut takes a port out of the bridge, so that packets vanish without a word; one way, the worker's packets to the
 scheduler go to a wrong hardware address. All cases run at the same time, each with namespaces of its own.
 
-For each case: how many of the results arrived, how many tasks ran more than once, and how long after healing the next
-result came.
+For each case: how many of the results arrived, how many tasks ran more than once, and how long after healing, or after
+the loss of a scheduler that has a standby, the next result came.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from typing import Any, Callable, Dict, Iterator, List
 TASKS, TASK_SECONDS, SLOTS = 40, 0.5, 2
 CUT_AFTER_SECONDS = 3.0
 PORT = 2345
+ADDRESS, STANDBY_ADDRESS = f"tcp://10.77.0.1:{PORT}", f"tcp://10.77.0.4:{PORT}"
 WITHOUT_RESULT = -1.0
 
 CLIENT = """
@@ -60,7 +62,7 @@ def ip(*arguments: str) -> None:
 
 
 class Hosts:
-    """Three hosts on a bridge, each a network namespace."""
+    """Four hosts on a bridge, each a network namespace."""
 
     def __init__(self, number: int) -> None:
         self._prefix = f"sl{os.getpid() % 10_000}x{number}"
@@ -68,7 +70,7 @@ class Hosts:
         self.bridge = self._namespace("r")
         ip("-n", self.bridge, "link", "add", "br0", "type", "bridge")
         ip("-n", self.bridge, "link", "set", "br0", "up")
-        for position, host in enumerate("swc", start=1):
+        for position, host in enumerate("swct", start=1):
             name = self._namespace(host)
             ip("-n", self.bridge, "link", "add", f"port-{host}", "type", "veth", "peer", "name", "eth0", "netns", name)
             ip("-n", name, "address", "add", f"10.77.0.{position}/24", "dev", "eth0")
@@ -111,10 +113,15 @@ class Case:
     Parameters:
         happens: called when some tasks have run; returns when all is well again.
         patience_seconds: after which the scheduler ends sessions that are silent.
+        has_standby: whether there is another scheduler.
     """
 
-    def __init__(self, number: int, name: str, happens: Callable[[Case], None], patience_seconds: float) -> None:
+    def __init__(
+        self, number: int, name: str, happens: Callable[[Case], None], patience_seconds: float, has_standby: bool
+    ) -> None:
         self.name = name
+        self._addresses = ADDRESS
+        self._has_standby = has_standby
         self.hosts = Hosts(number)
         self.folder = Path(tempfile.mkdtemp(prefix="broken-links-"))
         self.row: Dict[str, Any] = {"case": name}
@@ -123,11 +130,18 @@ class Case:
         self.processes: List[subprocess.Popen[bytes]] = []
 
     def start_scheduler(self) -> None:
-        address = f"tcp://10.77.0.1:{PORT}"
+        self.scheduler = self._start_scheduler("s", ADDRESS)
+
+    def start_standby(self) -> None:
+        """From now on, peers have two addresses."""
+        self._start_scheduler("t", STANDBY_ADDRESS, "--standby-of", ADDRESS)
+        self._addresses = f"{ADDRESS},{STANDBY_ADDRESS}"
+
+    def _start_scheduler(self, host: str, address: str, *options: str) -> subprocess.Popen[bytes]:
         keys = ["--keys", str(self.folder / "keys"), "--insecure", "--no-announce"]
-        monitor = ["--monitor-address", f"ipc://{self.folder}/monitor"]
+        monitor = ["--monitor-address", f"ipc://{self.folder}/monitor-{host}"]
         patience = [f"--{role}-timeout-seconds={self._patience_seconds:g}" for role in ("client", "worker")]
-        self.scheduler = self._start("s", "-m", "scaler_appliance", address, *keys, *monitor, *patience)
+        return self._start(host, "-m", "scaler_appliance", address, *keys, *monitor, *patience, *options)
 
     def _start(self, host: str, *command: str) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "SCALER_INSECURE": "1"}
@@ -139,10 +153,10 @@ class Case:
     def run(self) -> None:
         try:
             self.start_scheduler()
-            self._start("w", "-m", "scaler.worker", f"tcp://10.77.0.1:{PORT}", "-n", str(SLOTS))
-            client = self._start(
-                "c", "-c", CLIENT, f"tcp://10.77.0.1:{PORT}", str(self.folder), str(TASKS), str(TASK_SECONDS)
-            )
+            if self._has_standby:
+                self.start_standby()
+            self._start("w", "-m", "scaler.worker", self._addresses, "-n", str(SLOTS))
+            client = self._start("c", "-c", CLIENT, self._addresses, str(self.folder), str(TASKS), str(TASK_SECONDS))
             while len(self._results()) < 4:
                 assert client.poll() is None, f"{self.name}: the client has ended: see {self.folder}"
                 time.sleep(0.05)
@@ -200,6 +214,18 @@ def lose_scheduler(vanishes: bool) -> Callable[[Case], None]:
     return happens
 
 
+def lose_scheduler_for_good(vanishes: bool) -> Callable[[Case], None]:
+    """It is killed; if it vanishes, its host sends nothing any more before."""
+
+    def happens(case: Case) -> None:
+        if vanishes:
+            case.hosts.cut("s")
+        case.scheduler.kill()
+        case.scheduler.wait()
+
+    return happens
+
+
 def cases(seconds: List[float]) -> Iterator[Any]:
     for each in seconds:
         yield f"worker cut {each:g} s", cut("w", each)
@@ -207,6 +233,8 @@ def cases(seconds: List[float]) -> Iterator[Any]:
         yield f"client cut {each:g} s", cut("c", each)
     yield "scheduler killed, back after 10 s", lose_scheduler(vanishes=False)
     yield "scheduler's host gone, back after 10 s", lose_scheduler(vanishes=True)
+    yield "scheduler killed, with a standby", lose_scheduler_for_good(vanishes=False)
+    yield "scheduler's host gone, with a standby", lose_scheduler_for_good(vanishes=True)
 
 
 def main() -> None:
@@ -217,7 +245,7 @@ def main() -> None:
     if os.geteuid() != 0 or shutil.which("ip") is None:
         raise SystemExit("broken_links.py: it makes network namespaces: run it as root, where `ip` is installed")
     made = [
-        Case(number, name, happens, arguments.patience)
+        Case(number, name, happens, arguments.patience, "standby" in name)
         for number, (name, happens) in enumerate(cases(arguments.seconds))
     ]
     threads = [threading.Thread(target=case.run) for case in made]

@@ -48,6 +48,10 @@ def stand_by(start: Start, other: str, options: Sequence[str] = SOON) -> Schedul
     return standby
 
 
+def wait_for_times(standby: SchedulerProcess, text: str, times: int) -> None:
+    wait_for(lambda: standby.output().count(text) == times, f"{text!r} to be there {times} times")
+
+
 # When the other one is believed to be there ----------------------------------------------------------------------------
 
 
@@ -100,9 +104,9 @@ def test_it_makes_way_when_the_other_one_is_back_and_can_serve_again(start: Star
     for turn in (1, 2):
         first.process.send_signal(signal.SIGKILL)
         first.wait_for_end()
-        wait_for(lambda: standby.output().count("listening at") == turn, "the standby to serve")
+        wait_for_times(standby, "listening at", turn)
         first = start(address=first.address)
-        wait_for(lambda: standby.output().count("stands by for") == turn + 1, "the standby to make way")
+        wait_for_times(standby, "stands by for", turn + 1)
         assert not listens(standby.output().rpartition("listening at ")[2].split()[0])
     assert f"{first.address} serves again; peers of this scheduler connect to it" in standby.output()
 
@@ -122,7 +126,7 @@ def test_a_scheduler_that_takes_no_more_peers_serves(start: Start) -> None:
     first = start("--maximum-peers", "1")
     first.client()
     standby = stand_by(start, first.address)
-    standby.wait_for_output(f"{first.address} serves")
+    standby.wait_for_output(f"{first.address} answers")
 
 
 @pytest.mark.exhaustive_on_pypy

@@ -60,8 +60,9 @@ def test_workers_of_this_host_come_with_tasks_and_go_without(address: str, start
         assert [future.result(TIMEOUT_SECONDS) for future in futures] == [0, 1, 2]
         assert 1 <= workers(client) <= 2
         wait_for(lambda: workers(client) == 0, "idle workers to leave")
-        log = (tmp_path / "log").read_text()
-        assert "starts unit workers-" in log and "is idle and leaves" in log and "ERROR" not in log
+        log = tmp_path / "log"
+        wait_for(lambda: "is idle and leaves" in log.read_text(), "the program to note what its workers are told, too")
+        assert "starts unit workers-" in log.read_text() and "ERROR" not in log.read_text()
 
         client.submit(identity, 4).result(TIMEOUT_SECONDS)
         program.send_signal(signal.SIGTERM)

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional
 
-from soak.live_processes import Usage
+from soak.live_processes import usage_of
 from soak.soaked_cluster import SLOTS, SoakedCluster
 
 from scaler import Client
@@ -40,10 +40,13 @@ class Levels(NamedTuple):
     threads: Dict[str, int]
 
 
-def read_levels(cluster: SoakedCluster, usages: Dict[str, Usage]) -> Levels:
-    """Raises ScalerError if the scheduler does not answer."""
+def read_levels(cluster: SoakedCluster) -> Levels:
+    """What there is now. Raises ScalerError if the scheduler does not answer."""
     with Client(cluster.address, connect_timeout_seconds=INFO_TIMEOUT_SECONDS) as client:
         info = client.info(timeout_seconds=INFO_TIMEOUT_SECONDS)
+    # After the question: workers that were counted had opened what they need.
+    found = {name: usage_of(pid) for name, pid in cluster.long_lived().items()}
+    usages = {name: usage for name, usage in found.items() if usage is not None}
     folder = cluster.folder
     homes = [cluster.machine.memory, cluster.machine.disk]
     directories = [path for home in homes for path in home.iterdir() if path.is_dir()]

@@ -153,9 +153,8 @@ class SoakRun:
         self.verdict.check_ledgers(self.settings.folder / "ledgers")
 
     def _compare_levels(self) -> List[str]:
-        usages = {name: usage_of(pid) for name, pid in self.cluster.long_lived().items()}
         try:
-            levels = read_levels(self.cluster, {name: usage for name, usage in usages.items() if usage is not None})
+            levels = read_levels(self.cluster)
         except ScalerError as error:
             return [f"the scheduler does not answer: {error}"]
         self.levels = levels

@@ -84,7 +84,7 @@ class Standby:
         self._loop = asyncio.get_running_loop()
         self._decision: asyncio.Future[bool] = self._loop.create_future()  # of `is_needed`
         self._make_way: Optional[Callable[[str], None]] = None  # while this scheduler serves
-        self._has_asked = False
+        self._answers: Optional[bool] = None  # whether it does; None: it was not asked yet
 
     def start(self) -> None:
         """Look after it from now on."""
@@ -169,14 +169,14 @@ class Standby:
             time.sleep(max(0.0, asked_at + INTERVAL_SECONDS - time.monotonic()))
 
     def _on_answer(self, asked_at: float, reason: str, refusal: Optional[Exception]) -> None:
-        is_first, self._has_asked = not self._has_asked, True
-        if is_first and refusal is not None and not self._decision.done():
+        before, self._answers = self._answers, not reason
+        if before is None and refusal is not None and not self._decision.done():
             advice = "both need the same keys: copy the folder of keys from its host"
             self._decision.set_exception(OSError(f"--standby-of {self._other}: {refusal}; {advice}"))
-        elif is_first and reason:
+        elif reason and before is not False:
             logger.warning("Scheduler: there is no answer from %s: %s", self._other, reason)
-        elif is_first:
-            logger.info("Scheduler: %s serves", self._other)
+        elif not reason and not before:
+            logger.info("Scheduler: %s answers", self._other)
         if not self._presence.on_answer(asked_at, not reason):
             return
         if self._presence.is_there:

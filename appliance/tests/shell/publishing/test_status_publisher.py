@@ -29,6 +29,7 @@ from scaler_appliance.shell.publishing.subscriptions import RUNS, STATUS, WAITIN
 from scaler_protocol.wire.zmtp import as_command
 
 LARGE_BYTES = 4 << 20  # more than sockets and libzmq hold
+MANY_CALLERS = 100_000
 
 
 @pytest.fixture
@@ -334,9 +335,10 @@ def test_a_flood_of_callers_is_charged_and_a_monitor_among_them_is_served(bench:
                 callers += 1
         bench.serve()
         assert len(bench.publisher._monitors) <= status_publisher.MAXIMUM_MONITORS
+        # A round may be over before their turn, if this process had to wait meanwhile.
         seconds, bench.publisher.newcomer_seconds = bench.publisher.newcomer_seconds, 0.0
-        assert seconds > 0.0
         pause_seconds = bench.allowances.charge_monitor_callers(0.0, seconds)
+        assert callers < MANY_CALLERS, "they are not charged"
     assert callers > 100
     bench.publisher.acceptor.set_accepting(False)
     bench.interest_of(lambda interest: interest.has_status)
