@@ -52,7 +52,7 @@ def wait_for_times(standby: SchedulerProcess, text: str, times: int) -> None:
     wait_for(lambda: standby.output().count(text) == times, f"{text!r} to be there {times} times")
 
 
-# When the other one is believed to be there ----------------------------------------------------------------------------
+# When the other one is believed to be there ---------------------------------------------------------------------------
 
 
 def changes(presence: Presence, answers: Sequence[Tuple[float, bool]]) -> Sequence[float]:

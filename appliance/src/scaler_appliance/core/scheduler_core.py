@@ -30,7 +30,14 @@ from scaler_appliance.core.option_changes import OptionChanges
 from scaler_appliance.core.peers.authority import OWNER_GRANT, check_message, in_log, may_stop, why_not_stopped
 from scaler_appliance.core.peers.client_flow import ClientFlow
 from scaler_appliance.core.peers.flow_control import FlowControl
-from scaler_appliance.core.peers.handshake import CONNECTION_LOST, NOT_GREETED, check_hello, refusal, welcome
+from scaler_appliance.core.peers.handshake import (
+    CONNECTION_LOST,
+    NOT_GREETED,
+    check_hello,
+    heartbeat_interval_seconds,
+    refusal,
+    welcome,
+)
 from scaler_appliance.core.peers.scheduler_shutdown import SchedulerShutdown
 from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
 from scaler_appliance.core.peers.silent_peers import SilentPeers
@@ -426,9 +433,10 @@ class SchedulerCore:
             self.state.changes.workers.add(number, worker)
             self.state.add_slots(worker, worker.slots)
             self._placement.add_worker(worker)
-        session.heartbeat_interval_seconds = settings.heartbeat_interval_seconds
+        others, timeout_seconds = len(self.state.sessions), session.timeout_seconds
+        session.heartbeat_interval_seconds = heartbeat_interval_seconds(settings, others, timeout_seconds)
         self.state.sessions[peer] = session
-        self.state.send(peer, welcome(settings, number, hello, grant))
+        self.state.send(peer, welcome(settings, session, grant))
         self.state.log("INFO", f"{session.label} connected, session {number}{in_log(grant)}")
 
     def _refuse(self, peer: bytes, reason: m.RefusalReason, text: str) -> None:

@@ -237,7 +237,7 @@ _PEERS = [
     Option(
         "-hi --heartbeat-interval-seconds",
         _SOME_SECONDS,
-        "interval between the heartbeats of clients and workers",
+        "interval between the heartbeats of clients and workers; a longer one for those that come when there are hundreds",
         default=2.0,
         group="clients and workers",
         is_reloadable=True,

@@ -8,6 +8,8 @@ import pytest
 from scheduler_harness import Harness, Peer, hello, task
 
 from scaler_appliance.core.effects import PeerError, Stop
+from scaler_appliance.core.peers.handshake import HEARTBEATS_PER_TIMEOUT, PEERS_PER_SECOND, heartbeat_interval_seconds
+from scaler_appliance.core.state import Settings
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
 from scaler_protocol import messages as m
 
@@ -165,6 +167,32 @@ def test_peers_that_miss_a_heartbeat_are_asked_and_those_that_stay_silent_are_re
 def test_a_peer_with_a_long_interval_of_its_own_is_not_asked_before(harness: Harness) -> None:
     peer = harness.unregistered_peer()
     peer.greet(hello(m.Role.CLIENT, heartbeat_interval_milliseconds=10_000))
+    harness.wait(12)
+    harness.nothing_else_was_sent()
+    harness.wait(4)
+    peer.take(m.Heartbeat)
+    harness.nothing_else_was_sent()
+
+
+def test_the_more_peers_there_are_the_more_seldom_they_send_heartbeats() -> None:
+    settings = Settings(heartbeat_interval_seconds=2.0)
+    intervals = [heartbeat_interval_seconds(settings, peers, timeout_seconds=60.0) for peers in range(10_000)]
+    assert intervals[0] == intervals[2 * PEERS_PER_SECOND] == 2.0
+    assert intervals[6 * PEERS_PER_SECOND] == 6.0
+    assert max(intervals) == 60.0 / HEARTBEATS_PER_TIMEOUT
+    assert sum(1 / seconds for seconds in intervals) < 1000, "heartbeats a second, of all"
+
+
+def test_a_peer_is_told_what_the_number_of_others_makes_of_it() -> None:
+    harness = Harness(heartbeat_interval_seconds=0.01)
+    told = [harness.unregistered_peer().greet(hello(m.Role.CLIENT)) for _ in range(11)]
+    assert [welcome.heartbeat_interval_milliseconds for welcome in told] == [10, 10, 13, 20, 26, 33, 40, 46, 53, 60, 66]
+
+
+def test_a_peer_that_was_told_a_long_interval_is_not_asked_before(harness: Harness) -> None:
+    peer = harness.unregistered_peer()
+    peer.greet(hello(m.Role.CLIENT, heartbeat_interval_milliseconds=2000))
+    harness.state.sessions[peer.name].heartbeat_interval_seconds = 10.0
     harness.wait(12)
     harness.nothing_else_was_sent()
     harness.wait(4)

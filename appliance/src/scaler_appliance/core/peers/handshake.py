@@ -10,6 +10,7 @@ from typing import Optional
 from scaler_appliance.core.actor_calls.actor_table import ACTORS
 from scaler_appliance.core.effects import PeerError
 from scaler_appliance.core.peers.authority import check_role, may_stop
+from scaler_appliance.core.peers.sessions import Session
 from scaler_appliance.core.state import Settings
 from scaler_appliance.core.tasks.capabilities import check_capabilities
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
@@ -19,6 +20,9 @@ from scaler_protocol.session.features import DRAIN_REQUESTS, KEPT_RESULTS, PEER_
 from scaler_protocol.session.ids import MAXIMUM_SESSION
 
 CONNECTION_LOST = "its connection was lost"
+PEERS_PER_SECOND = 150
+"""Each so many peers more make heartbeats a second more seldom, see ADR 0045."""
+HEARTBEATS_PER_TIMEOUT = 4  # at least
 NOT_GREETED = "say Hello first: this connection has no session (any more)"
 
 
@@ -62,10 +66,20 @@ def check_hello(
     return granted
 
 
-def welcome(settings: Settings, number: int, hello: m.Hello, grant: Grant) -> m.Welcome:
+def heartbeat_interval_seconds(settings: Settings, peers: int, timeout_seconds: float) -> float:
+    """How often the next peer should send a heartbeat: more seldom if there are many, who would keep us busy by that.
+
+    Parameters:
+        peers: that have sessions.
+        timeout_seconds: after which this peer is lost, if it is silent.
+    """
+    seldom_seconds = min(peers / PEERS_PER_SECOND, timeout_seconds / HEARTBEATS_PER_TIMEOUT)
+    return max(settings.heartbeat_interval_seconds, seldom_seconds)
+
+
+def welcome(settings: Settings, session: Session, grant: Grant) -> m.Welcome:
     """The answer to a peer that gets a session."""
-    is_client = hello.role == m.Role.CLIENT
-    timeout_seconds = settings.client_timeout_seconds if is_client else settings.worker_timeout_seconds
+    number, hello = session.number, session.hello
     return m.Welcome(
         major=PROTOCOL_MAJOR,
         # SCL-SES-004
@@ -82,8 +96,8 @@ def welcome(settings: Settings, number: int, hello: m.Hello, grant: Grant) -> m.
             tasks_in_flight=settings.client_tasks_in_flight,
             bytes_in_flight=settings.client_bytes_in_flight,
         ),
-        heartbeat_interval_milliseconds=int(settings.heartbeat_interval_seconds * 1000),
-        timeout_milliseconds=int(timeout_seconds * 1000),
+        heartbeat_interval_milliseconds=int(session.heartbeat_interval_seconds * 1000),
+        timeout_milliseconds=int(session.timeout_seconds * 1000),
         object_directory=settings.object_directory,
         object_directory_token=settings.object_directory_token,
         protected=not may_stop(grant, settings.protected),

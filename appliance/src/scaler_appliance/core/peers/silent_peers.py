@@ -60,8 +60,9 @@ class SilentPeers:
         if self._is_awaited(session):
             session.last_heard = now  # its heartbeats may wait behind its messages
         silence_seconds = now - session.last_heard
-        own_interval_milliseconds = session.hello.heartbeat_interval_milliseconds
-        interval_seconds = own_interval_milliseconds / 1000 or session.heartbeat_interval_seconds
+        # SCL-SES-013: it may keep to either
+        own_interval_seconds = session.hello.heartbeat_interval_milliseconds / 1000
+        interval_seconds = max(own_interval_seconds, session.heartbeat_interval_seconds)
         # SCL-SES-015
         if silence_seconds > session.timeout_seconds:
             self._remove(session, f"no heartbeat for {silence_seconds:.0f} s")
