@@ -237,7 +237,8 @@ _PEERS = [
     Option(
         "-hi --heartbeat-interval-seconds",
         _SOME_SECONDS,
-        "interval between the heartbeats of clients and workers; a longer one for those that come when there are hundreds",
+        "interval between the heartbeats of clients and workers; those that come when there are hundreds get a longer"
+        " one",
         default=2.0,
         group="clients and workers",
         is_reloadable=True,
