@@ -76,10 +76,10 @@ class Keeper:
         self.made += 1
         return self.peer.announce(self.made, SIZE, KEPT)
 
-    def keep(self, number: int) -> int:
+    def keep(self, number: int, busy_microseconds: int = 0) -> int:
         """Finish a node with a large result; returns the object."""
         object_id = self.make()
-        self.peer.finish([self.tasks.pop(number)[0]], [b""], objects=[object_id])
+        self.peer.finish([self.tasks.pop(number)[0]], [b""], (), busy_microseconds, objects=[object_id])
         return object_id
 
     def finish(self, number: int, content: bytes = b"small") -> None:

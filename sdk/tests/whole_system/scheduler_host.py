@@ -61,6 +61,7 @@ CLIENT_BYTES = (0, 400, 3000, 100_000, 1 << 28)
 ANSWER_PAUSES_SECONDS = (0.0, 0.0, 0.001, 0.05)
 SPILL_PAUSE_SECONDS = (0.3, 1.9)  # after a failure, in which nothing is to be spilled: what was decided before, is
 TICKS_PER_CHECK = 12
+TRANSFER_BYTES_PER_SECOND = (200e6, 200e6, 20e3)  # with the last one, tasks wait where their bytes are
 LOOKING_SHARES = (0.25,)  # of the ticks of the phase with faults, after which a monitor looks, too
 _FAULTLESS = (m.RefusalReason.NOT_GREETED, m.RefusalReason.SHUTTING_DOWN)
 
@@ -96,6 +97,8 @@ class SchedulerHost(Process):
             requires_grants=tenants.are_there,
             tenants=tenants.settings,
         )
+        rate = Random(f"transfers: {world.plan.seed}").choice(TRANSFER_BYTES_PER_SECOND)
+        self._settings = self._settings._replace(transfer_bytes_per_second=rate)
         self._memory = Random(f"memory: {world.plan.seed}")
         if self._memory.random() < LIMITED_SHARE:
             self._settings = self._settings._replace(

@@ -46,6 +46,7 @@ class Settings(NamedTuple):
     max_number_of_tasks_waiting: int = -1
     protected: bool = True
     prefetch_seconds: float = 0.15
+    transfer_bytes_per_second: float = 200e6  # that one worker gets from another, about
     demand_target_seconds: float = 10.0  # in which all work should be done: see `slots_wanted`
     maximum_attempts: int = 4
     maximum_peers: int = 0  # 0: no limit

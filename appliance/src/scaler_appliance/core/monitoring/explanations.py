@@ -22,10 +22,10 @@ from scaler_appliance.core.graphs.dependants import Dependant
 from scaler_appliance.core.peers.authority import sees_all
 from scaler_appliance.core.peers.sessions import Capabilities, ClientSession, WorkerSession
 from scaler_appliance.core.placement.ready_class import ReadyClass
-from scaler_appliance.core.placement.task_placement import LOSSES_OF_A_SUSPECT, Placement
+from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import Steps
-from scaler_appliance.core.tasks.batches import Needs, Requirement, TaskBatch
+from scaler_appliance.core.tasks.batches import LOSSES_OF_A_SUSPECT, Needs, Requirement, TaskBatch
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import DEFAULT_TENANT

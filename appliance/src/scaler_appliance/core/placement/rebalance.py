@@ -3,6 +3,7 @@
 Rules:
 - The scheduler never takes a task away: it asks, and the worker gives back tasks that have not started.
 - Calls of actors stay where they are.
+- Tasks that wait where their bytes are do so for a second at most, if slots are free elsewhere.
 - Rebalancing corrects wrong estimates of durations; it is not the way to distribute work. So it considers all workers
   that hold more tasks than slots only periodically, and otherwise those with enough estimated work to be worth two
   messages.
@@ -74,10 +75,14 @@ class Rebalance:
 
     def _has_much_in_line(self, worker: WorkerSession) -> bool:
         """Whether the waiting tasks of a worker are worth asking for, by current estimates of durations."""
-        enough = WORTHWHILE_MICROSECONDS * worker.assigned / (worker.assigned - worker.slots)
+        staying = sum([each.open_count for each in worker.dispatches.values() if each.is_at_its_bytes])
+        others = worker.assigned - staying
+        if others <= worker.slots:
+            return False
+        enough = WORTHWHILE_MICROSECONDS * others / (others - worker.slots)
         microseconds = 0.0
         for dispatch in worker.dispatches.values():
-            if dispatch.is_of_actor:
+            if dispatch.is_of_actor or dispatch.is_at_its_bytes:
                 continue
             known = self._state.durations.get(dispatch.batch.function_key)
             microseconds += (dispatch.estimate_microseconds if known is None else known) * dispatch.open_count

@@ -15,7 +15,8 @@ Rules:
 - A tick dispatches a bounded number of bytes, so that what workers do not read is noticed before there is much of it.
 - Only workers that may have room are considered; the cost follows the changes, not the number of workers.
 - Results that their workers keep stay there if possible: among workers with a free slot, a task goes to the one that
-  keeps most of the bytes that it needs. This is decided for the first few tasks of a class.
+  keeps most of the bytes that it needs, and to a busy one if that costs less time (`kept_bytes`). A task whose duration
+  is not known does not wait. This is decided for the first few tasks of a class.
 - A worker with blocked tasks, which wait for nested ones, gets tasks more urgent than those it holds, as many as it has
   slots, even when it holds enough: the slots of blocked tasks are for these, and it runs them first. Nested tasks are
   more urgent than the tasks that wait for them, so recursion goes depth first, and few tasks wait at a time.
@@ -45,15 +46,20 @@ from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.placement.tenant_shares import UNLIMITED
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT
-from scaler_appliance.core.tasks.batches import MAXIMUM_TASKS_PER_DISPATCH, Dispatch, Needs, TaskBatch, TaskSpan
+from scaler_appliance.core.tasks.batches import (
+    LOSSES_OF_A_SUSPECT,
+    MAXIMUM_TASKS_PER_DISPATCH,
+    Dispatch,
+    Needs,
+    TaskBatch,
+    TaskSpan,
+)
 from scaler_appliance.core.tasks.task_states import TaskEvent, apply
-from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import ANY_TENANT
 
 BURST_BYTES = 8 * 1024 * 1024  # of all dispatches of a tick: before the next one, the shell says who reads too slowly
 TASKS_AHEAD_OF_UNMEASURED = 2  # for each slot
 LEAST_MESSAGE_MICROSECONDS = 1000.0  # about ten times the cost of a message here and at the worker
-LOSSES_OF_A_SUSPECT = 2
 MAXIMUM_NEEDS_KNOWN = 1024
 LEAST_ANNOUNCED = 1000  # objects of one task, in one call
 UNITS_OF_A_DISPATCH = 40  # with the message and what it changes
@@ -241,7 +247,7 @@ class Placement:
 
     def _place_class(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
         """Dispatch tasks of a class."""
-        if self._state.objects.has_kept and self._idle:
+        if self._state.objects.has_kept and (self._idle or self._below_prefetch_target):
             self._place_by_bytes(ready_class)
         for is_distant in (False, True) if self._distance.is_known else (None,):
             for candidates in (self._idle, self._below_prefetch_target):
@@ -254,27 +260,31 @@ class Placement:
             self._place_urgent(ready_class, blocked)
 
     def _place_by_bytes(self, ready_class: ReadyClass) -> None:
-        """Send tasks to free workers that keep results which they need."""
-        elsewhere: List[TaskSpan] = []  # tasks that no free worker has anything for
+        """Send tasks to workers that keep results which they need."""
+        elsewhere: List[TaskSpan] = []  # tasks that are not bound to any
         for _ in range(min(ready_class.count, PLACED_BY_BYTES)):
             batch = ready_class.next_batch()
             is_over = batch is None or not batch.dependency_counts or self._left <= 0 or self._most <= 0
             span = None if is_over else ready_class.take_of_turn(1)
             if span is None:
                 break
-            worker = keeper_of_most(self._state, self._idle, span)
             duration_microseconds = self._state.durations.get(span.batch.function_key)
+            worker = keeper_of_most(self._state, self._idle, span)
+            is_waiting = worker is not None and worker.number not in self._idle
             if self._others:
                 self._end_turn_before(duration_microseconds)
                 if self._most <= 0:
                     elsewhere.append(span)
                     break
-            is_placed = worker is not None and self._credit(worker, span, duration_microseconds, 0, ready_class.count)
+            count = ready_class.count
+            is_placed = worker and (is_waiting or self._credit(worker, span, duration_microseconds, 0, count))
             if worker is None or not (is_placed and self._announce_objects(worker, *span)):
                 elsewhere.append(span)
                 continue
             self._hand_out(worker, ready_class, span, duration_microseconds)
-            if worker.assigned >= worker.slots:
+            if is_waiting:
+                self._state.dispatches[self._state.last_dispatch].is_at_its_bytes = True
+            elif worker.assigned >= worker.slots:
                 del self._idle[worker.number]
                 self._below_prefetch_target[worker.number] = worker
         for span in reversed(elsewhere):
@@ -489,25 +499,11 @@ class Placement:
         self._update_over_committed(worker)
         worker.sent += stop - start
         state.count_assigned(dispatch, worker, stop - start)
-        # SCL-SCH-004
-        message = m.Task(
-            ids=dispatch.ids,
-            payload_sizes=batch.sizes[start:stop],
-            function=batch.function,
-            function_name=batch.function_name,
-            codec=batch.codec,
-            options=batch.options,
-            dependency_counts=batch.dependency_counts[start:stop],
-            dependencies=batch.dependencies_of(start, stop),
-            # SCL-SCH-006
-            attempt=batch.losses_of(start) + 1,
-            client=batch.client,
-        )
         payload = batch.payload_of(start, stop)
         self._burst_bytes += len(payload)
         if self._burst_bytes >= BURST_BYTES:
             self._left = 0
-        state.send(worker.peer, message, (payload,))
+        state.send(worker.peer, dispatch.message(), (payload,))
 
     # SCL-SCH-011
     def _announce_objects(self, worker: WorkerSession, batch: TaskBatch, start: int, stop: int) -> bool:

@@ -23,6 +23,7 @@ from scaler_protocol.keys.allow_list import DEFAULT_TENANT
 
 INSTANCE_BITS = 20
 MAXIMUM_TASKS_PER_DISPATCH = 1 << INSTANCE_BITS
+LOSSES_OF_A_SUSPECT = 2  # workers that were lost with a task: it may be the cause, and has to begin where it is sent
 MAXIMUM_COUNTED_ATTEMPTS = 255  # attempts are a byte each
 MAXIMUM_PAYLOAD_BYTES = 8 * 1024 * 1024  # of one dispatch
 WORTH_COMPACTING = 4  # a batch with this many times more payloads than unfinished tasks is compacted
@@ -233,7 +234,7 @@ class Dispatch:
 
     __slots__ = (
         "number", "batch", "start", "stop", "worker", "ids", "open", "open_count", "estimate_microseconds",
-        "is_of_actor", "cancelled_again",
+        "is_of_actor", "cancelled_again", "is_at_its_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -252,11 +253,30 @@ class Dispatch:
         self.estimate_microseconds = estimate_microseconds  # of one task, as its worker's load was charged
         self.is_of_actor = batch.options.actor
         self.cancelled_again: Optional[Set[int]] = None  # instances of which an earlier cancel is unanswered, too
+        self.is_at_its_bytes = False  # and waits there, though others may have had a free slot
 
     @property
     def has_costly_ends(self) -> bool:
         """Whether each of its tasks costs something when it ends, and not only each run of them."""
         return self.batch.has_costly_ends
+
+    def message(self) -> m.Task:
+        """What its worker is sent, with the payload of its tasks."""
+        batch, start, stop = self.batch, self.start, self.stop
+        # SCL-SCH-004
+        return m.Task(
+            ids=self.ids,
+            payload_sizes=batch.sizes[start:stop],
+            function=batch.function,
+            function_name=batch.function_name,
+            codec=batch.codec,
+            options=batch.options,
+            dependency_counts=batch.dependency_counts[start:stop],
+            dependencies=batch.dependencies_of(start, stop),
+            # SCL-SCH-006
+            attempt=batch.losses_of(start) + 1,
+            client=batch.client,
+        )
 
     def instance_of(self, index: int) -> int:
         """The instance id of the batch's task `index`."""
