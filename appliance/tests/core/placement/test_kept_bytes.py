@@ -69,3 +69,13 @@ def test_tasks_that_wait_there_are_asked_for_after_a_while_only() -> None:
     assert not [each for each, _ in maker.peer.inbox if isinstance(each, m.BalanceRequest)]
     harness.wait(2)
     assert [each for each, _ in maker.peer.inbox if isinstance(each, m.BalanceRequest)]
+
+
+def test_what_was_given_back_does_not_come_to_wait_there_again_before_another_task_has_ended() -> None:
+    harness, maker, other = one_keeps(move_seconds=1.0)
+    maker.read()
+    harness.wait(2)
+    request = maker.peer.take(m.BalanceRequest)
+    given = [maker.tasks[user][0] for user in USERS[1:]]
+    maker.peer.give_back(given, request.request_id)
+    assert placed(maker, other) == [[], USERS[1:2]], "the others wait at the scheduler"

@@ -300,13 +300,7 @@ class WorkerSession(Session):
     kind = "worker"
 
     def __init__(
-        self,
-        number: int,
-        peer: bytes,
-        hello: m.Hello,
-        now: float,
-        touched: Dict[int, Session],
-        queue_limit: int,
+        self, number: int, peer: bytes, hello: m.Hello, now: float, touched: Dict[int, Session], queue_limit: int
     ) -> None:
         super().__init__(number, peer, hello, now, touched)
         self._queue_size = min(max(1, hello.queue_size), queue_limit)
@@ -333,6 +327,7 @@ class WorkerSession(Session):
         self._latencies: Deque[int] = deque(maxlen=_LATENCIES)
         self.processor_tasks: Sequence[RunningTask] = ()  # an entry for each processor of the heartbeat
         self.balance_request: Optional[int] = None  # id of the request it has not answered yet
+        self.finished_when_asked = -1  # `finished` when it was last asked to give tasks back
         self.drain_cause = m.DrainCause.UNKNOWN  # why it drains, if it does
         # How long tasks may run there, by the scheduler's clock.
         self.stays_until = now + hello.remaining_milliseconds / 1000 if hello.remaining_milliseconds else inf

@@ -2,7 +2,7 @@
 
 Rule: among workers with a free slot, a task goes to the one that keeps most of its bytes. It goes behind the tasks of a
 busy worker if that one is free again before the bytes that it keeps beyond those could be moved. When that is, is known
-if the function has been measured.
+if the function has been measured; and not of a worker that was asked to give tasks back and has finished none since.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def keeper_of_most(state: SchedulerState, idle: Dict[int, WorkerSession], span: 
             continue
         if number in idle:
             return worker
-        if is_measured and not (is_urgent or worker.leaving or worker.is_congested):
+        is_late = worker.finished == worker.finished_when_asked
+        if is_measured and not (is_urgent or is_late or worker.leaving or worker.is_congested):
             left = kept_bytes[number] - worker.load_microseconds / worker.slots * bytes_per_microsecond
             if left > busy_bytes:
                 busy, busy_bytes = worker, left

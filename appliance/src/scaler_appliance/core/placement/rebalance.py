@@ -3,7 +3,8 @@
 Rules:
 - The scheduler never takes a task away: it asks, and the worker gives back tasks that have not started.
 - Calls of actors stay where they are.
-- Tasks that wait where their bytes are do so for a second at most, if slots are free elsewhere.
+- Tasks that wait where their bytes are do so for a second at most, if slots are free elsewhere. No others come to wait
+  there until the worker has finished a task: what it runs may take much longer than was estimated.
 - Rebalancing corrects wrong estimates of durations; it is not the way to distribute work. So it considers all workers
   that hold more tasks than slots only periodically, and otherwise those with enough estimated work to be worth two
   messages.
@@ -93,6 +94,7 @@ class Rebalance:
     def _ask_back(self, worker: WorkerSession, count: int) -> None:
         self._last_balance_request += 1
         worker.balance_request = self._last_balance_request
+        worker.finished_when_asked = worker.finished
         self._state.send(worker.peer, m.BalanceRequest(request_id=self._last_balance_request, count=count))
 
     def on_balance_response(self, worker: WorkerSession, message: m.BalanceResponse) -> None:
