@@ -27,7 +27,7 @@ def one_keeps(move_seconds: float, is_measured: bool = True) -> Tuple[Harness, K
     made = {number: worker for worker in (first, second) for number in worker.read()}
     maker = made[1]
     if not is_measured:
-        harness.state.durations.set = lambda function, microseconds: None  # type: ignore[method-assign]  # nothing is measured
+        harness.state.durations.set = lambda function, microseconds: None
     maker.keep(1, int(TASK_SECONDS * 1e6))
     return harness, maker, second if maker is first else first
 
