@@ -38,8 +38,9 @@ _MASKED = (
     *("sys-kernel-debug.mount", "sys-kernel-tracing.mount", "getty.target"),
     *("systemd-update-utmp.service", "systemd-update-utmp-runlevel.service", "sys-fs-fuse-connections.mount"),
 )
-_PASSWORDS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
-_GROUPS = "root:x:0:\nnogroup:x:65534:\n"
+# Others are made when it starts.
+_USERS = "root:x:0:0:root:/root:/bin/sh\n"
+_GROUPS = "root:x:0:\n"
 
 _FITS = "import ensurepip, sys; sys.exit(sys.version_info < (3, 9))"
 _CONTROL_GROUP = r"""
@@ -129,7 +130,7 @@ class SystemdMachine:
         units = etc / "systemd/system"
         units.mkdir(parents=True)
         (self._folder / "root").mkdir()
-        files = {"passwd": _PASSWORDS, "group": _GROUPS, "machine-id": "", "hostname": "machine\n"}
+        files = {"passwd": _USERS, "group": _GROUPS, "machine-id": "", "hostname": "machine\n"}
         for name, text in {**files, "hosts": "127.0.0.1 localhost\n", "nsswitch.conf": "hosts: files\n"}.items():
             (etc / name).write_text(text)
         for name in _MASKED:

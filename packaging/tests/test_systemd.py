@@ -299,6 +299,18 @@ def test_the_units_run_without_privileges(machine: SystemdMachine) -> None:
     assert machine.path(f"{STATE}/keys").stat().st_uid == int(owner)
 
 
+def test_the_journal_knows_the_level_of_each_line(machine: SystemdMachine) -> None:
+    before = Service(machine, SCHEDULER)
+    machine.run("kill", "-KILL", str(before.process))
+    wait_until_replaced(machine, SCHEDULER, before)
+    warnings = [f"--unit={WORKERS}", "--priority=warning"]
+    wait_for(lambda: "the connection to the scheduler was lost" in machine.log(*warnings), "the workers' warning")
+    for unit, usual in ((WORKERS, "Processor[0] started"), (SCHEDULER, f"listening at {ADDRESS}")):
+        assert usual not in machine.log(f"--unit={unit}", "--priority=warning")
+        assert usual in machine.log(f"--unit={unit}", "--priority=info")
+        assert "[INFO]" not in machine.log(f"--unit={unit}") and "<6>" not in machine.log(f"--unit={unit}")
+
+
 def test_the_journal_has_nothing_of_a_broken_restriction(machine: SystemdMachine) -> None:
     """What the tests before had it log."""
     log = machine.log(f"--unit={SCHEDULER}", f"--unit={WORKERS}")
