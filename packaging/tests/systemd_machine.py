@@ -89,6 +89,7 @@ mkdir wheels
 mount --bind "$wheels" wheels
 pivot_root . old
 umount -l old
+mount --make-rshared /
 exec env -i container=namespaces "PATH=$path" /usr/lib/systemd/systemd --log-target=journal --unit=multi-user.target
 """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+import textwrap
 from pathlib import Path
 from typing import Iterator, List
 
@@ -284,6 +285,19 @@ def test_a_stop_is_clean_and_leaves_no_files(machine: SystemdMachine) -> None:
     assert [path.name for path in machine.path(STATE).iterdir() if path.name != "once-1"] == ["keys"]
     users = machine.run("ps", "-eo", "user=").stdout.split()
     assert set(users) == {"root", "messagebus"}
+
+
+def test_workers_prove_the_key_that_systemd_hands_to_them(machine: SystemdMachine) -> None:
+    """By the lines that the page has for hosts of workers alone."""
+    (drop_in,) = re.findall(r"```ini\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    folder = f"/etc/systemd/system/{WORKERS}.service.d"
+    machine.shell(MAKE_KEY.replace("client", "worker").replace(KEY, "/etc/scaler/worker.key"))
+    machine.write(f"{folder}/override.conf", textwrap.dedent(drop_in))
+    try:
+        machine.shell(f"systemctl daemon-reload; systemctl restart {WORKERS}")
+        wait_for(lambda: "with the key 'worker-1'" in machine.log(f"--unit={SCHEDULER}"), "the worker to prove its key")
+    finally:
+        machine.shell(f"rm {folder}/override.conf; systemctl daemon-reload; systemctl restart {WORKERS}")
 
 
 def test_the_units_run_without_privileges(machine: SystemdMachine) -> None:
