@@ -1,4 +1,4 @@
-"""A machine of its own whose first process is a real systemd, made of namespaces and this host's /usr.
+"""A machine of its own whose first process is a real systemd, made of namespaces and this host's /usr, or another one.
 
     nsenter ──▶ systemctl, journalctl, clients        in the machine, as root
                     │
@@ -7,6 +7,8 @@
 Rules:
 - It takes root, systemd (`make systemd` installs it) and a Python of the host's in /usr. Elsewhere, tests are skipped
   and say so.
+- SCALER_TEST_ROOT may name the root of another system, whose systemd is to run: `mmdebstrap --variant=minbase
+  --include=systemd,dbus,procps,python3,python3-venv trixie FOLDER` makes one.
 - Nothing that the machine does reaches the host: processes, mounts, network, shared memory and control groups are its
   own, /usr is read-only, and so is what it would set in the kernel.
 - All of it ends with the process that started it, whatever its state: the kernel kills what runs there.
@@ -25,9 +27,9 @@ from typing import Any, Dict, List
 
 import psutil
 
-SYSTEMD = Path("/usr/lib/systemd/systemd")
-PYTHON = "/usr/bin/python3"
-PROGRAMS = ("unshare", "nsenter", "setpriv", "pivot_root", "systemctl", "systemd-run", "journalctl", "dbus-daemon")
+SYSTEM = Path(os.environ.get("SCALER_TEST_ROOT", "/"))
+NEEDED = ("lib/systemd/systemd", "bin/systemctl", "bin/systemd-run", "bin/journalctl", "bin/dbus-daemon", "bin/python3")
+TOOLS = ("unshare", "nsenter", "setpriv", "pivot_root")  # of the host
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
 READY_SECONDS = 60.0
 COMMAND_SECONDS = 120.0
@@ -42,7 +44,6 @@ _MASKED = (
 _USERS = "root:x:0:0:root:/root:/bin/sh\n"
 _GROUPS = "root:x:0:\n"
 
-_FITS = "import ensurepip, sys; sys.exit(sys.version_info < (3, 9))"
 _CONTROL_GROUP = r"""
 set -e
 mkdir -p "$folder/groups"
@@ -64,12 +65,12 @@ set -e
 mount -t tmpfs -o mode=755 root "$folder/root"
 cd "$folder/root"
 mkdir -p dev etc/systemd/system home mnt old opt proc root run srv sys tmp usr var
-mount --rbind /usr usr
+mount --rbind "$system/usr" usr
 mount -o remount,bind,ro usr
 mount -t tmpfs -o mode=755 programs usr/local/bin
 for each in bin sbin lib lib64 lib32; do test ! -e "/usr/$each" || ln -s "usr/$each" "$each"; done
 cp -a "$folder/etc/." etc
-for each in /etc/ld.so.cache /etc/alternatives /etc/pam.d; do test ! -e "$each" || cp -a "$each" etc; done
+for each in ld.so.cache alternatives pam.d ssl; do test ! -e "$system/etc/$each" || cp -a "$system/etc/$each" etc; done
 mount -t proc proc proc
 mount --bind proc/sys proc/sys
 mount -o remount,bind,ro proc/sys
@@ -104,16 +105,25 @@ umount "$folder/groups"
 
 def reason_not_to_run() -> str:
     """Why there can be no such machine here; empty if there can."""
-    missing = [each for each in PROGRAMS if shutil.which(each, path=f"{PATH}:/sbin:/bin") is None]
-    if missing or not SYSTEMD.exists():
-        return f"{', '.join(missing) or SYSTEMD} not installed (make systemd, as root)"
-    if not Path(PYTHON).exists() or subprocess.run([PYTHON, "-c", _FITS], capture_output=True).returncode:
-        return f"{PYTHON} is missing, older than 3.9, or lacks ensurepip (make systemd, as root)"
+    missing = [each for each in NEEDED if not (SYSTEM / "usr" / each).exists()]
+    missing += [each for each in TOOLS if shutil.which(each, path=f"{PATH}:/sbin:/bin") is None]
+    if missing:
+        return f"no {', '.join(missing)} (make systemd, as root)"
     if os.geteuid() != 0:
         return "a machine of namespaces is made as root"
+    try:
+        _python("-c", "import ensurepip, sys; sys.exit(sys.version_info < (3, 9))")
+    except subprocess.CalledProcessError:
+        return "the system's python3 is older than 3.9, or lacks ensurepip (make systemd, as root)"
     trial = ["unshare", "--mount", "--pid", "--net", "--cgroup", "--fork", "mount", "-t", "cgroup2", "groups", "/mnt"]
     tried = subprocess.run(trial, capture_output=True, text=True)
     return f"no namespaces and control groups of its own: {tried.stderr.strip()}" if tried.returncode else ""
+
+
+def _python(*arguments: str) -> str:
+    """What the machine's Python prints, run as a program of the host."""
+    command = ["chroot", str(SYSTEM), "/usr/bin/python3", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
 
 
 class SystemdMachine:
@@ -124,7 +134,8 @@ class SystemdMachine:
 
     def __init__(self, wheels: Path) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="scaler-machine-"))
-        self._variables = {"folder": str(self._folder), "name": self._folder.name, "wheels": str(wheels), "path": PATH}
+        self._variables = {"folder": str(self._folder), "name": self._folder.name, "wheels": str(wheels)}
+        self._variables.update(path=PATH, system=str(SYSTEM).rstrip("/"))
 
     def __enter__(self) -> SystemdMachine:
         etc = self._folder / "etc"
@@ -243,6 +254,7 @@ class SystemdMachine:
 
 def download(folder: Path, wheels: Path, *requirements: str) -> None:
     """What pip of the machine, which has no network, is to install."""
-    pip = [sys.executable, "-m", "pip", "--python", PYTHON, "download", "-qq", "--disable-pip-version-check"]
+    version = _python("-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
+    pip = [sys.executable, "-m", "pip", "download", "-qq", "--disable-pip-version-check", "--python-version", version]
     command = [*pip, "--only-binary=:all:", "--find-links", str(wheels), "--dest", str(folder), *requirements]
     subprocess.run(command, check=True)

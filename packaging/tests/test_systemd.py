@@ -139,6 +139,11 @@ def wait_until_replaced(machine: SystemdMachine, unit: str, before: Service) -> 
     return Service(machine, unit)
 
 
+def wait_for_log(machine: SystemdMachine, pattern: str) -> None:
+    """Wait until the journal has a line of the scheduler."""
+    wait_for(lambda: re.search(pattern, machine.log(f"--unit={SCHEDULER}")), f"{pattern!r} in the journal")
+
+
 def restarts_of(machine: SystemdMachine) -> int:
     """How many schedulers have made way for the next one."""
     return machine.log(f"--unit={SCHEDULER}").count("SIGUSR1; its peers wait for the next scheduler at this address")
@@ -178,7 +183,7 @@ def test_a_scheduler_whose_address_is_taken_is_tried_again(machine: SystemdMachi
         other.wait()
         other.stdout.close()
     wait_for(lambda: Service(machine, SCHEDULER).state == "active/running", "the address to be free")
-    assert "Address already in use" in machine.log(f"--unit={SCHEDULER}")
+    wait_for_log(machine, "Address already in use")
 
 
 def test_a_wrong_command_line_is_not_tried_again(machine: SystemdMachine) -> None:
@@ -189,7 +194,7 @@ def test_a_wrong_command_line_is_not_tried_again(machine: SystemdMachine) -> Non
         assert machine.try_to_run("systemctl", "restart", SCHEDULER).returncode == 1
         found = Service(machine, SCHEDULER)
         assert (found.state, found.exit_code, found.restarts) == ("failed/failed", 2, 0)
-        assert "--wrong" in machine.log(f"--unit={SCHEDULER}")
+        wait_for_log(machine, "--wrong")
     finally:
         settings.write_text(right)
         machine.run("systemctl", "start", SCHEDULER)
@@ -199,7 +204,7 @@ def test_reload_reads_options_and_keys_and_no_task_is_lost(machine: SystemdMachi
     before = Service(machine, SCHEDULER)
     machine.write(CONFIGURATION, '[scheduler]\nobject_memory_limit = "1MiB"\n')
     machine.run("systemctl", "reload", SCHEDULER)
-    wait_for(lambda: "object_memory_limit" in machine.log(f"--unit={SCHEDULER}"), "the options to be read")
+    wait_for_log(machine, "object_memory_limit")
     load.wait_for_rounds(3)
     assert object_folders(machine, STATE), "objects are on disk now, where workers can read them"
     assert load.check()["once"]
@@ -216,12 +221,32 @@ def test_reload_reads_options_and_keys_and_no_task_is_lost(machine: SystemdMachi
     assert (after.process, after.restarts, after.state) == (before.process, before.restarts, "active/running")
 
 
+def test_reload_can_wait_until_the_options_are_read(machine: SystemdMachine, load: LoadingClient) -> None:
+    """With the drop-in that the unit names."""
+    version = int(machine.run("systemctl", "--version").stdout.split()[1])
+    if version < 253:
+        pytest.skip(f"systemd {version} has no Type=notify-reload (SCALER_TEST_ROOT names the root of a newer one)")
+    folder = f"/etc/systemd/system/{SCHEDULER}.service.d"
+    machine.write(f"{folder}/reload.conf", "[Service]\nType=notify-reload\nExecReload=\n")
+    try:
+        machine.shell(f"systemctl daemon-reload; systemctl restart {SCHEDULER}")
+        for number in range(1000, 1005):
+            machine.write(CONFIGURATION, f"[scheduler]\nmax_number_of_tasks_waiting = {number}\n")
+            machine.run("systemctl", "reload", SCHEDULER)
+            wait_for_log(machine, f"max_number_of_tasks_waiting.* {number}")
+        load.wait_for_rounds(1)
+        load.check()
+    finally:
+        machine.write(CONFIGURATION, "[scheduler]\n")
+        machine.shell(f"rm {folder}/reload.conf; systemctl daemon-reload; systemctl restart {SCHEDULER}")
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
 def test_a_scheduler_that_is_killed_or_hangs_is_replaced_and_no_future_is_lost(
     machine: SystemdMachine, load: LoadingClient, number: int
 ) -> None:
     before, workers = Service(machine, SCHEDULER), Service(machine, WORKERS)
-    machine.run("kill", f"-{number:d}", str(before.process))
+    machine.shell(f"kill -{number:d} {before.process}")
     after = wait_until_replaced(machine, SCHEDULER, before)
     assert after.restarts == before.restarts + 1
     log = machine.log(f"--unit={SCHEDULER}", "--lines=30")
@@ -236,12 +261,9 @@ def test_workers_that_are_killed_or_hang_are_replaced_and_no_future_is_lost(
     machine: SystemdMachine, load: LoadingClient, number: int
 ) -> None:
     before = Service(machine, WORKERS)
-    target = (
-        before.process
-        if number == signal.SIGKILL
-        else int(machine.run("pgrep", "-P", str(before.process)).stdout.split()[0])
-    )
-    machine.run("kill", f"-{number:d}", str(target))
+    agent = machine.path(f"/proc/{before.process}/task/{before.process}/children").read_text().split()[0]
+    target = before.process if number == signal.SIGKILL else agent
+    machine.shell(f"kill -{number:d} {target}")
     wait_until_replaced(machine, WORKERS, before)
     load.wait_for_rounds(2)
     load.check()
@@ -283,8 +305,8 @@ def test_a_stop_is_clean_and_leaves_no_files(machine: SystemdMachine) -> None:
     assert object_folders(machine, "/dev/shm") == []
     assert not machine.path(RUN).exists()
     assert [path.name for path in machine.path(STATE).iterdir() if path.name != "once-1"] == ["keys"]
-    users = machine.run("ps", "-eo", "user=").stdout.split()
-    assert set(users) == {"root", "messagebus"}
+    for status in machine.path("/proc").glob("[0-9]*/status"):
+        assert "\nName:\tscaler" not in f"\n{status.read_text()}", "a process is left"
 
 
 def test_workers_prove_the_key_that_systemd_hands_to_them(machine: SystemdMachine) -> None:
@@ -295,7 +317,7 @@ def test_workers_prove_the_key_that_systemd_hands_to_them(machine: SystemdMachin
     machine.write(f"{folder}/override.conf", textwrap.dedent(drop_in))
     try:
         machine.shell(f"systemctl daemon-reload; systemctl restart {WORKERS}")
-        wait_for(lambda: "with the key 'worker-1'" in machine.log(f"--unit={SCHEDULER}"), "the worker to prove its key")
+        wait_for_log(machine, "with the key 'worker-1'")
     finally:
         machine.shell(f"rm {folder}/override.conf; systemctl daemon-reload; systemctl restart {WORKERS}")
 
@@ -310,12 +332,21 @@ def test_the_units_run_without_privileges(machine: SystemdMachine) -> None:
         owners.add(status["Uid"].split()[0])
     (owner,) = owners
     assert int(owner) >= 61184, "a user that exists while the services run"
-    assert machine.path(f"{STATE}/keys").stat().st_uid == int(owner)
+    process = Service(machine, SCHEDULER).process
+    seen = machine.run("nsenter", f"--target={process}", "--mount", "stat", "--format=%u", f"{STATE}/keys").stdout
+    assert seen.strip() == owner, "as the service sees it: systemd may map the users of its folders"
+
+
+def test_the_file_unpacks_itself_once_where_the_unit_says(machine: SystemdMachine) -> None:
+    machine.run("systemctl", "restart", SCHEDULER)
+    assert machine.path("/var/cache/private/scaler").is_dir()
+    unpacked = re.findall(r"unpacking, this once, to (\S+)/", machine.log(f"--unit={SCHEDULER}"))
+    assert unpacked == ["/var/cache/scaler"]
 
 
 def test_the_journal_knows_the_level_of_each_line(machine: SystemdMachine) -> None:
     before = Service(machine, SCHEDULER)
-    machine.run("kill", "-KILL", str(before.process))
+    machine.shell(f"kill -KILL {before.process}")
     wait_until_replaced(machine, SCHEDULER, before)
     warnings = [f"--unit={WORKERS}", "--priority=warning"]
     wait_for(lambda: "the connection to the scheduler was lost" in machine.log(*warnings), "the workers' warning")
