@@ -46,7 +46,7 @@ test:  ## run all tests
 
 .PHONY: test-all
 test-all: CHOSEN_TESTS =
-test-all: slurm other-machine emulator test  ## run all tests, and those that repeat others on one more platform or with more seeds
+test-all: slurm systemd other-machine emulator test  ## run all tests, and those that repeat others on one more platform or with more seeds
 
 .PHONY: check
 check: .venv/.tools browser  ## check format, lint, types and import rules, run the fast tests, and report the cores' coverage
@@ -92,6 +92,10 @@ other-machine: .venv-pypy/.packages
 .PHONY: slurm
 slurm:  ## install Slurm and munge, as root, for the tests that run a real one: only in make test-all
 	@$(PREPARE) slurm
+
+.PHONY: systemd
+systemd:  ## install systemd, as root, for the tests that run a real one in namespaces: only in make test-all
+	@$(PREPARE) systemd
 
 .PHONY: emulator
 emulator:

@@ -302,7 +302,7 @@ def test_both_units_have_one_folder_of_keys_in_their_state() -> None:
 
     assert scheduler["SCALER_KEY_DIRECTORY"] == workers["SCALER_KEY_DIRECTORY"] == str(state / "keys")
     assert read_unit("scaler-workers.service")["StateDirectory"] == [state.name]
-    assert read_unit("scaler-scheduler.service")["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
+    assert read_unit("scaler-scheduler.service")["ExecReload"] == ["/bin/sh -c 'kill -HUP $MAINPID'"]
 
 
 # Slurm.

@@ -2,77 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-import threading
-from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import Any, Dict
+from typing import Any
 
 from quiet_addresses import quiet_address
+from upgrades.loading_client import DEADLINE_SECONDS, LOAD, LoadingClient
 from upgrades.version_skew import Build
-
-LOAD = Path(__file__).with_name("upgrade_load.py")
-DEADLINE_SECONDS = 60.0
-
-
-class LoadingClient:
-    """A process with a client that keeps the cluster busy."""
-
-    def __init__(self, build: Build, address: str, folder: Path, number: int) -> None:
-        self._path = folder / f"once-{number}"
-        self.process = subprocess.Popen(
-            [sys.executable, str(LOAD), address, str(folder), str(number)],
-            env=build.environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self._lines: SimpleQueue[str] = SimpleQueue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.put(line)
-
-    def wait_for_rounds(self, count: int) -> None:
-        """Wait until so many more rounds are done, of which the last one began after this call."""
-        self._skip_lines()
-        for _ in range(count):
-            assert self._lines.get(timeout=DEADLINE_SECONDS) == "a round is done\n"
-
-    def _skip_lines(self) -> None:
-        try:
-            while True:
-                self._lines.get_nowait()
-        except Empty:
-            pass
-
-    def finish(self) -> Dict[str, Any]:
-        """What came of all its futures."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        assert self.process.wait(DEADLINE_SECONDS) == 0
-        self._reader.join(DEADLINE_SECONDS)
-        lines = []
-        while not self._lines.empty():
-            lines.append(self._lines.get())
-        found: Dict[str, Any] = json.loads(lines[-1])
-        return found
-
-    def check(self) -> Dict[str, Any]:
-        """Each future has the right value; those that may fail have not run twice."""
-        found = self.finish()
-        assert not found["wrong"] and not found["failed"], found
-        begun = Counter(map(int, self._path.read_text().split()))
-        assert set(begun.values()) == {1}, "a task that may run at most once ran again"
-        assert begun.keys() >= set(found["once"])
-        return found
 
 
 class Cluster:
@@ -106,8 +44,9 @@ class Cluster:
 
     def start_client(self, build: Build) -> LoadingClient:
         self._clients += 1
-        client = LoadingClient(build, self.addresses, self._folder, self._clients)
-        self._stack.callback(self._end, client.process)
+        command = [sys.executable, str(LOAD), self.addresses, str(self._folder), str(self._clients)]
+        client = LoadingClient(command, self._folder / f"once-{self._clients}", build.environment())
+        self._stack.callback(client.kill)
         return client
 
     def replace_scheduler(self, build: Build, number: int, exit_code: int) -> None:

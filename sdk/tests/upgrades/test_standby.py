@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from quiet_addresses import quiet_address
-from upgrades.loaded_cluster import DEADLINE_SECONDS, Cluster
+from upgrades.loaded_cluster import Cluster
+from upgrades.loading_client import DEADLINE_SECONDS
 from upgrades.version_skew import this_build
 
 

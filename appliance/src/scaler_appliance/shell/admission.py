@@ -19,7 +19,7 @@ from math import inf
 from typing import Callable, Dict, Optional
 
 from scaler_appliance.core.peers.authority import OWNER_GRANT
-from scaler_protocol.host.peer_credentials import is_of_this_user
+from scaler_protocol.host.peer_credentials import is_caller_of_this_user
 from scaler_protocol.keys.allow_list import AllowList, Grant
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.key_directory import KeyDirectory
@@ -89,7 +89,7 @@ class Admission:
             socket_type: our end's.
             maximum_message_bytes: of its messages and of their first frames, until it has a session.
         """
-        if self._security is None or is_of_this_user(stream):
+        if self._security is None or is_caller_of_this_user(stream):
             return Caller(Zmtp(socket_type, maximum_message_bytes, maximum_message_bytes), True)
         # SCL-SEC-015
         return Caller(SecureZmtp(self._security, socket_type, maximum_message_bytes, maximum_message_bytes), False)

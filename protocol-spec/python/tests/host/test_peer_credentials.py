@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from scaler_protocol.host import peer_credentials
-from scaler_protocol.host.peer_credentials import is_of_root_alone, is_of_this_user
+from scaler_protocol.host.peer_credentials import is_caller_of_this_user, is_of_root_alone, is_of_this_user
 
 ANOTHER_USER = 65534
 
@@ -72,3 +72,12 @@ def test_root_at_the_other_end_is_told_from_this_user(monkeypatch: pytest.Monkey
         monkeypatch.setattr(os, "geteuid", lambda: 1000)
         monkeypatch.setattr(peer_credentials, "user_of_peer", lambda stream: 0)
         assert is_of_root_alone(one) and is_of_this_user(one)
+
+
+def test_a_caller_of_root_is_another_user() -> None:
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with one, other, pytest.MonkeyPatch.context() as patch:
+        assert is_caller_of_this_user(one)
+        patch.setattr(os, "geteuid", lambda: 1000)
+        patch.setattr(peer_credentials, "user_of_peer", lambda stream: 0)
+        assert not is_caller_of_this_user(one)

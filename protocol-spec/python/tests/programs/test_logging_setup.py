@@ -63,6 +63,17 @@ def test_neither_does_it_in_json(tmp_path: Path) -> None:
     assert path.read_text().count("\n") == 2 and "\x9b" not in path.read_text()
 
 
+def test_the_journal_learns_the_level_of_each_line(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    logger = setup_logging([str(path)], "DEBUG", line_format="journal")
+    for level in (logging.DEBUG, logging.WARNING, logging.ERROR, logging.CRITICAL):
+        logger.log(level, "of %s", level)
+    logger.warning("%s", "one\n<0>two")
+    first, *lines = path.read_text().splitlines()
+    assert first.startswith("<6>logging to ")
+    assert lines == ["<7>of 10", "<4>of 30", "<3>of 40", "<2>of 50", "<4>one", "<4>    <0>two"]
+
+
 def test_json_is_an_object_a_line_with_the_same_names_in_each(tmp_path: Path) -> None:
     path = tmp_path / "log"
     logger = setup_logging([str(path)], "info", line_format="json")

@@ -23,6 +23,14 @@ def is_of_this_user(stream: socket.socket) -> bool:
     return user_of_peer(stream) in (_ROOT, system.user_id())
 
 
+def is_caller_of_this_user(stream: socket.socket) -> bool:
+    """Whether the program that has called this one belongs to the same user: both then speak without keys.
+
+    A caller of root does not count, though it can do whatever this process can: it wants this one to prove a key.
+    """
+    return user_of_peer(stream) == system.user_id()
+
+
 def is_of_root_alone(stream: socket.socket) -> bool:
     """Whether the other end belongs to root, and this process does not: root does not trust us without a key."""
     return system.user_id() != _ROOT and user_of_peer(stream) == _ROOT

@@ -7,7 +7,8 @@ Rules:
   the processes that mapped it, so deleting never affects a reader.
 - The owner of a directory holds a lock on its `token` file. A directory whose lock is free was left by a killed owner,
   and the next owner to start removes it.
-- Sharing is proven, not assumed: a peer that can read the scheduler's token at the path sees the same file system.
+- Sharing is proven, not assumed: a peer that can read the scheduler's token at the path sees the same file system, and
+  the owner of that file is the user whose files both can read.
 - Objects that do not fit in memory are on disk, behind a link (see `spill`).
 """
 
@@ -145,7 +146,10 @@ def is_lock_abandoned(path: str) -> bool:
 
 # SCL-OBJ-007
 def shares_directory(path: str, token: bytes) -> bool:
-    """Whether this process sees the same directory as the peer that named it."""
+    """Whether this process sees the same directory as the peer that named it, and is of the same user.
+
+    Root, which may write to any user's directory, would leave files there that this user cannot read.
+    """
     if not path or not token:
         return False
     spill = os.path.join(path, SPILL_NAME)
@@ -153,6 +157,8 @@ def shares_directory(path: str, token: bytes) -> bool:
         if os.path.islink(spill) and not os.access(os.path.join(spill, TOKEN_NAME), os.R_OK):
             return False  # a container that shares the memory but not the disk
         with open(os.path.join(path, TOKEN_NAME), "rb") as token_file:
+            if os.fstat(token_file.fileno()).st_uid != system.user_id():
+                return False
             return token_file.read(len(token) + 1) == token and os.access(path, os.W_OK)
     except (OSError, MemoryError, ValueError):  # ValueError: the path is malformed
         return False

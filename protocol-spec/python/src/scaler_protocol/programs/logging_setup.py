@@ -2,7 +2,7 @@
 
 Rules:
 - One format, `[INFO]2023-03-19 12:16:10-0400: message`, or, for log collectors, one JSON object per line with stable
-  names. Only the `scaler` logger is configured, never the root logger.
+  names, or, for systemd's journal, `<6>message`. Only the `scaler` logger is configured, never the root logger.
 - The standard library handles destinations, rotation and configuration files.
 - Texts come from peers, too: only what this program logs begins a line, and nothing in it controls a terminal. Further
   lines of a text are indented; control characters and direction marks are escaped.
@@ -24,8 +24,9 @@ from scaler_protocol.programs.repeated_lines import limit_repetitions
 
 LOGGER_NAME = "scaler"
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-FORMATS = ("text", "json")
+FORMATS = ("text", "json", "journal")
 
+_PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 _FORMAT = "[%(levelname)s]%(asctime)s: %(message)s"
 _DATE_FORMAT = "%Y-%m-%d %H:%M:%S%z"
 
@@ -68,6 +69,20 @@ class JsonFormatter(logging.Formatter):
         return _escaped(json.dumps(fields, ensure_ascii=False))
 
 
+class JournalFormatter(logging.Formatter):
+    """Lines for systemd's journal: each begins with its priority, and has no time, which the journal knows."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        priority = f"<{_PRIORITIES.get(record.levelname, _PRIORITIES['INFO'])}>"
+        return priority + _escaped(super().format(record)).replace("\n", f"\n{priority}    ")
+
+
+def _formatter(line_format: str) -> logging.Formatter:
+    if line_format == "json":
+        return JsonFormatter()
+    return JournalFormatter() if line_format == "journal" else TextFormatter(_FORMAT, datefmt=_DATE_FORMAT)
+
+
 def setup_logging(
     paths: Sequence[str], level: str, config_file: Optional[str] = None, line_format: str = "text"
 ) -> logging.Logger:
@@ -98,7 +113,7 @@ def setup_logging(
         raise ValueError(f"unknown logging format {line_format!r}: use one of {', '.join(FORMATS)}")
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
-    formatter = JsonFormatter() if line_format == "json" else TextFormatter(_FORMAT, datefmt=_DATE_FORMAT)
+    formatter = _formatter(line_format)
     for path in paths:
         handler = _make_handler(path)
         handler.setFormatter(formatter)

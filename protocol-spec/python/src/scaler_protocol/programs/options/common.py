@@ -41,7 +41,7 @@ def logging_options(group: str = "logging", is_reloadable: bool = False) -> List
         Option(
             "--logging-format",
             Choice(FORMATS),
-            "text, or json: one object per line, with stable names",
+            "text; json: one object per line, with stable names; or journal: for systemd, which knows the time",
             default="text",
             group=group,
         ),
