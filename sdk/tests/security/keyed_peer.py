@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections import deque
 from contextlib import suppress
 from itertools import count
@@ -74,10 +75,12 @@ class KeyedPeer:
         self._stream.close()
 
     def is_closed(self) -> bool:
-        """Waits for the end of the connection; times out if the scheduler keeps it."""
+        """Waits for the end of the connection; False if the scheduler keeps it."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         with suppress(ConnectionResetError):
             while self._stream.recv(1 << 16):
-                pass
+                if time.monotonic() > deadline:
+                    return False
         return True
 
     def send(self, message: Any, payload: bytes = b"") -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Tuple
@@ -70,9 +71,11 @@ class Wire:
         return data
 
     def is_closed(self) -> bool:
-        """Waits for the end of the connection; times out if the scheduler keeps it."""
+        """Waits for the end of the connection; False, or an error, if the scheduler keeps it."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while self.receive():
-            pass
+            if time.monotonic() > deadline:
+                return False
         return True
 
     def shake_hands(self, protocol: Zmtp) -> None:

@@ -19,6 +19,7 @@ import gc
 import os
 import pickle
 import shutil
+import signal
 import struct
 import traceback
 from contextlib import contextmanager
@@ -84,6 +85,7 @@ class AnotherUser:
             yield cast(Result, _Remote(near))
         finally:
             near.close()
+            os.kill(process_id, signal.SIGKILL)  # it may be waiting for whom it attacks
             os.waitpid(process_id, 0)
 
     def _become_the_other(self, channel: int) -> None:
