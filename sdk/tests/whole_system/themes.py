@@ -171,6 +171,20 @@ THEMES: Dict[str, Theme] = {
         {"users": (2, 3), "workers": (1, 2, 3), "slots": (1, 1, 2), "most_unfinished": (5, 15, 60)},
         safety_events=300,
     ),
+    "nested tasks of tenants": Theme(
+        {"tenants": 1.0, "blocking": 0.5, "nested": 1.0, "exact_times": 1.0},
+        {
+            "users": (3,),
+            "workers": (1,),
+            "slots": (1, 1, 2),
+            "most_unfinished": (8, 60),
+            "prefetch_seconds": (0.01, 0.15),
+            "task_seconds": (0.03,),
+            "priority": (0, 0, 9),
+        },
+        is_insistent=True,
+        safety_events=400,
+    ),
     "actors": Theme(
         {
             "actors": 1.0,
