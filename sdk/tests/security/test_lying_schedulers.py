@@ -125,7 +125,7 @@ def test_a_local_socket_that_another_user_took_before_the_scheduler_gets_nothing
     with another_user.starts(Squatter, local_socket_name(parse_address(address))) as squatter:
         scheduler = KeyedScheduler(tmp_path, address=address)
         try:
-            with scheduler.client(scheduler.admitted_key("client")) as client:
+            with scheduler.client(Path(scheduler.keys.path, "owner.key")) as client:  # the owner's uses local sockets
                 client.info()
             assert squatter.heard() == b""
         finally:
