@@ -266,7 +266,6 @@ LATER_THEMES: Dict[str, Theme] = {
             "task_seconds": (0.03,),
             "priority": (0, 0, 9),
         },
-        is_insistent=True,
         safety_events=400,
     ),
 }
@@ -279,4 +278,4 @@ def theme_of(seed: int) -> Optional[Theme]:
     drawn = random.random()
     if drawn < THEMED_SHARE:
         return random.choice(list(THEMES.values()))
-    return random.choice(list(LATER_THEMES.values())) if drawn < THEMED_SHARE + LATER_SHARE else None
+    return random.choice(list(LATER_THEMES.values())) if drawn >= 1.0 - LATER_SHARE else None
