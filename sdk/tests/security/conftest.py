@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional
 
 import pytest
+from security.attackers.another_user import AnotherUser
 from security.keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler, StartWorker
 
 
@@ -16,6 +19,15 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyedSchedul
     started = KeyedScheduler(tmp_path_factory.mktemp("scheduler"))
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="module")
+def another_user() -> Iterator[AnotherUser]:
+    """The attacker of the tests of the negative matrix."""
+    folder = Path(tempfile.mkdtemp(prefix="scaler-another-user-"))  # pytest's own folders are private
+    folder.chmod(0o711)
+    yield AnotherUser(folder / "files")
+    shutil.rmtree(folder)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 from sdk_tasks import wait_for
 
@@ -106,26 +106,3 @@ class KeyedScheduler:
         key = [] if key_file is None else ["--key-file", str(key_file)]
         command = [sys.executable, "-m", "scaler.worker", address or self.address, "-n", "1", *key, *options]
         return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": TESTS, **(environment or {})})
-
-
-def as_another_user(action: Callable[[], str]) -> Tuple[int, str]:
-    """Perform an action in a copy of this process that belongs to another user; its status, and what it returned."""
-    reader, writer = os.pipe()
-    process_id = os.fork()
-    if not process_id:
-        status = 1
-        try:
-            os.setgroups([])
-            os.setgid(65534)
-            os.setuid(65534)
-            os.write(writer, action().encode())
-            status = 0
-        except BaseException as error:
-            os.write(writer, f"{type(error).__name__}: {error}".encode()[:4000])
-        finally:
-            os._exit(status)
-    os.close(writer)
-    with open(reader, "rb") as pipe:
-        said = pipe.read().decode()
-    _, status = os.waitpid(process_id, 0)
-    return os.waitstatus_to_exitcode(status), said

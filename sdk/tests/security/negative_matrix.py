@@ -4,7 +4,9 @@
 
 Rules:
 - Each cell names tests, as FILE::FUNCTION from the root of the tree, or says why there is nothing to test.
-- `test_negative_matrix` checks that there is a cell for each pair, and that each test that is named exists.
+- At least one test of a cell has its attacker in a process of another user (see `another_user`), where root runs it.
+- `test_negative_matrix` checks that there is a cell for each pair, that each test that is named exists, and that one of
+  each cell has another user.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ ATTACKS = (
     "handshake flood",
     "key file 0644",
     "foreign tenant's object",
+    "foreign tenant's actor",
     "foreign tenant's task",
     "foreign tenant's cancel",
     "foreign tenant's drain",
@@ -48,13 +51,18 @@ _HERE = "sdk/tests/security"
 _ADMITTED, _ATTACKERS, _LYING = (
     f"{_HERE}/test_{name}.py::test_" for name in ("who_is_admitted", "attackers", "lying_schedulers")
 )
-_MEDDLED, _MONITORS, _TENANTS = (
-    f"{_HERE}/test_{name}.py::test_" for name in ("meddled_connections", "monitors", "tenants")
+_MEDDLED, _MONITORS, _TENANTS, _OTHER = (
+    f"{_HERE}/test_{name}.py::test_" for name in ("meddled_connections", "monitors", "tenants", "another_user")
 )
 
-_CLIENT_IS_TURNED_AWAY = (f"{_ADMITTED}a_client_is_turned_away",)
-_WORKER_IS_TURNED_AWAY = (f"{_ADMITTED}a_worker_is_turned_away",)
-_MONITOR_IS_TURNED_AWAY = (f"{_MONITORS}a_monitor_is_turned_away",)
+_PEER_IS_TURNED_AWAY = f"{_OTHER}a_peer_is_turned_away"
+_CLIENT_IS_TURNED_AWAY = (f"{_ADMITTED}a_client_is_turned_away", _PEER_IS_TURNED_AWAY)
+_WORKER_IS_TURNED_AWAY = (f"{_ADMITTED}a_worker_is_turned_away", _PEER_IS_TURNED_AWAY)
+_MONITOR_IS_TURNED_AWAY = (f"{_MONITORS}a_monitor_is_turned_away", _PEER_IS_TURNED_AWAY)
+_REVOKED = f"{_OTHER}a_session_ends_when_its_key_is_revoked"
+_EXPIRED = f"{_OTHER}sessions_end_when_their_keys_expire"
+_WRONG_ROLE = f"{_OTHER}a_key_of_another_role_opens_nothing"
+_OPEN_KEY_FILE = f"{_OTHER}a_key_file_that_all_can_read_is_of_no_use_to_others_programs"
 _LIAR = (
     f"{_LYING}a_client_tells_a_liar_nothing",
     f"{_LYING}a_worker_tells_a_liar_nothing",
@@ -75,6 +83,7 @@ _SLOW = (
 )
 _FLOOD = (f"{_ATTACKERS}honest_peers_connect_beside_a_flood_of_handshakes_from_elsewhere",)
 _NO_HELLO = (
+    _WRONG_ROLE,
     f"{_ADMITTED}a_client_with_the_key_of_another_role_is_refused",
     f"{_ADMITTED}a_worker_with_the_key_of_another_role_is_refused",
 )
@@ -101,27 +110,46 @@ MATRIX: Mapping[str, Mapping[str, Cell]] = {
         "scheduler": (*_LIAR, f"{_LYING}who_takes_the_port_of_a_dead_scheduler_gets_no_task"),
     },
     "wrong role": {
-        "client": (f"{_ADMITTED}a_client_with_the_key_of_another_role_is_refused",),
-        "worker": (f"{_ADMITTED}a_worker_with_the_key_of_another_role_is_refused",),
-        "monitor": (f"{_MONITORS}a_key_of_another_role_shows_nothing",),
-        "scheduler": _LIAR,  # a peer's key is not one of the scheduler's
+        "client": (
+            _WRONG_ROLE,
+            f"{_ADMITTED}a_client_with_the_key_of_another_role_is_refused",
+            f"{_OTHER}a_request_that_is_for_another_role_ends_the_session",
+            f"{_OTHER}only_who_may_stops_something",
+        ),
+        "worker": (
+            _WRONG_ROLE,
+            f"{_ADMITTED}a_worker_with_the_key_of_another_role_is_refused",
+            f"{_TENANTS}a_worker_asks_for_nothing_that_is_a_client_s",
+        ),
+        "monitor": (_WRONG_ROLE, f"{_MONITORS}a_key_of_another_role_shows_nothing"),
+        "scheduler": (f"{_LYING}a_key_that_was_stolen_elsewhere_makes_no_scheduler", *_LIAR),
     },
     "revoked": {
-        "client": (*_CLIENT_IS_TURNED_AWAY, f"{_ADMITTED}a_client_whose_key_is_revoked_loses_its_session_at_once"),
-        "worker": (*_WORKER_IS_TURNED_AWAY, f"{_ADMITTED}tasks_of_a_worker_whose_key_is_revoked_run_elsewhere"),
+        "client": (
+            *_CLIENT_IS_TURNED_AWAY,
+            _REVOKED,
+            f"{_ADMITTED}a_client_whose_key_is_revoked_loses_its_session_at_once",
+        ),
+        "worker": (
+            *_WORKER_IS_TURNED_AWAY,
+            _REVOKED,
+            f"{_ADMITTED}tasks_of_a_worker_whose_key_is_revoked_run_elsewhere",
+        ),
         "monitor": (
             *_MONITOR_IS_TURNED_AWAY,
+            _REVOKED,
             f"{_MONITORS}a_monitor_whose_key_is_revoked_loses_its_connection_at_once",
         ),
         "scheduler": (
+            f"{_LYING}a_key_that_was_stolen_elsewhere_makes_no_scheduler",
             *_LIAR,
             f"{_HERE}/test_scaler_keys.py::test_key_files_stay_valid_until_the_old_server_key_is_forgotten",
         ),
     },
     "expired": {
-        "client": (*_CLIENT_IS_TURNED_AWAY, f"{_ADMITTED}a_key_that_expires_ends_its_session"),
-        "worker": _WORKER_IS_TURNED_AWAY,
-        "monitor": (*_MONITOR_IS_TURNED_AWAY, f"{_MONITORS}a_monitor_s_key_that_expires_ends_its_connection"),
+        "client": (*_CLIENT_IS_TURNED_AWAY, _EXPIRED, f"{_ADMITTED}a_key_that_expires_ends_its_session"),
+        "worker": (*_WORKER_IS_TURNED_AWAY, _EXPIRED),
+        "monitor": (*_MONITOR_IS_TURNED_AWAY, _EXPIRED, f"{_MONITORS}a_monitor_s_key_that_expires_ends_its_connection"),
         "scheduler": NothingToTest("the keys of schedulers do not expire: they are rotated"),
     },
     "replayed": {**_each(_RECORDED), "scheduler": _MEDDLER},
@@ -133,11 +161,12 @@ MATRIX: Mapping[str, Mapping[str, Cell]] = {
     "slow handshake": {**_each(_SLOW), "scheduler": _LIAR},
     "handshake flood": {**_each(_FLOOD), "scheduler": _MEDDLER},
     "key file 0644": {
-        "client": _CLIENT_IS_TURNED_AWAY,
+        "client": (*_CLIENT_IS_TURNED_AWAY, _OPEN_KEY_FILE),
         "worker": _WORKER_IS_TURNED_AWAY,
         "monitor": _MONITOR_IS_TURNED_AWAY,
         "scheduler": (
             f"{_HERE}/test_scaler_keys.py::test_a_scheduler_does_not_start_with_keys_that_others_can_change_or_read",
+            f"{_OTHER}a_scheduler_does_not_use_keys_that_another_user_has_read_or_changed",
         ),
     },
     "foreign tenant's object": {
@@ -147,6 +176,12 @@ MATRIX: Mapping[str, Mapping[str, Cell]] = {
         ),
         "worker": (f"{_TENANTS}a_foreign_object_is_answered_like_an_unknown_one",),
         "monitor": (*_NO_HELLO, f"{_TENANTS}a_monitor_s_key_shows_what_is_its_tenant_s"),
+        "scheduler": _KEEPS_TENANTS_APART,
+    },
+    "foreign tenant's actor": {
+        "client": (f"{_TENANTS}a_foreign_actor_is_not_called",),
+        "worker": _WORKER_ASKS,  # a call is a task
+        "monitor": _NO_HELLO,
         "scheduler": _KEEPS_TENANTS_APART,
     },
     "foreign tenant's task": {
@@ -179,7 +214,10 @@ MATRIX: Mapping[str, Mapping[str, Cell]] = {
             f"{_MONITORS}a_key_of_another_role_shows_nothing",
         ),
         "worker": (*_WORKER_ASKS, f"{_MONITORS}a_key_of_another_role_shows_nothing"),
-        "monitor": (f"{_TENANTS}a_monitor_s_key_shows_what_is_its_tenant_s",),
+        "monitor": (
+            f"{_OTHER}a_monitor_sees_nothing_of_another_tenant",
+            f"{_TENANTS}a_monitor_s_key_shows_what_is_its_tenant_s",
+        ),
         "scheduler": _KEEPS_TENANTS_APART,
     },
     "another user of the host": {

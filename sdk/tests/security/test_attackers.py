@@ -1,18 +1,20 @@
 """Raw connections to a scheduler that requires keys: only a complete and fresh handshake gets further.
 
-Each of them comes as a client, as a worker, and as a monitor.
+Each of them comes as a client, as a worker, and as a monitor, from a process of another user of the host.
 """
 
 from __future__ import annotations
 
 import socket
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Tuple
 
 import pytest
 from sdk_tasks import wait_for
+from security.attackers.another_user import AnotherUser
 from security.attackers.doors import DOORS, Door
 from security.keyed_scheduler import KeyedScheduler
 
@@ -56,6 +58,9 @@ class Wire:
         except OSError:
             pass  # it has been closed, which `is_closed` reads
 
+    def send_end(self) -> None:
+        self.stream.shutdown(socket.SHUT_WR)
+
     def receive(self) -> bytes:
         """What has come; empty at the end."""
         try:
@@ -66,9 +71,11 @@ class Wire:
         return data
 
     def is_closed(self) -> bool:
-        """Waits for the end of the connection; times out if the scheduler keeps it."""
+        """Waits for the end of the connection; False, or an error, if the scheduler keeps it."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while self.receive():
-            pass
+            if time.monotonic() > deadline:
+                return False
         return True
 
     def shake_hands(self, protocol: Zmtp) -> None:
@@ -76,16 +83,24 @@ class Wire:
             data = protocol.take_output()
             if data:
                 self.send(data)
-            protocol.feed(self.receive())
+            protocol.feed(self._receive_more())
         assert not protocol.output
 
     def say_hello(self, protocol: Zmtp) -> None:
         self.send(b"".join(map(bytes, protocol.encode(self.door.first_message()))))
 
-    def wait_for_answer(self, protocol: Zmtp) -> None:
-        """Waits for the first message of the scheduler."""
-        while not protocol.feed(self.receive()):
-            pass
+    def wait_for_answer(self, protocol: Zmtp) -> List[bytes]:
+        """The first message of the scheduler."""
+        while True:
+            messages = protocol.feed(self._receive_more())
+            if messages:
+                return messages[0]
+
+    def _receive_more(self) -> bytes:
+        data = self.receive()
+        if not data:
+            raise ConnectionResetError("the scheduler has closed the connection")
+        return data
 
 
 def sessions(scheduler: KeyedScheduler) -> int:
@@ -122,7 +137,9 @@ OPENINGS: Dict[str, bytes] = {
 
 @at_each_door
 @pytest.mark.parametrize("name", OPENINGS)
-def test_other_openings_close_the_connection(scheduler: KeyedScheduler, name: str, door: Door) -> None:
+def test_other_openings_close_the_connection(
+    scheduler: KeyedScheduler, another_user: AnotherUser, name: str, door: Door
+) -> None:
     before = sessions(scheduler)
     opening = OPENINGS[name]
     if not opening:
@@ -131,7 +148,7 @@ def test_other_openings_close_the_connection(scheduler: KeyedScheduler, name: st
         opening = other.take_output()
         other.feed(greeting(b"CURVE", True))
         opening += other.take_output()
-    with Wire(scheduler, door) as wire:
+    with another_user.starts(Wire, scheduler, door) as wire:
         wire.send(opening)
         assert wire.is_closed()
         assert b"READY" not in wire.heard and b"Socket-Type" not in wire.heard
@@ -151,10 +168,10 @@ def recorded(scheduler: KeyedScheduler, door: Door, name: str) -> List[bytes]:
 
 
 @at_each_door
-def test_a_recorded_connection_is_of_no_use(scheduler: KeyedScheduler, door: Door) -> None:
+def test_a_recorded_connection_is_of_no_use(scheduler: KeyedScheduler, another_user: AnotherUser, door: Door) -> None:
     sent = recorded(scheduler, door, "recorded")
     before = sessions(scheduler)
-    with Wire(scheduler, door) as wire:
+    with another_user.starts(Wire, scheduler, door) as wire:
         wire.send(b"".join(sent))
         assert wire.is_closed()
         assert b"READY" not in wire.heard
@@ -162,14 +179,16 @@ def test_a_recorded_connection_is_of_no_use(scheduler: KeyedScheduler, door: Doo
 
 
 @at_each_door
-def test_a_connection_that_was_recorded_before_a_restart_is_of_no_use_after_it(tmp_path: Path, door: Door) -> None:
+def test_a_connection_that_was_recorded_before_a_restart_is_of_no_use_after_it(
+    tmp_path: Path, another_user: AnotherUser, door: Door
+) -> None:
     scheduler = KeyedScheduler(tmp_path, "-ma", "tcp://127.0.0.2:*")
     try:
         sent = recorded(scheduler, door, "recorded")
         scheduler.kill()
         scheduler.start()
         before = sessions(scheduler)
-        with Wire(scheduler, door) as wire:
+        with another_user.starts(Wire, scheduler, door) as wire:
             wire.send(b"".join(sent))
             assert wire.is_closed()
             assert b"READY" not in wire.heard
@@ -203,109 +222,129 @@ CHANGES: Dict[str, Tuple[str, Callable[[bytearray], None]]] = {
 
 @at_each_door
 @pytest.mark.parametrize("what", CHANGES)
-def test_what_is_changed_on_its_way_closes_the_connection(scheduler: KeyedScheduler, what: str, door: Door) -> None:
+def test_what_is_changed_on_its_way_closes_the_connection(
+    scheduler: KeyedScheduler, another_user: AnotherUser, what: str, door: Door
+) -> None:
     before = sessions(scheduler)
     command, change = CHANGES[what]
     protocol = door.admitted(scheduler, f"changed-{what.replace(' ', '-')}")
-    with Wire(scheduler, door) as wire:
-        honest = wire.send
 
-        def send(data: bytes) -> None:
-            found = bytearray(data)
-            if command.encode() in data:
-                change(found)
-            honest(bytes(found))
+    def attack() -> bool:
+        with Wire(scheduler, door) as wire:
+            honest = wire.send
 
-        wire.send = send  # type: ignore[method-assign]  # a network that changes what it carries
-        try:
-            wire.shake_hands(protocol)
-            wire.say_hello(protocol)
-        except Exception:
-            assert command != "MESSAGE"
-        assert wire.is_closed()
+            def send(data: bytes) -> None:
+                found = bytearray(data)
+                if command.encode() in data:
+                    change(found)
+                honest(bytes(found))
+
+            wire.send = send  # type: ignore[method-assign]  # a network that changes what it carries
+            try:
+                wire.shake_hands(protocol)
+                wire.say_hello(protocol)
+            except Exception:
+                assert command != "MESSAGE"
+            return wire.is_closed()
+
+    assert another_user.runs(attack)
     assert sessions(scheduler) == before
 
 
 @at_each_door
-def test_a_message_that_is_sent_twice_closes_the_connection(scheduler: KeyedScheduler, door: Door) -> None:
+def test_a_message_that_is_sent_twice_closes_the_connection(
+    scheduler: KeyedScheduler, another_user: AnotherUser, door: Door
+) -> None:
     protocol = door.admitted(scheduler, "twice")
     before = scheduler.log.count("a sealed frame was repeated")
-    with Wire(scheduler, door) as wire:
-        wire.shake_hands(protocol)
-        wire.say_hello(protocol)
-        wire.send(wire.sent[-1])
-        assert wire.is_closed()
+
+    def attack() -> bool:
+        with Wire(scheduler, door) as wire:
+            wire.shake_hands(protocol)
+            wire.say_hello(protocol)
+            wire.send(wire.sent[-1])
+            return wire.is_closed()
+
+    assert another_user.runs(attack)
     wait_for(lambda: scheduler.log.count("a sealed frame was repeated") > before, "the reason in the log")
 
 
 @at_each_door
 @pytest.mark.parametrize("count", [10, GREETING_BYTES, GREETING_BYTES + 100, GREETING_BYTES + 202 + 100])
 def test_a_connection_that_ends_in_the_handshake_leaves_nothing(
-    scheduler: KeyedScheduler, count: int, door: Door
+    scheduler: KeyedScheduler, another_user: AnotherUser, count: int, door: Door
 ) -> None:
     sent = recorded(scheduler, door, f"cut-{count}")
     before = sessions(scheduler)
-    with Wire(scheduler, door) as wire:
+    with another_user.starts(Wire, scheduler, door) as wire:
         wire.send(b"".join(sent)[:count])
-        wire.stream.shutdown(socket.SHUT_WR)
+        wire.send_end()
         assert wire.is_closed()
     assert sessions(scheduler) == before
 
 
-def test_a_handshake_that_stops_is_given_up(scheduler: KeyedScheduler) -> None:
-    wires = [Wire(scheduler, door) for door in DOORS]
-    for wire in wires:
-        wire.send(greeting(b"CURVE"))
-    for wire in wires:
-        with wire:
-            assert wire.is_closed()
+def test_a_handshake_that_stops_is_given_up(scheduler: KeyedScheduler, another_user: AnotherUser) -> None:
+    def attack() -> bool:
+        wires = [Wire(scheduler, door) for door in DOORS]
+        for wire in wires:
+            wire.send(greeting(b"CURVE"))
+        return all(wire.is_closed() for wire in wires)
+
+    assert another_user.runs(attack)
 
 
 @at_each_door
-def test_honest_peers_connect_beside_callers_that_do_nothing(scheduler: KeyedScheduler, door: Door) -> None:
+def test_honest_peers_connect_beside_callers_that_do_nothing(
+    scheduler: KeyedScheduler, another_user: AnotherUser, door: Door
+) -> None:
     protocol = door.admitted(scheduler, "beside-callers")
-    wires = [Wire(scheduler, door) for _ in range(300)]
-    try:
-        for number, wire in enumerate(wires):
+    with another_user.starts(IdleCallers, scheduler, door, 300), Wire(scheduler, door) as honest:
+        honest.shake_hands(protocol)
+        honest.say_hello(protocol)
+        honest.wait_for_answer(protocol)
+
+
+class IdleCallers:
+    """They send a part of their greeting, and nothing more."""
+
+    def __init__(self, scheduler: KeyedScheduler, door: Door, count: int) -> None:
+        self._wires = [Wire(scheduler, door) for _ in range(count)]
+        for number, wire in enumerate(self._wires):
             wire.send(greeting(b"CURVE")[: 1 + number % GREETING_BYTES])
-        with Wire(scheduler, door) as honest:
-            honest.shake_hands(protocol)
-            honest.say_hello(protocol)
-            honest.wait_for_answer(protocol)
-    finally:
-        for wire in wires:
-            wire.stream.close()
 
 
 @at_each_door
 def test_honest_peers_connect_beside_a_flood_of_handshakes_from_elsewhere(
-    scheduler: KeyedScheduler, door: Door
+    scheduler: KeyedScheduler, another_user: AnotherUser, door: Door
 ) -> None:
     """Each of them costs the scheduler the arithmetic of a HELLO, and comes again as soon as it is refused."""
     protocol = door.admitted(scheduler, "beside-handshakes")
     server_key = scheduler.keys.server_key_pairs()[0].public
-    refused = threading.Semaphore(0)
-    ended = threading.Event()
-
-    def flood() -> None:
-        sodium = load_sodium()
-        while not ended.is_set():
-            security = ClientSecurity(sodium, sodium.new_keys(), server_key)
-            with suppress(OSError, ZmtpError), Wire(scheduler, door, source="127.0.0.7") as wire:
-                wire.shake_hands(door.end(security))
-            refused.release()
-
-    floods = [threading.Thread(target=flood) for _ in range(4)]
-    for each in floods:
-        each.start()
-    try:
-        for _ in range(20):
-            assert refused.acquire(timeout=TIMEOUT_SECONDS)
+    with another_user.starts(Flood, scheduler, door, server_key) as flood:
+        flood.wait_until_refused(20)
         with Wire(scheduler, door, source="127.0.0.8") as honest:
             honest.shake_hands(protocol)
             honest.say_hello(protocol)
             honest.wait_for_answer(protocol)
-    finally:
-        ended.set()
-        for each in floods:
-            each.join()
+
+
+class Flood:
+    """Four callers that repeat a handshake with keys that are not admitted, until their process ends."""
+
+    def __init__(self, scheduler: KeyedScheduler, door: Door, server_key: bytes) -> None:
+        self._scheduler, self._door, self._server_key = scheduler, door, server_key
+        self._refused = threading.Semaphore(0)
+        for _ in range(4):
+            threading.Thread(target=self._flood, daemon=True).start()
+
+    def _flood(self) -> None:
+        sodium = load_sodium()
+        while True:
+            security = ClientSecurity(sodium, sodium.new_keys(), self._server_key)
+            with suppress(OSError, ZmtpError), Wire(self._scheduler, self._door, source="127.0.0.7") as wire:
+                wire.shake_hands(self._door.end(security))
+            self._refused.release()
+
+    def wait_until_refused(self, count: int) -> None:
+        for _ in range(count):
+            assert self._refused.acquire(timeout=TIMEOUT_SECONDS)

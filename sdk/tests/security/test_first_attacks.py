@@ -11,8 +11,9 @@ from typing import List
 import pytest
 from quiet_addresses import quiet_address
 from sdk_tasks import wait_for
-from security.keyed_peer import KeyedPeer
-from security.keyed_scheduler import KeyedScheduler, as_another_user
+from security.attackers.another_user import AnotherUser
+from security.keyed_peer import tenant_peer
+from security.keyed_scheduler import KeyedScheduler
 
 from scaler_protocol.host.addresses import local_socket_name, parse_address
 from scaler_protocol.wire.zmtp import Zmtp, greeting
@@ -62,7 +63,9 @@ def test_peers_that_have_not_said_hello_take_no_memory(tmp_path: Path, options: 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_files_that_another_user_passes_to_the_local_socket_are_dropped(tmp_path: Path) -> None:
+def test_files_that_another_user_passes_to_the_local_socket_are_dropped(
+    tmp_path: Path, another_user: AnotherUser
+) -> None:
     """A process that kept them would run out of descriptors."""
     scheduler = KeyedScheduler(tmp_path, address=quiet_address())
     assert scheduler.process is not None
@@ -80,7 +83,7 @@ def test_files_that_another_user_passes_to_the_local_socket_are_dropped(tmp_path
                 assert stream.recv(10), "it has read what came with the files"
             return "passed"
 
-        assert as_another_user(attack) == (0, "passed")
+        assert another_user.runs(attack) == "passed"
         with scheduler.client(scheduler.admitted_key("client")) as client:
             client.info()
         wait_for(lambda: len(list(descriptors.iterdir())) < before + 20, "the descriptors to be closed")
@@ -90,7 +93,7 @@ def test_files_that_another_user_passes_to_the_local_socket_are_dropped(tmp_path
 
 def test_a_hello_forges_no_line_of_the_log(scheduler: KeyedScheduler) -> None:
     before = scheduler.log.count("connected, session")
-    with KeyedPeer(scheduler, "client", "default", name=FORGED):
+    with tenant_peer(scheduler, "client", "default", name=FORGED):
         wait_for(lambda: scheduler.log.count("connected, session") > before, "the session in the log")
     lines = scheduler.log_file.read_bytes().split(b"\n")
     assert any(b"all disks are full" in line for line in lines)

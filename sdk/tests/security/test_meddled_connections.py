@@ -1,4 +1,7 @@
-"""Clients, workers and monitors notice what someone on the network changes, and tell that one nothing."""
+"""Clients, workers and monitors notice what someone on the network changes, and tell that one nothing.
+
+That one is a process of another user of the host.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 from typing import Any, Iterator, List, Tuple
 
 import pytest
+from security.attackers.another_user import AnotherUser
 from security.attackers.doors import DOORS, Door
 from security.attackers.lying_scheduler import LIARS, LyingScheduler
 from security.attackers.meddler import CHANGES, HANDSHAKE_BYTES, Meddler
@@ -78,28 +82,24 @@ def recorded_answers(scheduler: KeyedScheduler, door: Door) -> bytes:
 
 @pytest.mark.parametrize(("kind", "door"), cases())
 def test_who_changes_or_repeats_what_a_scheduler_says_gets_nothing(
-    scheduler: KeyedScheduler, kind: str, door: Door, tmp_path: Path
+    scheduler: KeyedScheduler, another_user: AnotherUser, kind: str, door: Door, tmp_path: Path
 ) -> None:
     recorded = recorded_answers(scheduler, door) if kind.startswith("repeats") else b""
-    meddler = Meddler(door.address(scheduler), kind, recorded)
     sessions = scheduler.log.count("connected, session")
-    try:
+    with another_user.starts(Meddler, door.address(scheduler), kind, recorded) as meddler:
         works, text = try_to_connect(scheduler, door, meddler.address, tmp_path)
         assert not works, text
-        assert meddler.has_changed.wait(TIMEOUT_SECONDS)
+        assert meddler.wait_until_changed(TIMEOUT_SECONDS)
         assert meddler.told and all(len(told) <= HANDSHAKE_BYTES for told in meddler.told)
         if "message" not in kind:
             assert scheduler.log.count("connected, session") == sessions
-    finally:
-        meddler.close()
 
 
 @pytest.mark.parametrize("kind", LIARS)
-def test_a_monitor_tells_a_liar_nothing(scheduler: KeyedScheduler, kind: str, tmp_path: Path) -> None:
-    liar = LyingScheduler(kind)
-    try:
+def test_a_monitor_tells_a_liar_nothing(
+    scheduler: KeyedScheduler, another_user: AnotherUser, kind: str, tmp_path: Path
+) -> None:
+    with another_user.starts(LyingScheduler, kind) as liar:
         works, text = try_to_connect(scheduler, Door("monitor"), liar.address, tmp_path)
         assert not works, text
         check_nothing_was_told(liar)
-    finally:
-        liar.close()

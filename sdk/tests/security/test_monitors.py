@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Iterator, Tuple
 
 import pytest
+from security.attackers.another_user import AnotherUser
 from security.attackers.doors import Door
-from security.keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler, as_another_user
+from security.keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler
 from security.test_attackers import Wire
 from security.test_who_is_admitted import PROBLEMS, Problem
 
@@ -91,7 +92,7 @@ def test_a_monitor_s_key_that_expires_ends_its_connection(watched: KeyedSchedule
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_another_user_of_the_host_sees_no_status(tmp_path: Path) -> None:
+def test_another_user_of_the_host_sees_no_status(tmp_path: Path, another_user: AnotherUser) -> None:
     """At the usual address, which is a socket in a folder that all users share."""
     scheduler = KeyedScheduler(tmp_path)
     path = scheduler.monitor_address.partition("://")[2]
@@ -106,7 +107,7 @@ def test_another_user_of_the_host_sees_no_status(tmp_path: Path) -> None:
             stream.sendall(greeting(b"NULL"))
             return repr(stream.recv(4096))
 
-        assert as_another_user(attack) == (0, "no way in")
+        assert another_user.runs(attack) == "no way in"
     finally:
         scheduler.stop()
 

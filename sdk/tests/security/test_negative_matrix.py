@@ -1,11 +1,11 @@
-"""The negative matrix has no holes: there is a test, or a reason, for each attack by each role."""
+"""The negative matrix has no holes: there is a test, or a reason, for each attack by each role, by another user."""
 
 from __future__ import annotations
 
 import ast
 import functools
 from pathlib import Path
-from typing import FrozenSet
+from typing import FrozenSet, Mapping
 
 import pytest
 from security.negative_matrix import ATTACKS, FIRST_ATTACKS, LIARS, MATRIX, NothingToTest, Tests
@@ -14,9 +14,22 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @functools.cache
-def functions_of(path: str) -> FrozenSet[str]:
+def functions_of(path: str) -> Mapping[str, FrozenSet[str]]:
+    """The functions of a module, and what each is given by pytest."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return {each.name: frozenset(argument.arg for argument in each.args.args) for each in functions}
+
+
+def has_another_user(test: str) -> bool:
+    """Whether a test is given the attacker of another user, or a fixture of its module that is."""
+    path, _, function = test.partition("::")
+    functions = functions_of(path)
+    given, asked = set(functions[function]), {function}
+    while more := given & functions.keys() - asked:
+        asked |= more
+        given |= {argument for each in more for argument in functions[each]}
+    return "another_user" in given
 
 
 def test_each_attack_is_tried_by_each_role() -> None:
@@ -32,6 +45,7 @@ def test_a_cell_names_tests_that_there_are(attack: str, liar: str) -> None:
         assert cell.why
         return
     check_tests(cell)
+    assert any(map(has_another_user, cell)), "none of its attackers is another user"
 
 
 @pytest.mark.parametrize("attack", FIRST_ATTACKS)

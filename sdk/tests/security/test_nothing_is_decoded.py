@@ -9,6 +9,7 @@ from typing import Iterator
 
 import pytest
 from sdk_tasks import wait_for
+from security.attackers.another_user import AnotherUser
 from security.attackers.doors import DOORS, Door
 from security.keyed_scheduler import KeyedScheduler
 from security.test_attackers import CHANGES, OPENINGS, Wire
@@ -39,30 +40,34 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory, decoded: Path) -> Iterat
 
 @at_each_door
 def test_nothing_of_a_peer_without_an_admitted_key_is_decoded(
-    scheduler: KeyedScheduler, decoded: Path, door: Door
+    scheduler: KeyedScheduler, another_user: AnotherUser, decoded: Path, door: Door
 ) -> None:
     before = decoded.read_text()
     message = b"".join(b"\0" + bytes((len(frame),)) + frame for frame in door.first_message())
-    for opening in OPENINGS.values():
-        with Wire(scheduler, door) as wire:
-            wire.send((opening or greeting(b"CURVE")) + message * 3)
-            assert wire.is_closed()
     sodium, server_key = load_sodium(), scheduler.keys.server_key_pairs()[0].public
-    with Wire(scheduler, door) as wire:  # the handshake is right, and the key unknown
-        protocol = door.end(ClientSecurity(sodium, sodium.new_keys(), server_key))
-        with suppress(OSError, ZmtpError):
-            wire.shake_hands(protocol)
-        wire.send(message)
-        assert wire.is_closed()
-    for command, change in CHANGES.values():
-        if command != "MESSAGE":
-            protocol = door.admitted(scheduler, f"spoiled-{len(wire.sent)}-{command}-{change.__name__}")
+    spoiled = [(command, change) for command, change in CHANGES.values() if command != "MESSAGE"]
+    admitted = [door.admitted(scheduler, f"spoiled-{command}-{change.__name__}") for command, change in spoiled]
+
+    def attack() -> None:
+        for opening in OPENINGS.values():
+            with Wire(scheduler, door) as wire:
+                wire.send((opening or greeting(b"CURVE")) + message * 3)
+                assert wire.is_closed()
+        with Wire(scheduler, door) as wire:  # the handshake is right, and the key unknown
+            protocol = door.end(ClientSecurity(sodium, sodium.new_keys(), server_key))
+            with suppress(OSError, ZmtpError):
+                wire.shake_hands(protocol)
+            wire.send(message)
+            assert wire.is_closed()
+        for (command, change), protocol in zip(spoiled, admitted):
             with Wire(scheduler, door) as wire:
                 spoil(wire, command, change)
                 with suppress(OSError, ZmtpError):
                     wire.shake_hands(protocol)
                 wire.send(message)
                 assert wire.is_closed()
+
+    another_user.runs(attack)
     assert decoded.read_text() == before
 
 

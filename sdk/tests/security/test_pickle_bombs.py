@@ -1,7 +1,8 @@
 """Pickles in every text and every bytes field of every message, from every role: only those load them who have to.
 
 Rules:
-- Real processes and real sockets; each rogue peer has a key that the scheduler admits, in its role.
+- Real processes and real sockets; each rogue peer is a process of another user of the host, and has a key that the
+  scheduler admits, in its role.
 - Processors load the arguments of tasks that are called by pickle, and clients the results of these. All others load
   nothing, and a client or worker that uses neutral codecs alone loads nothing either.
 """
@@ -17,13 +18,14 @@ import urllib.request
 from array import array
 from http.cookiejar import CookieJar
 from pathlib import Path
-from typing import Any, Dict, List, Set
+from typing import Any, Callable, Dict, List, Set
 
 import pytest
 import zmq
 import zmq.utils.z85 as z85
 from sdk_tasks import wait_for
-from security.attackers.bombing_scheduler import BombingScheduler
+from security.attackers.another_user import AnotherUser
+from security.attackers.bombing_scheduler import PARTS, BombingScheduler
 from security.attackers.pickle_bombs import Bomb, Bombs, fields_with_texts_or_bytes
 from security.attackers.rogue_peer import RoguePeer
 from security.keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler, StartWorker
@@ -98,17 +100,17 @@ def test_a_bomb_in_an_argument_is_loaded_by_the_processor_and_no_other_process(
 
 @pytest.mark.parametrize("role", ["client", "worker", "monitor", "admin", "provisioner"])
 def test_only_processors_load_what_a_rogue_peer_sends(
-    scheduler: KeyedScheduler, workers: StartWorker, bombs: Bombs, role: str
+    scheduler: KeyedScheduler, workers: StartWorker, another_user: AnotherUser, bombs: Bombs, role: str
 ) -> None:
     workers(key_file=scheduler.admitted_key("worker", f"beside-{role}"))
     client_key = scheduler.admitted_key("client", f"client-beside-{role}")
     with scheduler.client(client_key) as client:
         processors = {client.submit(os.getpid).result(TIMEOUT_SECONDS)}
     for hello_role in (m.Role.CLIENT, m.Role.WORKER):
-        rogue = RoguePeer(scheduler, scheduler.admitted_key(role, f"rogue-{role}-{hello_role.name.lower()}"))
-        with rogue:
+        key = read_key_file(str(scheduler.admitted_key(role, f"rogue-{role}-{hello_role.name.lower()}")))
+        with another_user.starts(RoguePeer, scheduler.address, key, bombs) as rogue:
             # An administrator's ClientShutdown would rightly end the scheduler.
-            sent = rogue.tell(bombs, hello_role, but=(m.ClientShutdown,) if role == "admin" else ())
+            sent = rogue.tell(hello_role, but=(m.ClientShutdown,) if role == "admin" else ())
             assert sent >= len(m.MEMBERS) - 1
     with scheduler.client(client_key) as client:
         processors.add(client.submit(os.getpid).result(TIMEOUT_SECONDS))
@@ -116,16 +118,17 @@ def test_only_processors_load_what_a_rogue_peer_sends(
 
 
 def test_what_a_rogue_worker_returns_is_loaded_by_no_client_that_calls_in_json(
-    scheduler: KeyedScheduler, bombs: Bombs, tmp_path: Path
+    scheduler: KeyedScheduler, another_user: AnotherUser, bombs: Bombs
 ) -> None:
-    with RoguePeer(scheduler, scheduler.admitted_key("worker", "returns-bombs")) as rogue:
+    key = read_key_file(str(scheduler.admitted_key("worker", "returns-bombs")))
+    with another_user.starts(RoguePeer, scheduler.address, key, bombs) as rogue:
         rogue.say_hello(m.Role.WORKER, slots=1000, queue_size=1000, codecs=["json"], functions=[ECHO])
         process = named_client(scheduler.address, scheduler.admitted_key("client", "in-json"))
         try:
             ids: List[int] = []
             while len(ids) < 5:
                 ids += [each for task in rogue.receive(m.Task) for each in task.ids]
-            rogue.return_bombs(bombs, ids)
+            rogue.return_bombs(ids)
             assert process.stdout is not None
             lines = [process.stdout.readline() for _ in range(1)]
             process.communicate(timeout=TIMEOUT_SECONDS)
@@ -137,9 +140,10 @@ def test_what_a_rogue_worker_returns_is_loaded_by_no_client_that_calls_in_json(
 
 
 def test_what_a_rogue_worker_returns_is_loaded_by_the_client_that_asked_for_a_pickle(
-    scheduler: KeyedScheduler, bombs: Bombs
+    scheduler: KeyedScheduler, another_user: AnotherUser, bombs: Bombs
 ) -> None:
-    with RoguePeer(scheduler, scheduler.admitted_key("worker", "returns-a-bomb")) as rogue:
+    key = read_key_file(str(scheduler.admitted_key("worker", "returns-a-bomb")))
+    with another_user.starts(RoguePeer, scheduler.address, key, bombs) as rogue:
         rogue.say_hello(m.Role.WORKER, slots=1, queue_size=1, codecs=["cloudpickle", "json"])
         with scheduler.client(scheduler.admitted_key("client", "by-pickle")) as client:
             future = client.submit(abs, -1)
@@ -163,13 +167,29 @@ def named_client(address: str, key_file: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def test_a_client_that_calls_in_json_loads_nothing_of_a_lying_scheduler(
-    scheduler: KeyedScheduler, bombs: Bombs
+def wait_until_told(
+    liar: BombingScheduler, peer: subprocess.Popen[Any], look: Callable[[], object] = lambda: None
 ) -> None:
-    with BombingScheduler(scheduler.keys.server_key_pairs(), bombs) as liar:
+    """Wait until the peer has been sent everything and has read it, or has ended.
+
+    Parameters:
+        look: called again and again meanwhile.
+    """
+
+    def is_told() -> bool:
+        look()
+        return liar.has_told or (liar.sessions > 0 and peer.poll() is not None)
+
+    wait_for(is_told, f"the peer to have had {PARTS} sessions")
+
+
+def test_a_client_that_calls_in_json_loads_nothing_of_a_lying_scheduler(
+    scheduler: KeyedScheduler, another_user: AnotherUser, bombs: Bombs
+) -> None:
+    with another_user.starts(BombingScheduler, scheduler.keys.server_key_pairs(), bombs) as liar:
         client = named_client(liar.address, scheduler.new_key("client", "lied-to"))
         try:
-            liar.wait_until_told(client)
+            wait_until_told(liar, client)
         finally:
             client.kill()
             client.wait(TIMEOUT_SECONDS)
@@ -178,14 +198,14 @@ def test_a_client_that_calls_in_json_loads_nothing_of_a_lying_scheduler(
 
 @pytest.mark.parametrize("options", [(), NAMED], ids=["any function", "named functions only"])
 def test_only_processors_load_what_a_lying_scheduler_sends_to_a_worker(
-    scheduler: KeyedScheduler, bombs: Bombs, options: List[str]
+    scheduler: KeyedScheduler, another_user: AnotherUser, bombs: Bombs, options: List[str]
 ) -> None:
-    with BombingScheduler(scheduler.keys.server_key_pairs(), bombs) as liar:
+    with another_user.starts(BombingScheduler, scheduler.keys.server_key_pairs(), bombs) as liar:
         key_file = scheduler.new_key("worker", f"lied-to-{len(options)}")
         worker = scheduler.worker("-ds", "30", *options, key_file=key_file, address=liar.address)
         seen: Dict[int, int] = {}
         try:
-            liar.wait_until_told(worker, lambda: seen.update(descendants(worker.pid)))
+            wait_until_told(liar, worker, lambda: seen.update(descendants(worker.pid)))
         finally:
             worker.kill()
             worker.wait(TIMEOUT_SECONDS)

@@ -1,6 +1,7 @@
 """Tenants through real sockets: what belongs to one does not exist for another, and tasks stay on workers of theirs.
 
-Each cell compares two answers: about an id of another tenant, and about one that has never existed.
+Each cell compares two answers: about an id of another tenant, and about one that has never existed. Who asks is a
+process of another user of the host.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
-from security.keyed_peer import KeyedPeer
+from security.attackers.another_user import AnotherUser
+from security.keyed_peer import KeyedPeer, tenant_key, tenant_peer
 from security.keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler, StartWorker
 
 from scaler import Client
@@ -28,21 +30,24 @@ MISSING = m.ObjectResponseStatus.MISSING
 
 @pytest.fixture
 def alice(scheduler: KeyedScheduler) -> Iterator[KeyedPeer]:
-    with KeyedPeer(scheduler, "client", "alice") as peer:
+    with tenant_peer(scheduler, "client", "alice") as peer:
         yield peer
 
 
 @pytest.fixture(params=["client", "owner", "worker", "default client"])
-def outsider(scheduler: KeyedScheduler, request: pytest.FixtureRequest) -> Iterator[KeyedPeer]:
+def outsider(
+    scheduler: KeyedScheduler, another_user: AnotherUser, request: pytest.FixtureRequest
+) -> Iterator[KeyedPeer]:
     """A peer of another tenant."""
     *default, role = request.param.split()
-    with KeyedPeer(scheduler, role, "default" if default or role == "owner" else "bob") as peer:
+    key = tenant_key(scheduler, role, "default" if default or role == "owner" else "bob")
+    with another_user.starts(KeyedPeer, scheduler.address, key) as peer:
         yield peer
 
 
 @pytest.fixture
-def bob(scheduler: KeyedScheduler) -> Iterator[KeyedPeer]:
-    with KeyedPeer(scheduler, "client", "bob") as peer:
+def bob(scheduler: KeyedScheduler, another_user: AnotherUser) -> Iterator[KeyedPeer]:
+    with another_user.starts(KeyedPeer, scheduler.address, tenant_key(scheduler, "client", "bob")) as peer:
         yield peer
 
 
@@ -116,7 +121,7 @@ def test_a_task_that_needs_a_foreign_object_fails_like_one_that_needs_an_unknown
 def test_a_foreign_task_is_neither_cancelled_nor_explained(
     scheduler: KeyedScheduler, alice: KeyedPeer, bob: KeyedPeer
 ) -> None:
-    with KeyedPeer(scheduler, "worker", "alice") as worker:
+    with tenant_peer(scheduler, "worker", "alice") as worker:
         alice.send(m.Task(ids=array("Q", [5]), payload_sizes=array("I", [0]), function_name="f"))
         (instance,) = worker.take(m.Task)[0].ids
         said: List[List[str]] = []
@@ -131,8 +136,14 @@ def test_a_foreign_task_is_neither_cancelled_nor_explained(
         assert list(result.ids) == [5] and payload == b"done"
 
 
-def test_a_worker_cannot_report_for_another_tenant_s_tasks(scheduler: KeyedScheduler, alice: KeyedPeer) -> None:
-    with KeyedPeer(scheduler, "worker", "alice") as worker, KeyedPeer(scheduler, "worker", "bob") as rogue:
+def test_a_worker_cannot_report_for_another_tenant_s_tasks(
+    scheduler: KeyedScheduler, another_user: AnotherUser, alice: KeyedPeer
+) -> None:
+    key = tenant_key(scheduler, "worker", "bob")
+    with (
+        tenant_peer(scheduler, "worker", "alice") as worker,
+        another_user.starts(KeyedPeer, scheduler.address, key) as rogue,
+    ):
         alice.send(m.Task(ids=array("Q", [5]), payload_sizes=array("I", [0]), function_name="f"))
         (instance,) = worker.take(m.Task)[0].ids
         rogue.send(m.TaskResult(ids=array("Q", [instance]), payload_sizes=array("I", [6])), b"forged")
@@ -140,6 +151,23 @@ def test_a_worker_cannot_report_for_another_tenant_s_tasks(scheduler: KeyedSched
         assert refusal.reason == m.RefusalReason.PROTOCOL_VIOLATION
         worker.send(m.TaskResult(ids=array("Q", [instance]), payload_sizes=array("I", [4])), b"done")
         assert alice.take(m.TaskResult)[1] == b"done"
+
+
+def test_a_foreign_actor_is_not_called(scheduler: KeyedScheduler, alice: KeyedPeer, bob: KeyedPeer) -> None:
+    actor = made_object(alice, b"class")
+    options = m.TaskOptions(actor=True)
+    with tenant_peer(scheduler, "worker", "alice", features=["actors"]) as worker:
+        alice.send(m.Task(ids=array("Q", [1]), payload_sizes=array("I", [0]), function=actor, options=options))
+        assert worker.take(m.Task)[0].function == actor
+        said: List[str] = []
+        for task_id, function in enumerate((actor, actor + 7)):
+            bob.send(
+                m.Task(ids=array("Q", [task_id]), payload_sizes=array("I", [0]), function=function, options=options)
+            )
+            answer = bob.take(m.TaskResult)
+            assert list(answer[0].statuses) == [m.TaskStatus.LOST]
+            said.append(blanked(answer, function, f"[{task_id}]"))
+        assert said[0] == said[1] and "ACTOR_LOST" in said[0]
 
 
 @pytest.mark.parametrize(
@@ -155,12 +183,13 @@ def test_a_worker_cannot_report_for_another_tenant_s_tasks(scheduler: KeyedSched
 )
 @pytest.mark.parametrize("tenant", ["alice", "bob", "*"])
 def test_a_worker_asks_for_nothing_that_is_a_client_s(
-    scheduler: KeyedScheduler, alice: KeyedPeer, tenant: str, request_: Any
+    scheduler: KeyedScheduler, another_user: AnotherUser, alice: KeyedPeer, tenant: str, request_: Any
 ) -> None:
-    with KeyedPeer(scheduler, "worker", "alice", name="alice-node") as worker:
+    key = tenant_key(scheduler, "worker", tenant)
+    with tenant_peer(scheduler, "worker", "alice", name="alice-node") as worker:
         alice.send(m.Task(ids=array("Q", [5]), payload_sizes=array("I", [0]), function_name="f"))
         (instance,) = worker.take(m.Task)[0].ids
-        with KeyedPeer(scheduler, "worker", tenant) as rogue:
+        with another_user.starts(KeyedPeer, scheduler.address, key) as rogue:
             rogue.send(request_)
             assert rogue.take(m.Refusal)[0].reason == m.RefusalReason.PROTOCOL_VIOLATION
         worker.send(m.TaskResult(ids=array("Q", [instance]), payload_sizes=array("I", [4])), b"done")
@@ -168,9 +197,15 @@ def test_a_worker_asks_for_nothing_that_is_a_client_s(
 
 
 @pytest.mark.parametrize("is_draining", [True, False])
-def test_a_foreign_worker_is_not_asked_to_leave(scheduler: KeyedScheduler, is_draining: bool) -> None:
-    with KeyedPeer(scheduler, "worker", "alice", name="alice-node") as worker:
-        with KeyedPeer(scheduler, "admin", "bob") as admin, KeyedPeer(scheduler, "admin", "alice") as own:
+def test_a_foreign_worker_is_not_asked_to_leave(
+    scheduler: KeyedScheduler, another_user: AnotherUser, is_draining: bool
+) -> None:
+    key = tenant_key(scheduler, "admin", "bob")
+    with tenant_peer(scheduler, "worker", "alice", name="alice-node") as worker:
+        with (
+            another_user.starts(KeyedPeer, scheduler.address, key) as admin,
+            tenant_peer(scheduler, "admin", "alice") as own,
+        ):
             said: List[str] = []
             for session, name in ((worker.session, ""), (999_999, ""), (0, "alice-node"), (0, "no-node")):
                 admin.send(m.WorkerShutdown(session=session, name=name, is_draining=is_draining))
@@ -183,18 +218,24 @@ def test_a_foreign_worker_is_not_asked_to_leave(scheduler: KeyedScheduler, is_dr
         worker.take(m.DisconnectRequest)
 
 
-def test_an_admin_of_a_tenant_cannot_stop_the_scheduler(scheduler: KeyedScheduler) -> None:
-    with KeyedPeer(scheduler, "admin", "bob") as admin:
+def test_an_admin_of_a_tenant_cannot_stop_the_scheduler(scheduler: KeyedScheduler, another_user: AnotherUser) -> None:
+    with another_user.starts(KeyedPeer, scheduler.address, tenant_key(scheduler, "admin", "bob")) as admin:
         admin.send(m.ClientShutdown())
         response = admin.take(m.ClientShutdownResponse)[0]
         assert not response.accepted and "tenant bob cannot stop the scheduler" in response.message
-    with KeyedPeer(scheduler, "client", "alice") as alice:
+    with tenant_peer(scheduler, "client", "alice") as alice:
         assert made_object(alice)
 
 
-def test_what_a_client_asks_about_the_cluster_is_about_its_tenant(scheduler: KeyedScheduler) -> None:
-    with KeyedPeer(scheduler, "client", "carol") as carol, KeyedPeer(scheduler, "client", "dave") as dave:
-        with KeyedPeer(scheduler, "worker", "carol", slots=3, name="carol-node"):
+def test_what_a_client_asks_about_the_cluster_is_about_its_tenant(
+    scheduler: KeyedScheduler, another_user: AnotherUser
+) -> None:
+    key = tenant_key(scheduler, "client", "dave")
+    with (
+        tenant_peer(scheduler, "client", "carol") as carol,
+        another_user.starts(KeyedPeer, scheduler.address, key) as dave,
+    ):
+        with tenant_peer(scheduler, "worker", "carol", slots=3, name="carol-node"):
             carol.send(m.Task(ids=array("Q", range(8)), payload_sizes=array("I", [0] * 8), function_name="f"))
             for peer, slots, tasks in ((carol, 3, 8), (dave, 0, 0)):
                 peer.send(m.InfoRequest(maximum_workers=10))
@@ -271,10 +312,10 @@ def test_a_client_s_key_for_all_tenants_is_refused(scheduler: KeyedScheduler, tm
 def test_a_monitor_s_key_shows_what_is_its_tenant_s(tmp_path: Path) -> None:
     watched = KeyedScheduler(tmp_path, "--monitor-address", "tcp://127.0.0.2:0")
     try:
-        with KeyedPeer(watched, "client", "erin", name="erin"), KeyedPeer(watched, "client", "frank", name="frank"):
+        with tenant_peer(watched, "client", "erin", name="erin"), tenant_peer(watched, "client", "frank", name="frank"):
             with (
-                KeyedPeer(watched, "worker", "frank", name="frank-node"),
-                KeyedPeer(watched, "worker", "*", name="all"),
+                tenant_peer(watched, "worker", "frank", name="frank-node"),
+                tenant_peer(watched, "worker", "*", name="all"),
             ):
                 seen = {tenant: status_for(watched, tenant) for tenant in ("erin", "frank", "grace", "*")}
     finally:

@@ -11,7 +11,8 @@ from typing import Callable, Dict, List, Tuple
 
 import pytest
 from sdk_tasks import wait_for, wait_until
-from security.keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler, StartWorker, as_another_user
+from security.attackers.another_user import AnotherUser
+from security.keyed_scheduler import TIMEOUT_SECONDS, KeyedScheduler, StartWorker
 
 from scaler import Client
 from scaler.cluster.appliance import scheduler_command
@@ -217,7 +218,7 @@ def test_a_scheduler_that_was_killed_and_starts_again_is_known_by_its_keys(tmp_p
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize("way", ["tcp", "local socket"])
-def test_another_user_of_the_host_gets_nothing(way: str, tmp_path: Path) -> None:
+def test_another_user_of_the_host_gets_nothing(way: str, tmp_path: Path, another_user: AnotherUser) -> None:
     """Tasks are code: without keys, any user of the host could run programs as the scheduler's user."""
     folder = tmp_path / "run"
     folder.mkdir(mode=0o700)
@@ -245,8 +246,7 @@ def test_another_user_of_the_host_gets_nothing(way: str, tmp_path: Path) -> None
                 return str(error)
             return "let in"
 
-        status, said = as_another_user(attack)
-        assert status == 0 and "requires keys" in said
+        assert "requires keys" in another_user.runs(attack)
     finally:
         process.terminate()
         process.wait(TIMEOUT_SECONDS)

@@ -134,6 +134,7 @@ class SchedulerHost(Process):
             settings.worker_timeout_seconds,
             self._tenants.limits,
             is_shared_fairly=self._tenants.are_there and not self.world.rates["capabilities"],
+            most_queued=settings.per_worker_queue_size,
         )
         self._tenant_judge = TenantJudge(self._tenants.limits)
         self._answers: Deque[Union[Send, SendChunk]] = deque()  # parts of objects that wait for their turn

@@ -14,7 +14,7 @@ from whole_system.seed_runs import SEEDS_OF_A_TEST, check_seeds, run_plans
 from whole_system.shrink import shrink
 from whole_system.simulated_world import FAULTS, FEATURES, Plan, World
 from whole_system.system import simulate
-from whole_system.themes import CHOICES, THEMES
+from whole_system.themes import CHOICES, LATER_THEMES, THEMES
 
 SEEDS_OF_A_CHECK, SEEDS_OF_A_TEST_RUN, ALL_SEEDS = 300, 3_000, 10_000
 
@@ -55,9 +55,9 @@ def test_what_is_switched_off_does_not_happen_and_the_rest_is_drawn_as_before() 
     assert len(part.rates) == len(FAULTS) + len(FEATURES)
 
 
-@pytest.mark.parametrize("name", THEMES)
+@pytest.mark.parametrize("name", [*THEMES, *LATER_THEMES])
 def test_a_theme_names_what_there_is(name: str) -> None:
-    theme = THEMES[name]
+    theme = {**THEMES, **LATER_THEMES}[name]
     assert theme.rates.keys() <= FAULTS.keys() | FEATURES.keys()
     assert theme.choices.keys() <= CHOICES
 

@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence
 
 THEMED_SHARE = 0.6
+LATER_SHARE = 0.05
 CHOICES = frozenset(
     {"users", "workers", "slots", "most_unfinished", "client_tasks_in_flight", "client_bytes_in_flight", "priority"}
     | {"delay_seconds", "prefetch_seconds", "safety_seconds", "task_seconds", "looking_share"}
@@ -253,8 +254,28 @@ THEMES: Dict[str, Theme] = {
     ),
 }
 
+LATER_THEMES: Dict[str, Theme] = {
+    "nested tasks of tenants": Theme(
+        {"tenants": 1.0, "blocking": 0.5, "nested": 1.0, "exact_times": 1.0},
+        {
+            "users": (3,),
+            "workers": (1,),
+            "slots": (1, 1, 2),
+            "most_unfinished": (8, 60),
+            "prefetch_seconds": (0.01, 0.15),
+            "task_seconds": (0.03,),
+            "priority": (0, 0, 9),
+        },
+        safety_events=400,
+    ),
+}
+"""Of some histories that would have none: so those of the others are as they were, and find what they have found."""
+
 
 def theme_of(seed: int) -> Optional[Theme]:
     """The theme of a seed's history, if it has one."""
     random = Random(f"theme: {seed}")
-    return random.choice(list(THEMES.values())) if random.random() < THEMED_SHARE else None
+    drawn = random.random()
+    if drawn < THEMED_SHARE:
+        return random.choice(list(THEMES.values()))
+    return random.choice(list(LATER_THEMES.values())) if drawn >= 1.0 - LATER_SHARE else None

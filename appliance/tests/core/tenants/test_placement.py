@@ -136,6 +136,45 @@ def test_waiting_tasks_of_another_tenant_keep_no_nested_ones_from_a_shared_worke
     worker.finish([grandchild, child])
 
 
+@pytest.mark.parametrize("priority", [-7, 0, 1, 99])
+def test_what_a_blocked_worker_gets_does_not_depend_on_the_priorities_of_other_tenants(
+    harness: Harness, priority: int
+) -> None:
+    """Priorities order the tasks of one tenant: the largest number is not to take what is for another one's tasks."""
+    alice, bob, worker = harness.client("a"), harness.client("b"), harness.worker(slots=2, tenant="*")
+    for client in (alice, bob):
+        client.submit([0], options=options(priority=priority if client is bob else 0))
+        worker.finish(worker.take_tasks(), busy_microseconds=10_000_000)
+        client.take_results()
+    alice.submit([1])
+    bob.submit([1, 2, 3, 4], options=options(priority=priority))
+    assert len(worker.take_all_tasks()) == 2, "one of each"
+    worker.suspend(1)
+    assert len(worker.take_tasks()) == 1, "one of bob's instead of the one that is blocked"
+    alice.submit([10, 11, 12], options=options(priority=1))
+    assert len(worker.take_all_tasks()) == 2, "as many nested ones as it has slots, whatever bob's are"
+    bob.submit([5], options=options(priority=priority))
+    bob.submit([6], options=options(priority=priority + 1))
+    (nested,) = worker.take_tasks()
+    assert nested and worker.payloads == [b"6"], "bob may have tasks that wait for this one"
+    harness.nothing_else_was_sent()
+
+
+@pytest.mark.parametrize("priority", [0, 1, 99])
+def test_nested_tasks_of_a_client_of_another_tenant_are_sent_to_the_worker_of_their_parent(
+    harness: Harness, priority: int
+) -> None:
+    """A client in a task has the key that its worker was given, which may be of another tenant than the task."""
+    alice, inner, worker = harness.client("a"), harness.client("inner"), harness.worker(tenant="*")
+    for task_id in (0, 1):
+        alice.submit([task_id], options=options(priority=priority))
+    worker.take_all_tasks()
+    worker.suspend(1)
+    inner.submit([0], options=options(priority=priority + 1))
+    assert worker.take_tasks()
+    harness.nothing_else_was_sent()
+
+
 def test_successors_of_tasks_and_nodes_run_at_their_tenant_s_workers(harness: Harness) -> None:
     alice, worker, foreign = harness.client("a"), harness.worker(slots=4, tenant="a"), harness.worker(tenant="b")
     alice.submit([0])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import socket
 import threading
 from contextlib import suppress
-from typing import Callable, Dict, List, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from scaler_protocol.host.sodium import load_sodium
+from scaler_protocol.wire.curve import KeyPair
 from scaler_protocol.wire.secure_zmtp import SecureZmtp, ServerSecurity
 from scaler_protocol.wire.zmtp import Zmtp, ZmtpError, greeting
 
@@ -21,8 +22,11 @@ def without_keys(stream: socket.socket) -> Zmtp:
 
 
 def with_another_key(stream: socket.socket) -> Zmtp:
-    sodium = load_sodium()
-    return SecureZmtp(ServerSecurity(sodium, [sodium.new_keys()], lambda key: None), "ROUTER", LIMIT_BYTES)
+    return with_keys(load_sodium().new_keys())
+
+
+def with_keys(keys: KeyPair) -> Zmtp:
+    return SecureZmtp(ServerSecurity(load_sodium(), [keys], lambda key: None), "ROUTER", LIMIT_BYTES)
 
 
 class _Silent(Zmtp):
@@ -75,10 +79,11 @@ class LyingScheduler:
     """Parameters:
     kind: one of LIARS.
     address: where to listen.
+    keys: with which it listens, instead of those of its kind.
     """
 
-    def __init__(self, kind: str, address: Tuple[str, int] = ("127.0.0.2", 0)) -> None:
-        self._make = LIARS[kind]
+    def __init__(self, kind: str, address: Tuple[str, int] = ("127.0.0.2", 0), keys: Optional[KeyPair] = None) -> None:
+        self._make = LIARS[kind] if keys is None else lambda stream: with_keys(keys)
         self._listener = socket.create_server(address)
         self.address = "tcp://{}:{}".format(*self._listener.getsockname())
         self.received: List[bytes] = []
@@ -86,7 +91,6 @@ class LyingScheduler:
         self.messages: List[List[bytes]] = []
         self.has_heard = threading.Event()
         """A caller has sent its greeting."""
-        self._streams: List[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -95,7 +99,6 @@ class LyingScheduler:
                 stream, _ = self._listener.accept()
             except OSError:
                 return
-            self._streams.append(stream)
             threading.Thread(target=self._serve, args=(stream,), daemon=True).start()
 
     def _serve(self, stream: socket.socket) -> None:
@@ -118,8 +121,7 @@ class LyingScheduler:
         finally:
             stream.close()
 
-    def close(self) -> None:
+    def stop_listening(self) -> None:
+        """No one else is heard."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        for stream in self._streams:
-            stream.close()

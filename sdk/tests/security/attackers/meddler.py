@@ -77,15 +77,13 @@ class Meddler:
         self.address = "tcp://{}:{}".format(*self._listener.getsockname())
         self.told: List[bytes] = []
         """What each caller has sent."""
-        self.has_changed = threading.Event()
-        self._streams: List[socket.socket] = []
+        self._has_changed = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
-                self._streams.append(near)
                 self.told.append(b"")
                 threading.Thread(target=self._serve, args=(near, len(self.told) - 1), daemon=True).start()
 
@@ -96,11 +94,10 @@ class Meddler:
         elif self._kind == "repeats what was recorded":
             with suppress(OSError):
                 near.sendall(self._recorded)
-                self.has_changed.set()
+                self._has_changed.set()
             self._listen(near, number, None)
         else:
             far = socket.create_connection(self._target)
-            self._streams.append(far)
             threading.Thread(target=self._pass_on, args=(far, near), daemon=True).start()
             self._listen(near, number, far)
 
@@ -119,7 +116,7 @@ class Meddler:
                 changed = change(data, before)
                 before += len(data)
                 if changed != data:
-                    self.has_changed.set()
+                    self._has_changed.set()
                 near.sendall(changed)
                 if len(changed) < len(data):
                     break
@@ -130,12 +127,10 @@ class Meddler:
     def _flood(self, near: socket.socket) -> None:
         with suppress(OSError):
             near.sendall(greeting(b"CURVE", True))
-            self.has_changed.set()
+            self._has_changed.set()
             while True:
                 near.sendall(b"\x04\xff" + bytes(255))
 
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for stream in self._streams:
-            stream.close()
+    def wait_until_changed(self, timeout_seconds: float) -> bool:
+        """Whether it has changed something within this time."""
+        return self._has_changed.wait(timeout_seconds)

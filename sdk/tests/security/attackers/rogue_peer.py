@@ -5,17 +5,15 @@ from __future__ import annotations
 import socket
 from array import array
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
 from security.attackers.pickle_bombs import Bombs
-from security.keyed_scheduler import KeyedScheduler
 
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN, decode, encode
 from scaler_protocol import messages as m
 from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.sodium import load_sodium
-from scaler_protocol.keys.key_file import read_key_file
+from scaler_protocol.keys.key_file import KeyFile
 from scaler_protocol.wire.secure_zmtp import ClientSecurity, SecureZmtp
 from scaler_protocol.wire.zmtp import ZmtpError
 
@@ -27,11 +25,13 @@ class RoguePeer:
     """One connection at a time, which it makes again when the scheduler has ended it.
 
     Parameters:
-        key_file: with a key that the scheduler admits.
+        address: of the scheduler.
+        key: that the scheduler admits.
+        bombs: that it sends.
     """
 
-    def __init__(self, scheduler: KeyedScheduler, key_file: Path) -> None:
-        parsed, key = parse_address(scheduler.address), read_key_file(str(key_file))
+    def __init__(self, address: str, key: KeyFile, bombs: Bombs) -> None:
+        parsed, self._bombs = parse_address(address), bombs
         self._address: Tuple[str, int] = (parsed.host, parsed.port)
         self._security = ClientSecurity(load_sodium(), key.keys, key.server_keys[0])
         self._waiting: List[Any] = []
@@ -88,7 +88,7 @@ class RoguePeer:
                     return each
             self._read()
 
-    def tell(self, bombs: Bombs, role: m.Role, but: Tuple[type, ...] = ()) -> int:
+    def tell(self, role: m.Role, but: Tuple[type, ...] = ()) -> int:
         """Send all messages with bombs, each with a bomb as its payload, after a Hello in a role; how many they were.
 
         Parameters:
@@ -97,13 +97,13 @@ class RoguePeer:
         Before it returns, the scheduler has read all of them, or has ended the connection on which they were sent.
         """
         count = 0
-        for message in bombs.messages(role=role, codec="cloudpickle"):
+        for message in self._bombs.messages(role=role, codec="cloudpickle"):
             if isinstance(message, but):
                 continue
             with suppress(OSError, ZmtpError):
                 self._waiting.clear()
                 self.say_hello(role)
-                self.send(message, bombs.data)
+                self.send(message, self._bombs.data)
                 count += 1
                 self._waiting.clear()
                 self.say_hello(role)
@@ -112,8 +112,9 @@ class RoguePeer:
             self._connect()
         return count
 
-    def return_bombs(self, bombs: Bombs, ids: Sequence[int]) -> None:
+    def return_bombs(self, ids: Sequence[int]) -> None:
         """Answer tasks with bombs: as results of different codecs, and in failures."""
+        bombs = self._bombs
         kinds = [("json", m.TaskStatus.SUCCESS), ("cloudpickle", m.TaskStatus.SUCCESS), (bombs.text, 0)]
         for place, task_id in enumerate(ids):
             codec, status = kinds[place] if place < len(kinds) else ("", m.TaskStatus.FAILED)

@@ -100,8 +100,8 @@ NEW_BUGS: Dict[str, PlantedBug] = {
     "a peer is told the time-out of the other role": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.peers.handshake:welcome",
-        "settings.client_timeout_seconds if is_client else settings.worker_timeout_seconds",
-        "settings.worker_timeout_seconds if is_client else settings.client_timeout_seconds",
+        "int(session.timeout_seconds * 1000)",
+        "int((settings.client_timeout_seconds + settings.worker_timeout_seconds - session.timeout_seconds) * 1000)",
     ),
     "who waits for an object whose source is gone waits for ever": PlantedBug(
         "scheduler",

@@ -54,6 +54,12 @@ TENANT_BUGS: Dict[str, PlantedBug] = {
         "turns.index(min(turns))",
         "turns.index(max(turns))",
     ),
+    "other tenants' priorities count for what a blocked worker gets": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.tenant_shares:count_as_urgent",
+        "held_needs.tenant != needs.tenant",
+        "False",
+    ),
     "the quota of tasks at workers is not looked at": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.placement.tenant_shares:TenantShares.room_of",

@@ -74,11 +74,17 @@ class AtWorker(NamedTuple):
 
 
 class JudgedWorker:
-    def __init__(self, hello: m.Hello, key: Key, now: float) -> None:
+    """
+    Parameters:
+        most_queued: tasks for each slot that the scheduler sends it at most, whatever it takes.
+    """
+
+    def __init__(self, hello: m.Hello, key: Key, now: float, most_queued: int) -> None:
         self.key = key
         self.now = now
         self._ends_at = now + (hello.remaining_milliseconds / 1000 or float("inf"))
         self.own_slots = self.slots = hello.slots
+        self._queue_size = min(max(1, hello.queue_size), most_queued)
         self.capabilities = {each.name: each.amount for each in hello.capabilities}
         self.tasks: Dict[int, AtWorker] = {}  # by instance
         self.ending: Set[int] = set()  # instances that it was told to end
@@ -101,6 +107,12 @@ class JudgedWorker:
     @property
     def has_free_slot(self) -> bool:
         return self.slots_taken < self.slots and not (self.is_leaving or self.is_congested)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it can be sent another task, to run or to wait."""
+        is_full = len(self.tasks) >= self.slots * self._queue_size
+        return not (is_full or self.is_leaving or self.is_congested or self.distance_seconds)
 
     @property
     def plain_tasks(self) -> List[AtWorker]:

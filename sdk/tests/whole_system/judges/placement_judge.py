@@ -17,6 +17,7 @@ Rules:
 - A free slot takes a task that waits, in the same tick. If none waits, workers with tasks behind others are asked for
   them. A slot of a distant worker may stay free for a while if near workers take tasks: they may have done them before
   a message has gone there and back.
+- A worker with blocked tasks gets nested ones: see `blocked_workers`.
 - A peer is lost after the time-out of its role, neither sooner nor much later.
 """
 
@@ -24,6 +25,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
+from whole_system.judges.blocked_workers import nested_task_passed_over
 from whole_system.judges.judged_peers import AtWorker, JudgedClient, JudgedWorker, TaskClass
 from whole_system.judges.shares import Shares
 from whole_system.judges.turns import Claim
@@ -53,6 +55,7 @@ class PlacementJudge:
         bytes_limit: of large results of a client, above which its tasks are held; 0: none.
         limits: of tenants.
         is_shared_fairly: whether to judge what tenants get at shared workers.
+        most_queued: tasks for each slot that a worker is sent at most.
     """
 
     def __init__(
@@ -63,13 +66,15 @@ class PlacementJudge:
         worker_timeout_seconds: float,
         limits: Sequence[Limits] = (),
         is_shared_fairly: bool = False,
+        most_queued: int = 1000,
     ) -> None:
         self._turn_microseconds = prefetch_seconds * 1e6 / 2
         self._limits = {each.name: each for each in limits}
-        has_quotas = any(each.maximum_running >= 0 for each in limits)
-        self._shares = Shares(limits, self._turn_microseconds) if is_shared_fairly and not has_quotas else None
+        self._with_quotas = {each.name for each in limits if each.maximum_running >= 0}
+        is_judged = is_shared_fairly and not self._with_quotas
+        self._shares = Shares(limits, self._turn_microseconds) if is_judged else None
         self._keys: Dict[bytes, Key] = {}  # by name of the connection
-        self._bytes_limit = bytes_limit
+        self._bytes_limit, self._most_queued = bytes_limit, most_queued
         self._timeouts_seconds = {m.Role.CLIENT: client_timeout_seconds, m.Role.WORKER: worker_timeout_seconds}
         self._hellos: Dict[bytes, Tuple[m.Hello, float]] = {}  # and when they came: a life is counted from then
         self._clients: Dict[int, JudgedClient] = {}  # by session
@@ -87,6 +92,7 @@ class PlacementJudge:
         self._served_slots: List[Tuple[TaskClass, Set[TaskClass]]] = []  # with those that fitted there, too
         self._overtaken: List[Overtaken] = []
         self._given_back: Dict[int, AtWorker] = {}  # by key, until they are at a worker again
+        self._lost: Set[int] = set()  # keys of tasks that were at a worker that is gone
         self._now = self._placed_near_at = 0.0
         self._ticked_at = self._timer_at = self._stood_still_until = 0.0
         self._timers_due = 0
@@ -236,7 +242,7 @@ class PlacementJudge:
         role = self._roles[name] = m.Role(hello.role)
         assert told_seconds == self._timeouts_seconds[role], f"{role.name} expects {told_seconds} s"
         if role == m.Role.WORKER:
-            self._workers[name] = JudgedWorker(hello, self._keys.get(name, OWNER), came_at)
+            self._workers[name] = JudgedWorker(hello, self._keys.get(name, OWNER), came_at, self._most_queued)
         else:
             client = JudgedClient(welcome.session, self._keys.get(name, OWNER).tenant)
             self._clients_by_name[name] = self._clients[welcome.session] = client
@@ -318,6 +324,7 @@ class PlacementJudge:
         worker = self._workers.pop(name, None)
         if worker is not None:
             self._give_back(worker.tasks.values())
+            self._lost.update(task.key for task in worker.tasks.values())
 
     # What is so when a tick has ended -------------------------------------------------------------------------------
 
@@ -336,6 +343,8 @@ class PlacementJudge:
         self._overtaken.clear()
         if self._served:
             self._check_classes(set() if is_of_parts else set(self._waiting_classes()))
+        if not is_of_parts:
+            self._check_blocked_workers()
         if self._given_back:
             self._renew_claims()
         for client in self._clients.values():
@@ -415,6 +424,18 @@ class PlacementJudge:
                 rivals.update(served for served in self._served if served.priority == each.priority)
         self._served.clear()
         self._served_slots.clear()
+
+    def _check_blocked_workers(self) -> None:
+        blocked = [worker for worker in self._workers.values() if worker.slots > worker.own_slots and worker.has_room]
+        if not blocked:
+            return
+        waiting: Dict[TaskClass, bool] = {}
+        for client in self._clients.values():
+            for task_class, claim in client.claims.items() if not self._is_held(client) else ():
+                if claim.keys and task_class.tenant not in self._with_quotas:
+                    waiting[task_class] = waiting.get(task_class, False) or not claim.keys.isdisjoint(self._lost)
+        passed_over = nested_task_passed_over(blocked, waiting)
+        assert passed_over is None, passed_over
 
     def _is_balance_due(self) -> bool:
         """Whether tasks wait behind others although a slot is free for them, and for nothing else."""

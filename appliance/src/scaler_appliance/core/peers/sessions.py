@@ -21,7 +21,7 @@ from scaler_appliance.core.large_tables import LARGE, Table, drained, in_chunks
 from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.peers.authority import OWNER_GRANT
 from scaler_appliance.core.peers.client_flow import ClientFlow
-from scaler_appliance.core.tasks.batches import Dispatch, Needs, Requirement, TaskBatch
+from scaler_appliance.core.tasks.batches import Dispatch, Needs, TaskBatch
 from scaler_appliance.core.tasks.client_results import ClientResults, ResultSpan
 from scaler_appliance.core.tasks.first_ids import FirstIds
 from scaler_appliance.core.tasks.task_states import TaskState
@@ -399,14 +399,6 @@ class WorkerSession(Session):
             if amount and free < amount * room:
                 room = min(room, int(free / amount + _ROUNDING))
         return room if room > 0 else 0
-
-    def count_as_urgent(self, requirement: Requirement) -> int:
-        """How many tasks it holds that are at least as urgent as those of a class."""
-        return sum(
-            dispatch.open_count
-            for dispatch in self.dispatches.values()
-            if dispatch.batch.requirement.negative_priority <= requirement.negative_priority
-        )
 
     def assign(self, dispatch: Dispatch) -> None:
         """Add the tasks of a dispatch."""

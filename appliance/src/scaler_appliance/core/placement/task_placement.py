@@ -43,7 +43,7 @@ from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_appliance.core.placement.distance import Distance
 from scaler_appliance.core.placement.kept_bytes import keeper_of_most
 from scaler_appliance.core.placement.ready_class import ReadyClass
-from scaler_appliance.core.placement.tenant_shares import UNLIMITED
+from scaler_appliance.core.placement.tenant_shares import UNLIMITED, count_as_urgent
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT
 from scaler_appliance.core.tasks.batches import (
@@ -363,7 +363,7 @@ class Placement:
         enough for the next, and is removed.
         """
         for worker in list(self._able(blocked, ready_class)):
-            wanted = worker.hello.slots - worker.count_as_urgent(ready_class.requirement)
+            wanted = worker.hello.slots - count_as_urgent(worker, ready_class.requirement)
             if wanted <= 0 or worker.leaving or worker.is_congested:
                 if not self._state.ready.has_tenants:
                     del blocked[worker.number]

@@ -6,7 +6,8 @@ Rules:
 - A tenant is charged the estimated work that it gets at shared workers, divided by its weight. The turn is that of the
   tenant with the smallest sum. What it gets at workers of its own is not counted: no other tenant could have had it.
 - Time without waiting tasks gives no credit: a tenant that returns begins where the one that has had least is now.
-- Priorities are compared within a tenant only.
+- Priorities are compared within a tenant only, also where a worker with blocked tasks is to have some that are more
+  urgent: otherwise the tenant that names the largest numbers has the places of the others' nested tasks.
 - A task that waits for nested ones does not count as running: they could not run otherwise. If it is not known whose
   task it is, it counts for none of the tenants that its worker serves.
 - Calls of an actor run one at a time, and those behind a call that waits for nested tasks run after these. Whose call
@@ -19,7 +20,7 @@ from __future__ import annotations
 from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Protocol, Sequence, Tuple
 
 from scaler_appliance.core.large_tables import Table
-from scaler_appliance.core.tasks.batches import Dispatch
+from scaler_appliance.core.tasks.batches import Dispatch, Requirement
 from scaler_protocol.keys.allow_list import ANY_TENANT
 
 NO_LIMIT = -1
@@ -144,6 +145,28 @@ class TenantShares:
         if most < 0:
             return UNLIMITED
         return max(0, most - self.running.get(tenant, 0) + self._blocked_of(tenant))
+
+
+def count_as_urgent(worker: WorkerWithTasks, requirement: Requirement) -> int:
+    """How many tasks a worker holds that count as no less urgent than those of a class.
+
+    Of their own tenant, by priority. Those of other tenants all do, whatever their priorities, unless the tasks of the
+    class may be nested ones, for which a blocked task waits: then none does. Nested tasks have a priority above that of
+    their parent. This may be here, or be of another tenant, as clients in tasks have keys of their own: so tasks with
+    more than the usual priority may be nested ones, too.
+    """
+    urgent, of_others, has_less_urgent = 0, 0, False
+    negative_priority, needs = requirement
+    for dispatch in worker.dispatches.values():
+        held_priority, held_needs = dispatch.batch.requirement
+        if held_needs is not needs and held_needs.tenant != needs.tenant:
+            of_others += dispatch.open_count
+        elif held_priority <= negative_priority:
+            urgent += dispatch.open_count
+        else:
+            has_less_urgent = True
+    may_be_nested = has_less_urgent or negative_priority < 0
+    return urgent if may_be_nested else urgent + of_others
 
 
 def _waiting_at(worker: WorkerWithTasks, tenant: str, blocked: int) -> int:
