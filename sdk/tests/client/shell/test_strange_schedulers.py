@@ -117,8 +117,8 @@ def test_what_comes_together_with_the_welcome_is_heard() -> None:
         script.serve()
 
     with Script(part) as script, Client(script.address, heartbeat_interval_seconds=60.0) as client:
+        assert echoed.wait(TIMEOUT_SECONDS)  # before a task comes, which `expect` would ignore
         assert client.submit(ECHO, 1).result(TIMEOUT_SECONDS) == 7
-        assert echoed.wait(TIMEOUT_SECONDS)
 
 
 @pytest.mark.parametrize(
