@@ -60,7 +60,7 @@ BATCH_BYTES = 300
 CLIENT_BYTES = (0, 400, 3000, 100_000, 1 << 28)
 ANSWER_PAUSES_SECONDS = (0.0, 0.0, 0.001, 0.05)
 SPILL_PAUSE_SECONDS = (0.3, 1.9)  # after a failure, in which nothing is to be spilled: what was decided before, is
-TICKS_PER_CHECK = 12
+TICKS_PER_CHECK, TICKS_PER_CALM_CHECK = 12, 36
 TRANSFER_BYTES_PER_SECOND = (200e6, 200e6, 20e3)  # with the last one, tasks wait where their bytes are
 LOOKING_SHARES = (0.25,)  # of the ticks of the phase with faults, after which a monitor looks, too
 _FAULTLESS = (m.RefusalReason.NOT_GREETED, m.RefusalReason.SHUTTING_DOWN)
@@ -316,7 +316,7 @@ class SchedulerHost(Process):
             self._judge.on_more_work(self.now, self.core.is_working_for)
         self.core.tick(self.now)
         self._ticks += 1
-        if not self._ticks % TICKS_PER_CHECK:
+        if not self._ticks % (TICKS_PER_CALM_CHECK if self.world.is_calm else TICKS_PER_CHECK):
             self.core.state.check_invariants()
         effects = self.core.take_effects()
         while effects:
