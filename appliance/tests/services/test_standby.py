@@ -154,6 +154,21 @@ def test_it_can_be_stopped_while_it_waits(
 
 
 @pytest.mark.exhaustive_on_pypy
+def test_it_stops_as_asked_when_the_other_one_is_back_meanwhile(start: Start) -> None:
+    first = start()
+    standby = stand_by(start, first.address)
+    first.process.send_signal(signal.SIGKILL)
+    first.wait_for_end()
+    standby.wait_until_ready()
+    standby.client()  # which does not leave
+    standby.process.send_signal(signal.SIGTERM)
+    standby.wait_for_output("shutting down: SIGTERM")
+    start(address=first.address)
+    assert standby.wait_for_end() == 0
+    assert standby.output().count("stands by for") == 1
+
+
+@pytest.mark.exhaustive_on_pypy
 def test_it_ends_with_the_process_that_started_it(start: Start) -> None:
     standby = stand_by(start, start().address, ["--exit-when-stdin-closes"])
     assert standby.process.stdin is not None

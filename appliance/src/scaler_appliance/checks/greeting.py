@@ -11,8 +11,14 @@ import socket
 
 from scaler_appliance.checks.waiting_peer import MAXIMUM_MESSAGE_BYTES, SOCKET_TYPE, WaitingPeer, connect_stream
 from scaler_protocol.host.addresses import parse_addresses
+from scaler_protocol.host.discovery import connectable
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.wire.secure_zmtp import SecureZmtp
+
+
+def places(text: str) -> str:
+    """An address, or a list of them, as one connects to it from this host."""
+    return ",".join(connectable(str(each)) for each in parse_addresses(text))
 
 
 def greet(credentials: Credentials, deadline: float) -> str:

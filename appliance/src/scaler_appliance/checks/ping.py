@@ -6,10 +6,10 @@ import sys
 import time
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
-from scaler_appliance.checks.greeting import greet
+from scaler_appliance.checks.greeting import greet, places
 from scaler_appliance.shell.scheduler_options import version
 from scaler_protocol.host.addresses import parse_addresses, why_not_connected
-from scaler_protocol.host.discovery import ADDRESS_VARIABLE, DiscoveryError, address_given_or_found, connectable
+from scaler_protocol.host.discovery import ADDRESS_VARIABLE, DiscoveryError, address_given_or_found
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.keys.errors import KeyFileError
@@ -79,7 +79,7 @@ PING = Program(
 def main(arguments: Optional[List[str]] = None) -> int:
     """Run the program; returns its exit code."""
     options = PING.read(arguments)
-    address = ",".join(connectable(str(each)) for each in parse_addresses(options.address))
+    address = places(options.address)
     begin = time.monotonic()
     try:
         credentials = Credentials(address, options.key_file, options.insecure or None)

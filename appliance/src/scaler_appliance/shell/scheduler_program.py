@@ -20,6 +20,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 
 from scaler_appliance import __version__
+from scaler_appliance.checks.greeting import places
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_appliance.just_in_time import resume_compiling
@@ -180,7 +181,7 @@ def _credentials_of_standby(options: argparse.Namespace) -> Credentials:
     """With which a standby asks the other scheduler: the owner's key, if there is one."""
     directory = _admission(options).directory
     key_file = directory.owner_file if directory is not None and directory.has_owner() else None
-    return Credentials(options.standby_of, key_file, options.insecure or None)
+    return Credentials(places(options.standby_of), key_file, options.insecure or None)
 
 
 async def _serve(

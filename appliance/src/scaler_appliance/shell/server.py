@@ -366,12 +366,18 @@ class Server:
             self._drain()
             self._stop(StopEffect(f"{name}; its peers wait for the next scheduler at this address"))
 
-    def make_way_for_another(self, why: str) -> None:
-        """End at once, for a scheduler at another address that peers have: this program goes on, to stand by for it."""
+    def make_way_for_another(self, why: str) -> bool:
+        """End at once, for a scheduler at another address that peers have: this program goes on, to stand by for it.
+
+        Returns whether it does: if this scheduler is being stopped, that goes on instead.
+        """
+        if self._stopped.done() or self._is_stopping:
+            return False
+        self._drain()
         if not self._stopped.done():
             self._is_replaced = True
-            self._drain()
             self._stop(StopEffect(f"{why}; peers of this scheduler connect to it"))
+        return self._is_replaced
 
     def _on_hangup(self, had_terminal: bool) -> None:
         """Load options and keys again; or stop, if our terminal has gone."""

@@ -83,7 +83,7 @@ class Standby:
         self._service_manager = service_manager
         self._loop = asyncio.get_running_loop()
         self._decision: asyncio.Future[bool] = self._loop.create_future()  # of `is_needed`
-        self._make_way: Optional[Callable[[str], None]] = None  # while this scheduler serves
+        self._make_way: Optional[Callable[[str], bool]] = None  # while this scheduler serves
         self._answers: Optional[bool] = None  # whether it does; None: it was not asked yet
 
     def start(self) -> None:
@@ -112,8 +112,11 @@ class Standby:
             if exit_when_stdin_closes:
                 self._loop.remove_reader(sys.stdin.fileno())
 
-    def serves(self, make_way: Callable[[str], None]) -> None:
-        """This scheduler serves from now on; `make_way` ends that, and gets the reason, when the other one is back."""
+    def serves(self, make_way: Callable[[str], bool]) -> None:
+        """This scheduler serves from now on; `make_way` ends that, and gets the reason, when the other one is back.
+
+        It returns whether this program is to stand by again.
+        """
         self._make_way = make_way
 
     @property
@@ -162,6 +165,8 @@ class Standby:
                 reason = why_not_connected(parse_addresses(self._other)[0], error)
             except (ProtocolError, KeyFileError, MissingLibraryError) as error:
                 refusal, reason = error, f"it does not serve this program: {error}"
+            except Exception as error:  # whatever it is, a standby goes on asking
+                reason = f"{type(error).__name__}: {error}"
             try:
                 self._loop.call_soon_threadsafe(self._on_answer, asked_at, reason, refusal)
             except RuntimeError:
@@ -181,8 +186,7 @@ class Standby:
             return
         if self._presence.is_there:
             if self._make_way is not None:
-                self.has_made_way = True
-                self._make_way(f"{self._other} serves again")
+                self.has_made_way = self._make_way(f"{self._other} serves again")
                 self._make_way = None
         elif not self._decision.done():
             logger.warning("Scheduler: serves instead of %s: %s", self._other, reason)

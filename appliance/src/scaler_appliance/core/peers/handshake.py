@@ -20,10 +20,10 @@ from scaler_protocol.session.features import DRAIN_REQUESTS, KEPT_RESULTS, PEER_
 from scaler_protocol.session.ids import MAXIMUM_SESSION
 
 CONNECTION_LOST = "its connection was lost"
-PEERS_PER_SECOND = 150
-"""Each so many peers more make heartbeats a second more seldom, see ADR 0045."""
-HEARTBEATS_PER_TIMEOUT = 4  # at least
 NOT_GREETED = "say Hello first: this connection has no session (any more)"
+PEERS_PER_SECOND = 150
+"""So many more peers make the interval of heartbeats a second longer, see ADR 0045."""
+HEARTBEATS_PER_TIMEOUT = 4  # at least
 
 
 def check_hello(
