@@ -160,7 +160,7 @@ def test_it_stops_as_asked_when_the_other_one_is_back_meanwhile(start: Start) ->
     first.process.send_signal(signal.SIGKILL)
     first.wait_for_end()
     standby.wait_until_ready()
-    standby.client()  # which does not leave
+    standby.worker()  # which does not leave
     standby.process.send_signal(signal.SIGTERM)
     standby.wait_for_output("shutting down: SIGTERM")
     start(address=first.address)
