@@ -5,6 +5,8 @@ Rules:
 - No example of a property has a time limit of its own: how long one takes depends on what else the machine does.
 - Programs that tests start write and use bytecode, also where the environment says otherwise, as images of containers
   do: some thousand programs start, and compiling all their modules takes each of them as long as all else.
+- A process of tests that crashes is not replaced: the process in its place would wait for ever for a file of tests of
+  which nothing is left. So the other processes go on, and the run ends and names the test that crashed.
 - The garbage collector does not go through what the collected tests and their modules keep: that took an eighth of the
   processor time of tests that start no programs.
 """
@@ -68,7 +70,10 @@ def is_on_pypy(item: pytest.Item) -> bool:
     return sys.implementation.name == "pypy" or (callspec is not None and "pypy" in callspec.params.values())
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads it
 def pytest_configure(config: pytest.Config) -> None:
+    if getattr(config.option, "maxworkerrestart", "") is None:  # there is pytest-xdist, and nothing was asked of it
+        config.option.maxworkerrestart = "0"
     folder = tempfile.mkdtemp(prefix="scaler-tests-")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     os.environ["SCALER_RUN_DIRECTORY"] = folder

@@ -1,0 +1,84 @@
+"""What every run of tests can do: run in the background of a shell, and end although a process of tests has crashed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Callable, Optional
+
+TREE = Path(__file__).resolve().parents[2]
+
+INTERRUPTING_TEST = """
+import signal, subprocess, sys
+
+PROGRAM = '''
+import time
+try:
+    print("here", flush=True)
+    time.sleep(60)
+    print("slept")
+except KeyboardInterrupt:
+    print("interrupted")
+'''
+
+def test_a_program_is_interrupted():
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout.readline() == "here\\n"
+        program.send_signal(signal.SIGINT)
+        assert program.communicate()[0] == "interrupted\\n"
+"""
+QUICK_TESTS = """
+def test_first(): pass
+def test_second(): pass
+def test_third(): pass
+"""
+CRASHING_TEST = """
+import os, signal
+
+def test_that_crashes(): os.kill(os.getpid(), signal.SIGKILL)
+def test_last(): pass
+"""
+
+
+def run_tests(
+    folder: Path, *arguments: str, before: Optional[Callable[[], object]] = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs all tests in a folder, as those of this tree run.
+
+    Parameters:
+        before: what their process does first.
+    """
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "conftest", "-p", "no:cacheprovider", *arguments, str(folder)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(TREE)},
+        preexec_fn=before,
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+
+
+def test_a_program_of_a_test_is_interrupted_although_the_tests_ignore_it(tmp_path: Path) -> None:
+    (tmp_path / "test_interrupting.py").write_text(INTERRUPTING_TEST)
+
+    finished = run_tests(tmp_path, before=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+
+    assert finished.returncode == 0, finished.stdout
+
+
+def test_a_run_ends_and_names_the_test_in_which_a_process_has_crashed(tmp_path: Path) -> None:
+    for number in range(6):
+        (tmp_path / f"test_{number}.py").write_text(QUICK_TESTS)
+    # Of two files that a process has at once it has finished the first: a replacement would wait for more of that.
+    (tmp_path / "test_6.py").write_text(QUICK_TESTS + CRASHING_TEST)
+    (tmp_path / "test_7.py").write_text(QUICK_TESTS)
+
+    finished = run_tests(tmp_path, "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+
+    assert finished.returncode == 1, finished.stdout
+    assert "crashed while running 'test_6.py::test_that_crashes'" in finished.stdout
+    assert "1 failed" in finished.stdout
