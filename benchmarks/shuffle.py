@@ -90,9 +90,12 @@ def commands(engine: str, python: str) -> Dict[str, List[str]]:
     return found
 
 
-def measure(engine: str, python: str, size: int) -> Dict[str, Any]:
+def measure(engine: str, python: str, size: int, link: str) -> Dict[str, Any]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(network(HOSTS))
+        for name in WORKERS if link else ():
+            add = ["tc", "qdisc", "add", "dev", f"sc-{HOSTS.index(name) + 1}", "root", *link.split()]
+            subprocess.run(add, check=True)
         environment = {**ENVIRONMENT, "DASK_LOGGING__DISTRIBUTED": "error", "PYTHONWARNINGS": "ignore"}
         for host, command in commands(engine, python).items():
             stack.enter_context(program(host, command, environment))
@@ -115,6 +118,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=10, help="size of a block (default: 10)")
     parser.add_argument("--rounds", type=int, default=3, help="of each engine (default: 3)")
+    parser.add_argument("--link", default="", help="arguments of tc for the links to workers, as for stream_bench.py")
     parser.add_argument("--dask", metavar="PYTHON", help="that has dask and distributed; default: without Dask")
     parser.add_argument("--inside", help=argparse.SUPPRESS)  # this program runs as the client's
     options = parser.parse_args()
@@ -128,7 +132,7 @@ def main() -> int:
     engines = {"scaler": sys.executable, **({"dask": str(Path(options.dask).absolute())} if options.dask else {})}
     for _ in range(options.rounds):
         for engine, python in engines.items():
-            print(json.dumps(measure(engine, python, options.megabytes * MEGABYTE)), flush=True)
+            print(json.dumps(measure(engine, python, options.megabytes * MEGABYTE, options.link)), flush=True)
     return 0
 
 

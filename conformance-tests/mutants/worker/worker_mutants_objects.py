@@ -47,6 +47,17 @@ class AsksForAllAtOnce(WorkerObjects):
         return bool(fetch.requested < fetch.size) if fetch.size is not None else super().may_request(fetch)
 
 
+@object_mutant(
+    breaks="SCL-OBJ-037", caught_by="worker/objects/answers-to-an-earlier-fetch-are-no-answers-to-a-later-one"
+)
+class TakesOldAnswers(WorkerObjects):
+    def fetch_missing(self, object_ids: List[int]) -> None:
+        for each in object_ids:
+            if each in self.fetches and not self.fetches[each].content:
+                del self.fetches[each]
+        super().fetch_missing(object_ids)
+
+
 @object_mutant(breaks="SCL-WRK-014", caught_by="worker/objects/task-with-a-missing-object-is-lost")
 class WaitsForWhatIsMissing(WorkerObjects):
     def on_response(self, message: Message) -> None:

@@ -22,6 +22,7 @@ from scaler_appliance.core.monitoring.status_changes import StatusChanges
 from scaler_appliance.core.objects.object_memory import ObjectMemory
 from scaler_appliance.core.objects.object_table import ObjectTable
 from scaler_appliance.core.objects.object_transfers import ObjectTransfers
+from scaler_appliance.core.objects.transfer_rates import TransferRates
 from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
 from scaler_appliance.core.placement.ready_queues import ReadyQueues
 from scaler_appliance.core.placement.tenant_shares import TenantShares, limits_of
@@ -46,7 +47,7 @@ class Settings(NamedTuple):
     max_number_of_tasks_waiting: int = -1
     protected: bool = True
     prefetch_seconds: float = 0.15
-    transfer_bytes_per_second: float = 200e6  # that one worker gets from another, about
+    transfer_bytes_per_second: float = 200e6  # that one worker gets from another, before that was measured
     demand_target_seconds: float = 10.0  # in which all work should be done: see `slots_wanted`
     maximum_attempts: int = 4
     maximum_peers: int = 0  # 0: no limit
@@ -93,7 +94,13 @@ class SchedulerState:
         directory = settings.object_spill_directory
         memory = ObjectMemory(self.effects, settings.object_memory_limit_bytes, directory, self.changes.objects)
         self.budget = MemoryBudget(settings.memory_limit_bytes)
-        self.transfers = ObjectTransfers(self.effects, self.workers, settings.ticket_seed)
+        self.transfers = ObjectTransfers(
+            self.effects,
+            self.workers,
+            settings.ticket_seed,
+            now=lambda: self.now,
+            rates=TransferRates(settings.transfer_bytes_per_second, settings.chunk_bytes),
+        )
         self.objects = ObjectTable(
             self.effects,
             settings.chunk_bytes,

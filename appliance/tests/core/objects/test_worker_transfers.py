@@ -97,6 +97,27 @@ def test_who_has_fetched_an_object_is_named_as_its_holder_when_the_source_has_se
     assert not stored(harness)
 
 
+def test_the_rate_of_a_holder_is_that_of_its_transfers_from_their_tickets_on(harness: Harness, client: Client) -> None:
+    maker, result, (first, second, *_) = broadcast(harness, client, 4)
+    rates, holder = harness.state.transfers.rates, maker.peer.session
+    first.ask_ticket(result)
+    harness.wait(0.5)
+    second.ask_ticket(result)
+    harness.wait(1.0)
+    first.hold(result)
+    assert rates.of(holder) == pytest.approx(SIZE / 1.5)
+    second.drop(result)
+    assert rates.of(holder) == pytest.approx(SIZE / 1.5), "what was not fetched is not counted"
+    second.ask_ticket(result)
+    assert second.tickets[-1].holder == first.peer.session
+    first.peer.vanish()
+    harness.wait(1.0)
+    second.hold(result)
+    assert rates.holders == {holder}, "who is gone is not measured"
+    maker.peer.vanish()
+    assert not rates.holders
+
+
 def test_who_waits_is_told_when_a_transfer_fails_or_its_fetcher_is_gone(harness: Harness, client: Client) -> None:
     maker, result, others = broadcast(harness, client, 6)
     first, second, third, fourth = others[:4]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Tuple
+from typing import List, Sequence, Tuple
 
 import pytest
 from keeper import SIZE, Keeper, submit
@@ -14,21 +14,32 @@ TASK_SECONDS = 0.1
 USERS = [2, 3, 4, 5]
 
 
-def one_keeps(move_seconds: float, is_measured: bool = True) -> Tuple[Harness, Keeper, Keeper]:
+def one_keeps(
+    move_seconds: float,
+    is_measured: bool = True,
+    measured_seconds: float = 0.0,
+    task_seconds: float = TASK_SECONDS,
+    users: Sequence[int] = USERS,
+) -> Tuple[Harness, Keeper, Keeper]:
     """A worker that has made what four nodes need, and one that has a free slot as well.
 
     Parameters:
-        move_seconds: how long it takes to get it from there.
+        move_seconds: how long it takes to get it from there, as is assumed.
         is_measured: whether it is known how long the nodes take.
+        measured_seconds: how long it took before to get as much from there, if that was measured.
+        task_seconds: how long a node takes.
     """
-    harness = Harness(transfer_bytes_per_second=SIZE / move_seconds)
+    harness = Harness(transfer_bytes_per_second=SIZE / move_seconds, chunk_bytes=SIZE)
     first, second = Keeper(harness, slots=1), Keeper(harness, slots=1)
-    submit(harness.client(), {1: [], **{user: [1] for user in USERS}}, USERS)
+    submit(harness.client(), {1: [], **{user: [1] for user in users}}, users)
     made = {number: worker for worker in (first, second) for number in worker.read()}
     maker = made[1]
     if not is_measured:
         harness.state.durations.set = lambda function, microseconds: None
-    maker.keep(1, int(TASK_SECONDS * 1e6))
+    rates = harness.state.transfers.rates
+    rates.begin(maker.peer.session, 0.0)
+    rates.complete(maker.peer.session, SIZE, measured_seconds)
+    maker.keep(1, int(task_seconds * 1e6))
     return harness, maker, second if maker is first else first
 
 
@@ -56,6 +67,30 @@ def test_no_task_waits_if_moving_its_bytes_is_as_quick(move_seconds: float) -> N
     assert moved[:1] == USERS[1:2]
 
 
+def test_what_transfers_from_that_worker_have_taken_counts_and_not_what_was_assumed() -> None:
+    _, maker, other = one_keeps(move_seconds=0.001, measured_seconds=1.0)
+    assert placed(maker, other) == [USERS, []]
+    _, maker, other = one_keeps(move_seconds=1.0, measured_seconds=0.001)
+    kept, moved = placed(maker, other)
+    assert kept[:1] == USERS[:1]
+    assert moved[:1] == USERS[1:2]
+
+
+def test_a_task_whose_other_bytes_would_have_to_come_there_waits_as_is_assumed() -> None:
+    harness = Harness(transfer_bytes_per_second=SIZE / 0.001, chunk_bytes=SIZE)
+    first, second = (Keeper(harness, slots=1) for _ in range(2))
+    submit(harness.client(), {1: [], 2: [], 3: [1], 4: [2], 5: [1, 2], 6: [1]}, [3, 4, 5, 6])
+    makers = {number: worker for worker in (first, second) for number in worker.read()}
+    for worker in (first, second):
+        harness.state.transfers.rates.begin(worker.peer.session, 0.0)
+        harness.state.transfers.rates.complete(worker.peer.session, SIZE, 100.0)
+    for number in (1, 2):
+        makers[number].keep(number, 1_000_000)
+    placed(first, second)
+    assert set(makers[1].tasks) == {3, 6}, "all that it needs is there, and would take long to move"
+    assert set(makers[2].tasks) == {4}, "the other one goes to the slot that is free first"
+
+
 def test_tasks_that_were_never_measured_do_not_wait() -> None:
     _, maker, other = one_keeps(move_seconds=1.0, is_measured=False)
     kept, moved = placed(maker, other)
@@ -63,12 +98,34 @@ def test_tasks_that_were_never_measured_do_not_wait() -> None:
     assert moved
 
 
-def test_tasks_that_wait_there_are_asked_for_after_a_while_only() -> None:
-    harness, maker, _ = one_keeps(move_seconds=1.0)
+def is_asked(worker: Keeper) -> bool:
+    return any(isinstance(each, m.BalanceRequest) for each, _ in worker.peer.inbox)
+
+
+@pytest.mark.parametrize(
+    ("move_seconds", "task_seconds", "asked_after_seconds"),
+    [(100.0, 1.0, 2.0), (1.6, 1.0, 1.6), (100.0, 0.01, 1.0)],
+    ids=["twice as long as was estimated", "as long as moving their bytes would take", "until the next look"],
+)
+def test_tasks_that_wait_there_are_asked_for_when_they_have_waited_for_too_long(
+    move_seconds: float, task_seconds: float, asked_after_seconds: float
+) -> None:
+    harness, maker, _ = one_keeps(move_seconds, task_seconds=task_seconds, users=USERS[:2])
     harness.tick()
-    assert not [each for each, _ in maker.peer.inbox if isinstance(each, m.BalanceRequest)]
-    harness.wait(2)
-    assert [each for each, _ in maker.peer.inbox if isinstance(each, m.BalanceRequest)]
+    assert not is_asked(maker)
+    harness.wait(asked_after_seconds - 0.1)
+    assert not is_asked(maker)
+    harness.wait(1.1)
+    assert is_asked(maker)
+
+
+def test_tasks_beside_them_are_asked_for_as_always() -> None:
+    harness, maker, _ = one_keeps(move_seconds=5.0, task_seconds=1.0)
+    maker.read()
+    *_, last = harness.state.workers[maker.peer.session].dispatches.values()
+    last.waits_until = 0.0  # as of one that was sent there ahead of time
+    harness.wait(1.1)
+    assert maker.peer.take(m.BalanceRequest).count == 1
 
 
 def test_what_was_given_back_does_not_come_to_wait_there_again_before_another_task_has_ended() -> None:

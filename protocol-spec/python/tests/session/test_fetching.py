@@ -95,3 +95,13 @@ def test_an_object_cannot_change_its_size() -> None:
         window.accept(10, 10, 31)
     with pytest.raises(MalformedMessageError, match="not requested"):
         window.accept(0, 10, 30)
+
+
+def test_a_request_that_is_refused_is_answered() -> None:
+    window = FetchWindow(10, 25)
+    window.requests()
+    assert window.unanswered == [0, 10, 20]
+    window.refuse(10)
+    window.refuse(99)
+    window.accept(20, 5, 25)
+    assert window.unanswered == [0]

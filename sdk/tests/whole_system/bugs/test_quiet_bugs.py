@@ -12,7 +12,7 @@ from whole_system.bugs.transfer_bugs import QUIET_TRANSFER_BUGS
 
 TREE = Path(__file__).parents[4]
 UNIT_TESTS = {
-    "scheduler": ["appliance/tests/core/objects"],
+    "scheduler": ["appliance/tests/core/objects", "appliance/tests/core/placement/test_kept_bytes.py"],
     "agent": ["sdk/tests/worker/agent/core/test_transfers.py"],
 }
 PROGRAM = """

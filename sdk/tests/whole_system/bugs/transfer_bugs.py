@@ -30,8 +30,23 @@ TRANSFER_BUGS: Dict[str, PlantedBug] = {
     "the scheduler is not asked when it names no holder": PlantedBug(
         "agent", f"{_OBJECTS}.on_no_holder", "self._request(object_id, fetch)", "pass"
     ),
+    "how fast a worker sends is known after it is gone": PlantedBug(
+        "scheduler", f"{_TRANSFERS}.forget_worker", "self.rates.forget(number)", "pass"
+    ),
 }
 QUIET_TRANSFER_BUGS: Dict[str, PlantedBug] = {
+    "tasks wait where their bytes are however long that takes": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.rebalance:_waiting_at_their_bytes",
+        "each.waits_until > now",
+        "each.waits_until",
+    ),
+    "how fast a worker sends is not measured": PlantedBug(
+        "scheduler",
+        f"{_TRANSFERS}.complete",
+        "self.rates.complete(holder, record.size, self._now())",
+        "pass",
+    ),
     "who waits for a copy is forgotten when the last holder is gone": PlantedBug(
         "scheduler", f"{_TRANSFERS}.end_all", "() if is_deleted else waiting", "()"
     ),

@@ -8,7 +8,8 @@ Rules:
   that it has drained when it has no task left, and not before.
 - A task that says how long it may run is not sent to a worker that leaves before its end.
 - While an object is fetched, each part of it is requested once. Of an object that was missing, an answer to an earlier
-  fetch may end a later one, and a third may begin before that one is answered.
+  fetch may end a later one, and a third may begin before that one is answered. A worker that is rid of tasks without
+  having run them may have given up what it fetched for them, and begin anew when it needs that again.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class WorkerDialogues:
         self._stopping: Set[bytes] = set()  # do not have to finish their tasks
         self._requested: Dict[Tuple[bytes, int], Set[int]] = {}  # offsets of an object's parts
         self._missing: Set[Tuple[bytes, int]] = set()  # objects that a worker was told it cannot have
+        self._given_up: Set[Tuple[bytes, int]] = set()  # fetches that may have been
 
     def on_sent(self, now: float, name: bytes, message: Any, payload_bytes: int, slots: int) -> None:
         """
@@ -66,6 +68,7 @@ class WorkerDialogues:
                 self._missing.add((name, message.id))
             if message.status != m.ObjectResponseStatus.OK or message.offset + payload_bytes >= message.size:
                 self._requested.pop((name, message.id), None)  # it may be requested again
+                self._given_up.discard((name, message.id))
         elif isinstance(message, m.DisconnectRequest):
             is_draining = message.reason == m.DisconnectReason.DRAINING
             (self._draining if is_draining else self._stopping).add(name)
@@ -85,10 +88,14 @@ class WorkerDialogues:
                 self._ends[name] = now + message.remaining_milliseconds / 1000
         elif isinstance(message, (m.TaskResult, m.BalanceResponse)):
             self._open.get(name, set()).difference_update(message.ids)
+            if message.ids and isinstance(message, m.BalanceResponse):
+                self._may_give_up(name)
         elif isinstance(message, m.TaskCancelConfirm):
             confirmed = zip(message.ids, message.outcomes)
             cancelled = [instance for instance, outcome in confirmed if outcome == m.CancelOutcome.CANCELLED]
             self._open.get(name, set()).difference_update(cancelled)
+            if cancelled:
+                self._may_give_up(name)
         elif isinstance(message, m.ObjectRequest):
             self._on_request(name, message)
         elif isinstance(message, m.DisconnectRequest) and message.reason != m.DisconnectReason.DRAINING:
@@ -98,8 +105,14 @@ class WorkerDialogues:
             left = self._open.get(name, set()) - self._calls
             assert not left, f"{name!r} has drained, and still has tasks {left}"
 
+    def _may_give_up(self, name: bytes) -> None:
+        self._given_up.update(each for each in self._requested if each[0] == name)
+
     def _on_request(self, name: bytes, message: m.ObjectRequest) -> None:
         requested = self._requested.setdefault((name, message.id), set())
+        if message.offset in requested and (name, message.id) in self._given_up:
+            requested.clear()
+            self._given_up.discard((name, message.id))
         is_first = message.offset not in requested or (name, message.id) in self._missing
         assert is_first or self._disks_may_be_full, f"{name!r} requests byte {message.offset} of an object twice"
         requested.add(message.offset)

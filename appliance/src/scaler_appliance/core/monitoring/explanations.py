@@ -187,8 +187,8 @@ class Explanations:
             wait = waits[id(ready_class)] = self._note_wait(now, ready_class)
             for number in ready_class.clients():
                 client = self._state.clients.get(number)
-                if client is None:
-                    continue  # it went away in the meantime
+                if client is None or not ready_class.count_of(number):
+                    continue  # it went away in the meantime, or its tasks are not waiting any more
                 done += UNITS_OF_A_CLIENT
                 key = needs, ready.is_held(number)
                 if key not in causes:

@@ -9,6 +9,7 @@ Rules:
   leaves its source a few times only, however many workers need it.
 - Who waits waits for a copy that is on its way, which ends: it arrives, fails, or its fetcher is gone.
 - A holder from which a worker could not fetch an object is not named to it again for that object.
+- How long transfers take, from their tickets on, is measured: it says what others from that holder will take.
 - A ticket is a secret that only its two ends are told. It is made from a random seed, so that a run can be repeated.
 
 Source: SCL-OBJ-025 to SCL-OBJ-027.
@@ -17,10 +18,11 @@ Source: SCL-OBJ-025 to SCL-OBJ-027.
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Dict, Iterator, List, Optional
+from typing import Callable, Dict, Iterator, List, Optional
 
 from scaler_appliance.core.effects import Effect, Send
 from scaler_appliance.core.objects.object_records import Copies, ObjectRecord
+from scaler_appliance.core.objects.transfer_rates import TransferRates
 from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_protocol import messages as m
 from scaler_protocol.session.features import PEER_FETCH
@@ -42,12 +44,23 @@ class ObjectTransfers:
     Parameters:
         workers: all of them, by session.
         seed: random bytes, from which secrets are made.
+        now: tells the time of the event that is being handled, in seconds.
+        rates: how fast transfers are, by holder; updated here.
     """
 
-    def __init__(self, effects: List[Effect], workers: Dict[int, WorkerSession], seed: bytes) -> None:
+    def __init__(
+        self,
+        effects: List[Effect],
+        workers: Dict[int, WorkerSession],
+        seed: bytes,
+        now: Callable[[], float],
+        rates: TransferRates,
+    ) -> None:
+        self.rates = rates
         self._effects = effects
         self._workers = workers
         self._seed = seed
+        self._now = now
         self._tickets = 0  # that were issued
         self._serving: Dict[int, int] = {}  # transfers by holder
         self._of_fetcher: Dict[int, Dict[int, Copies]] = {}  # what each worker fetches or waits for, by object
@@ -73,6 +86,9 @@ class ObjectTransfers:
 
     def complete(self, fetcher: int, record: ObjectRecord) -> None:
         """A worker has fetched all bytes of an object, and is about to be one of its holders."""
+        holder = 0 if record.copies is None else record.copies.transfers.get(fetcher, 0)
+        if holder:
+            self.rates.complete(holder, record.size, self._now())
         self._end(fetcher, record.object_id, is_complete=True)
 
     def cancel(self, fetcher: int, record: ObjectRecord) -> None:
@@ -102,6 +118,7 @@ class ObjectTransfers:
             self._serving[holder] = count
         else:
             del self._serving[holder]
+            self.rates.pause(holder)
 
     def answer_waiting(self, object_id: int, copies: Copies) -> None:
         """Tell those that wait, in their order, where they can fetch an object, as far as that is known now."""
@@ -141,6 +158,7 @@ class ObjectTransfers:
         copies.holders[number].copies += 1
         copies.transfers[fetcher.number] = number
         self._count_serving(number, 1)
+        self.rates.begin(number, self._now())
         secret = self._next_secret()
         lifetime_milliseconds = int(TICKET_SECONDS * 1000)
         for worker, address, key in (
@@ -177,7 +195,8 @@ class ObjectTransfers:
             self._send_to_scheduler(self._workers[number], object_id)
 
     def forget_worker(self, number: int) -> Iterator[int]:
-        """A worker is gone: it fetches nothing any more. Steps."""
+        """A worker is gone: it fetches nothing any more, and sends nothing. Steps."""
+        self.rates.forget(number)
         while number in self._of_fetcher:
             object_id, copies = next(iter(self._of_fetcher[number].items()))
             self._end(number, object_id, is_complete=False)
@@ -187,6 +206,7 @@ class ObjectTransfers:
 
     def check_invariants(self, records: List[ObjectRecord]) -> None:
         """Check that transfers and those who wait are counted, and that none of those waits for ever."""
+        assert self.rates.holders <= self._workers.keys(), "the rates of workers that are gone are kept"
         fetching, serving = 0, 0
         for record in records:
             copies = record.copies

@@ -1,39 +1,57 @@
 """Which workers keep results that tasks need, and whether a task waits for one of them.
 
-Rule: among workers with a free slot, a task goes to the one that keeps most of its bytes. It goes behind the tasks of a
-busy worker if that one is free again before the bytes that it keeps beyond those could be moved. When that is, is known
-if the function has been measured; and not of a worker that was asked to give tasks back and has finished none since.
+Rules:
+- Among workers with a free slot, a task goes to the one that keeps most of its bytes.
+- It goes behind the tasks of a busy worker if that one is free again before the bytes that it keeps beyond those could
+  be moved. When it is free, is known if the function has been measured; and not of a worker that was asked to give
+  tasks back and has finished none since.
+- Bytes move at the rate that others got from that worker, if it keeps nearly all that the task needs. Else the assumed
+  rate counts, which is rather high: how long the other bytes take to get there, for this task and for those before it,
+  is in no estimate.
+- If slots are free elsewhere, it waits there no longer than twice as long as was estimated, nor than moving its bytes
+  would take: so a wrong estimate costs it no more than it would have cost not to wait.
 """
 
 from __future__ import annotations
 
-from typing import Dict, Optional
+from typing import Dict, Optional, Tuple
 
 from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.tasks.batches import LOSSES_OF_A_SUSPECT, TaskSpan
 
+NEARLY_ALL = 0.9
+"""Of the bytes that a task needs."""
+PATIENCE = 2.0
+"""How many times longer than was estimated a task waits for a worker that keeps its bytes."""
 
-def keeper_of_most(state: SchedulerState, idle: Dict[int, WorkerSession], span: TaskSpan) -> Optional[WorkerSession]:
-    """The worker that a task goes to because of the bytes that it needs, and that only workers have.
+
+def keeper_of_most(
+    state: SchedulerState, idle: Dict[int, WorkerSession], span: TaskSpan
+) -> Tuple[Optional[WorkerSession], float]:
+    """The worker that a task goes to because of the bytes that it needs, and that only workers have; and until when it
+    waits there, which is 0.0 at a worker with a free slot.
 
     Parameters:
         idle: workers with a free slot.
         span: the task alone.
     """
     kept_bytes: Dict[int, int] = {}
+    needed_bytes = 0
     for object_id in span.batch.dependencies_of(span.start, span.stop):
         record = state.objects.find(object_id)
         if record is None or record.copies is None or not record.is_elsewhere:
             continue
+        needed_bytes += record.size
         for number in record.copies.holders:
             kept_bytes[number] = kept_bytes.get(number, 0) + record.size
     batch, needs = span.batch, span.batch.requirement.needs
     is_measured = state.durations.get(batch.function_key) is not None
     is_urgent = needs.time_request_seconds > 0.0 or batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT
-    bytes_per_microsecond = state.settings.transfer_bytes_per_second / 1e6
+    assumed_bytes_per_second = state.settings.transfer_bytes_per_second
     busy: Optional[WorkerSession] = None
     busy_bytes = 0.0  # beyond those that could be moved before it is free
+    waits_until = 0.0
     for number in sorted(kept_bytes, key=lambda each: -kept_bytes[each]):
         if kept_bytes[number] <= busy_bytes:
             break
@@ -41,10 +59,15 @@ def keeper_of_most(state: SchedulerState, idle: Dict[int, WorkerSession], span: 
         if not worker.offers(needs, state.now) or not worker.room_for(needs.capabilities):
             continue
         if number in idle:
-            return worker
+            return worker, 0.0
         is_late = worker.finished == worker.finished_when_asked
         if is_measured and not (is_urgent or is_late or worker.leaving or worker.is_congested):
-            left = kept_bytes[number] - worker.load_microseconds / worker.slots * bytes_per_microsecond
+            has_nearly_all = kept_bytes[number] >= NEARLY_ALL * needed_bytes
+            bytes_per_second = state.transfers.rates.of(number) if has_nearly_all else assumed_bytes_per_second
+            wait_seconds = worker.load_microseconds / worker.slots / 1e6
+            left = kept_bytes[number] - wait_seconds * bytes_per_second
             if left > busy_bytes:
                 busy, busy_bytes = worker, left
-    return busy
+                move_seconds = kept_bytes[number] / bytes_per_second
+                waits_until = state.now + min(move_seconds, PATIENCE * wait_seconds)
+    return busy, waits_until

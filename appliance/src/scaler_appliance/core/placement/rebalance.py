@@ -3,8 +3,8 @@
 Rules:
 - The scheduler never takes a task away: it asks, and the worker gives back tasks that have not started.
 - Calls of actors stay where they are.
-- Tasks that wait where their bytes are do so for a second at most, if slots are free elsewhere. No others come to wait
-  there until the worker has finished a task: what it runs may take much longer than was estimated.
+- Tasks that wait where their bytes are are asked for only when that takes too long, and periodically. No others come to
+  wait there then until the worker has finished a task: what it runs may take much longer than was estimated.
 - Rebalancing corrects wrong estimates of durations; it is not the way to distribute work. So it considers all workers
   that hold more tasks than slots only periodically, and otherwise those with enough estimated work to be worth two
   messages.
@@ -66,7 +66,9 @@ class Rebalance:
         if not all_workers:
             donors = list(filter(self._has_much_in_line, donors[:MAXIMUM_DONORS]))
         for donor in donors:
-            surplus = donor.assigned - donor.slots
+            surplus = donor.assigned - donor.slots - _waiting_at_their_bytes(donor, self._state.now)
+            if surplus <= 0:
+                continue
             count = -(-surplus * free_slots // (free_slots + donor.slots))
             if _could_run_elsewhere(donor, idle, self._state.now):
                 self._ask_back(donor, count)
@@ -76,14 +78,13 @@ class Rebalance:
 
     def _has_much_in_line(self, worker: WorkerSession) -> bool:
         """Whether the waiting tasks of a worker are worth asking for, by current estimates of durations."""
-        staying = sum([each.open_count for each in worker.dispatches.values() if each.is_at_its_bytes])
-        others = worker.assigned - staying
+        others = worker.assigned - _waiting_at_their_bytes(worker, 0.0)
         if others <= worker.slots:
             return False
         enough = WORTHWHILE_MICROSECONDS * others / (others - worker.slots)
         microseconds = 0.0
         for dispatch in worker.dispatches.values():
-            if dispatch.is_of_actor or dispatch.is_at_its_bytes:
+            if dispatch.is_of_actor or dispatch.waits_until:
                 continue
             known = self._state.durations.get(dispatch.batch.function_key)
             microseconds += (dispatch.estimate_microseconds if known is None else known) * dispatch.open_count
@@ -124,6 +125,11 @@ class Rebalance:
 def _place(run: Tuple[Dispatch, int, int]) -> Tuple[int, int]:
     """The position of a run in the order in which tasks were dispatched."""
     return run[0].number, run[1]
+
+
+def _waiting_at_their_bytes(worker: WorkerSession, now: float) -> int:
+    """How many tasks of a worker wait there because of their bytes, and have not waited for too long."""
+    return sum([each.open_count for each in worker.dispatches.values() if each.waits_until > now])
 
 
 def _could_run_elsewhere(donor: WorkerSession, idle: List[WorkerSession], now: float) -> bool:

@@ -269,21 +269,20 @@ class Placement:
             if span is None:
                 break
             duration_microseconds = self._state.durations.get(span.batch.function_key)
-            worker = keeper_of_most(self._state, self._idle, span)
-            is_waiting = worker is not None and worker.number not in self._idle
+            worker, waits_until = keeper_of_most(self._state, self._idle, span)
             if self._others:
                 self._end_turn_before(duration_microseconds)
                 if self._most <= 0:
                     elsewhere.append(span)
                     break
             count = ready_class.count
-            is_placed = worker and (is_waiting or self._credit(worker, span, duration_microseconds, 0, count))
+            is_placed = worker and (waits_until or self._credit(worker, span, duration_microseconds, 0, count))
             if worker is None or not (is_placed and self._announce_objects(worker, *span)):
                 elsewhere.append(span)
                 continue
             self._hand_out(worker, ready_class, span, duration_microseconds)
-            if is_waiting:
-                self._state.dispatches[self._state.last_dispatch].is_at_its_bytes = True
+            if waits_until:
+                self._state.dispatches[self._state.last_dispatch].waits_until = waits_until
             elif worker.assigned >= worker.slots:
                 del self._idle[worker.number]
                 self._below_prefetch_target[worker.number] = worker

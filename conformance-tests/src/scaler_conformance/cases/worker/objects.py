@@ -71,6 +71,28 @@ def at_most_four_requests_are_unanswered(bench: RoleBench) -> None:
     worker.expect_outcome(task)
 
 
+@case(covers=["SCL-OBJ-037"])
+def answers_to_an_earlier_fetch_are_no_answers_to_a_later_one(bench: RoleBench) -> None:
+    """A task needs an object whose fetch was given up with a task that was cancelled, before it was answered."""
+    worker = bench.welcomed()
+    text = text_of(3 * CHUNK_BYTES)
+    content = worker.json([text])
+    wanted = worker.announce(content, is_served=False)
+    cancelled = arguments_task(worker, wanted)
+    request = worker.expect("ObjectRequest", id=wanted)
+    worker.send("TaskCancel", ids=[cancelled])
+    worker.expect_confirmation(cancelled, "cancelled")
+    task = arguments_task(worker, wanted)
+    worker.fence()
+    while True:
+        worker.answer(request, content)
+        worker.wait_until(lambda: worker.waiting("ObjectRequest") or worker.outcomes, "an ObjectRequest, or an outcome")
+        if not worker.waiting("ObjectRequest"):
+            break
+        request = worker.expect("ObjectRequest", id=wanted)
+    worker.expect_value(task, text)
+
+
 @case(covers=["SCL-WRK-014"])
 def task_with_a_missing_object_is_lost(bench: RoleBench) -> None:
     """A task whose object the scheduler does not have is lost with objectMissing; other tasks run."""

@@ -76,6 +76,15 @@ class FetchWindow:
         return found
 
     @property
+    def unanswered(self) -> List[int]:
+        """Offsets of requests that have not been answered yet."""
+        return list(self._unanswered)
+
+    def refuse(self, offset: int) -> None:
+        """The answer to a request has arrived, without bytes of use."""
+        self._unanswered.pop(offset, None)
+
+    @property
     def has_unanswered(self) -> bool:
         """Whether a request has not been answered yet."""
         return bool(self._unanswered)

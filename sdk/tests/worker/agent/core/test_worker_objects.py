@@ -98,6 +98,47 @@ def test_an_object_that_is_missing_or_comes_out_of_order_is_given_up(bench: Benc
     assert bench.events == [("missing", 9), ("missing", 10)]
 
 
+@pytest.mark.parametrize("answered", [0, 1])
+def test_answers_to_a_fetch_that_was_given_up_are_no_answers_to_the_next_one(bench: Bench, answered: int) -> None:
+    """The task that needed it was cancelled, and another one needs it; twice."""
+    content = os.urandom(6 * CHUNK)
+    bench.create(9, REMOTE, size=len(content))
+    requests = []
+    for _ in range(3):
+        bench.objects.fetch(9)
+        opened = bench.sent()
+        for request in opened[:answered]:
+            bench.respond(request, content)
+        requests += opened[answered:] + bench.sent()
+        bench.objects.forget(9)
+    bench.objects.fetch(9)
+    requests += bench.sent()
+    while requests:
+        bench.respond(requests.pop(0), content)
+        requests += bench.sent()
+
+    assert bench.events == [("available", 9)]
+    _, _, path = bench.definition(9)
+    with open(os.fsdecode(path), "rb") as file:
+        assert file.read() == content
+
+
+def test_a_missing_object_is_fetched_again_when_a_task_needs_it(bench: Bench) -> None:
+    content = os.urandom(3 * CHUNK)
+    bench.create(9, REMOTE, size=len(content))
+    bench.objects.fetch(9)
+    first, *others = bench.sent()
+    missing = m.ObjectResponseStatus.MISSING
+    bench.objects.on_response(m.ObjectResponse(id=9, offset=first.offset, status=missing), b"")
+    bench.objects.fetch(9)
+    for request in others:
+        bench.objects.on_response(m.ObjectResponse(id=9, offset=request.offset, status=missing), b"")
+    for request in bench.sent():
+        bench.respond(request, content)
+
+    assert bench.events == [("missing", 9), ("available", 9)]
+
+
 def test_an_object_that_the_scheduler_had_no_room_for_is_called_so(bench: Bench) -> None:
     bench.objects.fetch(9)
     missing = m.ObjectResponseStatus.MISSING

@@ -38,7 +38,7 @@ from scaler.worker.agent.core.effects import (
 )
 from scaler.worker.agent.core.function_ids.named_function_ids import NamedFunctionIds
 from scaler.worker.agent.core.transfers.direct_fetches import FetchOwner
-from scaler.worker.agent.core.transfers.object_progress import ObjectFetch, ServedObject
+from scaler.worker.agent.core.transfers.object_progress import GivenUpRequests, ObjectFetch, ServedObject
 from scaler.worker.agent.core.transfers.worker_transfers import WorkerTransfers
 from scaler.worker.frames import Buffer, ContentPlace
 from scaler_protocol import MalformedMessageError
@@ -87,6 +87,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
         self._held: Set[int] = set()  # those of them that other workers have
         self._looked_for: Set[int] = set()  # in the scheduler's directory
         self._fetches: Dict[int, ObjectFetch] = {}
+        self._given_up = GivenUpRequests()
         self._kept: Dict[int, Tuple[str, int]] = {}  # results being renamed: path and size
         self._served: Dict[int, ServedObject] = {}
         self._last_uses: Dict[int, float] = {}  # when the content of objects that are here was last used
@@ -126,6 +127,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
         self._held.clear()
         self.named_functions.clear()
         self.transfers.clear()
+        self._given_up.clear()
         for table in (*tables, self._kept, self._served, self._last_uses):
             table.clear()
 
@@ -266,16 +268,18 @@ class WorkerObjects(ObjectSource, FetchOwner):
         """A part of an object that is being fetched, or the answer that it is missing."""
         object_id = message.id
         fetch = self._fetches.get(object_id)
-        if fetch is None or fetch.is_direct:
+        if self._given_up.take(object_id, message.offset) or fetch is None or fetch.is_direct:
             return  # forgotten in the meantime
         if message.status != m.ObjectResponseStatus.OK:
             has_room = message.missing_reason != m.MissingReason.NO_ROOM
+            fetch.window.refuse(message.offset)
             self._give_up(object_id, "" if has_room else NO_ROOM_AT_SCHEDULER, message.missing_reason)
             return
         try:
             self._take_part(object_id, fetch, message, chunk)
         except MalformedMessageError as error:
             self._effects.append(Log(ERROR, f"object {object_id:x} cannot be fetched: {error}"))
+            fetch.window.refuse(message.offset)
             self._give_up(object_id)
 
     def on_chunk_written(self, object_id: int, number: int, length: int, path: str) -> None:
@@ -314,6 +318,8 @@ class WorkerObjects(ObjectSource, FetchOwner):
             self._remove([fetch.path])
         if fetch.is_direct:
             self.transfers.fetches.end(object_id, is_told)
+        else:
+            self._given_up.add(object_id, fetch.window.unanswered)
 
     def on_chunk_failed(self, object_id: int, number: int, why: str, is_full: bool) -> None:
         """A part of a fetched object could not be written, because the disk is full or for another reason."""

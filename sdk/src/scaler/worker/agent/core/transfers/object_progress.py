@@ -1,9 +1,11 @@
-"""How far an object has come: one that is fetched, and one that is kept here for others.
+"""How far an object has come: one that is fetched, one that is kept here for others, and one that was given up.
 
-Rule: data only.
+Rule: data and small accessors only.
 """
 
 from __future__ import annotations
+
+from typing import Dict, Iterable, Tuple
 
 from scaler_protocol.session.fetching import FetchWindow
 
@@ -39,3 +41,27 @@ class ServedObject:
         self.path = path
         self.size = size
         self.sent = 0
+
+
+class GivenUpRequests:
+    """Requests to the scheduler for objects that are not fetched any more. Each is still answered once, maybe when the
+    same object is being fetched again: that is no answer to a request of the new fetch."""
+
+    def __init__(self) -> None:
+        self._counts: Dict[Tuple[int, int], int] = {}  # by object and offset
+
+    def add(self, object_id: int, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            self._counts[object_id, offset] = self._counts.get((object_id, offset), 0) + 1
+
+    # SCL-OBJ-037
+    def take(self, object_id: int, offset: int) -> bool:
+        """An answer has come; whether it is to one of them. The scheduler answers requests for one offset in order."""
+        count = self._counts.pop((object_id, offset), 0)
+        if count > 1:
+            self._counts[object_id, offset] = count - 1
+        return count > 0
+
+    def clear(self) -> None:
+        """The session has ended: no answers follow."""
+        self._counts.clear()
