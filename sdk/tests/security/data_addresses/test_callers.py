@@ -143,7 +143,7 @@ def test_a_recorded_connection_is_of_no_use(scene: Scene, another_user: AnotherU
 
 @pytest.mark.parametrize("role", ["client", "worker", "monitor", "admin", "provisioner", "owner", "none"])
 def test_a_ticket_is_of_no_use_with_another_key(scene: Scene, another_user: AnotherUser, role: str) -> None:
-    """Of each role, of another tenant, and one that nobody has admitted."""
+    """Of each role, of another tenant, and one that is not admitted."""
     keys = load_sodium().new_keys()
     if role != "none":
         tenant = {"worker": "bob", "client": "alice", "owner": "default"}.get(role, "*")
