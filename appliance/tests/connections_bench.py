@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from typing import List, Tuple
+from typing import List, Optional, Tuple
 
 from scaler_appliance.shell.connections import Connections
 from scaler_protocol.host.addresses import parse_address, resolve
@@ -46,9 +46,13 @@ class Bench:
             turns.end_turn(0.0)
         return arrived
 
-    def caller(self) -> Connection:
-        """A connection after its handshake."""
-        caller = Connection(self.stream(), Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES))
+    def caller(self, stream: Optional[socket.socket] = None) -> Connection:
+        """A connection after its handshake.
+
+        Parameters:
+            stream: connected; None: to the address.
+        """
+        caller = Connection(stream or self.stream(), Zmtp("DEALER", MAXIMUM_MESSAGE_BYTES))
         caller.start()
         self._callers.append(caller)
         while not caller.is_ready:

@@ -13,15 +13,9 @@ from typing import Iterator
 import pytest
 from scheduler_process import SchedulerProcess
 
+pytestmark = pytest.mark.usefixtures("folders")
 TIMEOUT_SECONDS = 60
 WITHOUT_LOCAL_SOCKET = "tcp://127.0.0.2:0"
-
-
-@pytest.fixture(autouse=True)
-def folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir(mode=0o700)
-    monkeypatch.setenv("SCALER_RUN_DIRECTORY", str(tmp_path / "run"))
-    monkeypatch.setenv("SCALER_KEY_DIRECTORY", str(tmp_path / "keys"))
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from own_folders import folders
 from shell.conftest import start
 
-__all__ = ["start"]
+__all__ = ["folders", "start"]

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import signal
 import socket
 from pathlib import Path
-from typing import Callable, Sequence, Tuple
+from typing import Callable, List, Sequence, Tuple
 
 import pytest
 from played_service_manager import PlayedServiceManager
 from quiet_addresses import quiet_address
 from scheduler_process import SchedulerProcess, check_others_work, wait_for
 
-from scaler_appliance.shell.standby import INTERVAL_SECONDS, STOOD_STILL_SECONDS, Presence
+from scaler_appliance.shell import standby as standby_module
+from scaler_appliance.shell.standby import INTERVAL_SECONDS, STOOD_STILL_SECONDS, Presence, Standby
 from scaler_protocol.host.addresses import parse_address
+from scaler_protocol.keys.credentials import Credentials
+from scaler_protocol.programs.service_manager import ServiceManager
 
 Start = Callable[..., SchedulerProcess]
 
+pytestmark = pytest.mark.usefixtures("folders")
 PATIENT_SECONDS = 3.0
+TIMEOUT_SECONDS = 30.0
+MORE = pytest.mark.exhaustive
 SOON = ("--takeover-seconds", "0.5")
 
 
@@ -26,13 +34,6 @@ def listens(address: str) -> bool:
     parsed = parse_address(address)
     with socket.socket() as stream:
         return stream.connect_ex((parsed.host, parsed.port)) == 0
-
-
-@pytest.fixture(autouse=True)
-def folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir(mode=0o700)
-    monkeypatch.setenv("SCALER_RUN_DIRECTORY", str(tmp_path / "run"))
-    monkeypatch.setenv("SCALER_KEY_DIRECTORY", str(tmp_path / "keys"))
 
 
 @pytest.fixture
@@ -83,6 +84,39 @@ def test_what_was_there_before_this_program_stood_still_does_not_count() -> None
     assert not changes(presence, [(0, True), (1, False), (2, False), (awake, False), (awake + 1, True)])
 
 
+# How it asks ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_unforeseen_error_counts_as_no_answer_and_the_asking_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: List[str] = []
+
+    def break_down(credentials: Credentials, deadline: float) -> str:
+        asked.append(credentials.address)
+        raise LookupError("unforeseen")
+
+    monkeypatch.setattr(standby_module, "greet", break_down)
+    monkeypatch.setattr(standby_module, "INTERVAL_SECONDS", 0.01)
+    caplog.set_level(logging.INFO)
+    other = "tcp://127.0.0.1:2345"
+
+    async def wait() -> bool:
+        asking = Standby(Credentials(other), 0.03, ServiceManager("Scheduler", {}))
+        asking.start()
+        try:
+            return await asyncio.wait_for(asking.is_needed(exit_when_stdin_closes=False), TIMEOUT_SECONDS)
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
+                asyncio.get_running_loop().remove_signal_handler(number)
+
+    assert asyncio.run(wait()), "it serves, as if the other one were gone"
+    assert len(asked) > 2 and set(asked) == {other}
+    why = "LookupError: unforeseen"
+    assert f"there is no answer from {other}: {why}" in caplog.text
+    assert f"serves instead of {other}: {why}" in caplog.text
+
+
 # As a process ---------------------------------------------------------------------------------------------------------
 
 
@@ -109,6 +143,17 @@ def test_it_makes_way_when_the_other_one_is_back_and_can_serve_again(start: Star
         wait_for_times(standby, "stands by for", turn + 1)
         assert not listens(standby.output().rpartition("listening at ")[2].split()[0])
     assert f"{first.address} serves again; peers of this scheduler connect to it" in standby.output()
+
+
+@pytest.mark.exhaustive_on_pypy
+@pytest.mark.parametrize("wildcard", ["*", *(pytest.param(each, marks=MORE) for each in ("0.0.0.0", "[::]"))])
+def test_another_one_on_this_host_may_be_named_as_it_was_started(start: Start, wildcard: str) -> None:
+    """A wildcard is no address to connect to: it is asked at the one of this host."""
+    port = parse_address(quiet_address()).port
+    start("--insecure", address=f"tcp://{wildcard}:{port}")
+    asking = start("--standby-of", f"tcp://{wildcard}:{port}", *SOON, address=quiet_address(), wait=False)
+    asking.wait_for_output(f"stands by for tcp://127.0.0.1:{port}")
+    asking.wait_for_output(f"tcp://127.0.0.1:{port} answers")
 
 
 @pytest.mark.exhaustive_on_pypy
@@ -214,6 +259,8 @@ def test_a_scheduler_with_other_keys_is_named_at_the_start(
     ("address", "other", "fault"),
     [
         ("tcp://127.0.0.1:2345", "tcp://127.0.0.1:2345", "that is the address of this scheduler itself"),
+        ("tcp://*:2345", "tcp://127.0.0.1:2345", "that is the address of this scheduler itself"),
+        ("tcp://127.0.0.1:2345", "tcp://h:1,tcp://[::]:2345", "that is the address of this scheduler itself"),
         ("tcp://127.0.0.1:0", "tcp://127.0.0.1:2345", "have to know the port of tcp://127.0.0.1:0 beforehand"),
     ],
 )

@@ -62,6 +62,31 @@ def test_a_connections_end_is_seen_at_once_after_its_last_words(bench: Bench) ->
     assert bench.gone == [name]
 
 
+@pytest.mark.parametrize("is_local", [False, True])
+@pytest.mark.parametrize("waits", [False, True])
+def test_last_words_count_also_if_the_end_is_noticed_in_sending(bench: Bench, is_local: bool, waits: bool) -> None:
+    """As those of a worker that leaves while it is still told something."""
+    local = connect_to_local_socket(parse_address(bench.peers.address)) if is_local else None
+    caller = bench.caller(local)
+    caller.send([b"hello"])
+    [(name, _)] = bench.wait_for(1)
+    bench.peers.greet(name)
+    while waits and not bench.peers._peers[name].connection.unsent_bytes:
+        bench.peers.send(name, [bytes(1 << 20)])  # which it does not read
+    result = b"it is done" * (10_000 if is_local else 1)  # more than is read at once
+    for words in (result, b"I leave"):
+        caller.send([words])
+    caller.close()
+    for _ in range(3):
+        bench.peers.send(name, [b"are you there?"])
+    assert bench.gone == []
+    arrived: List[Tuple[bytes, List[bytes]]] = []
+    while not bench.gone:
+        arrived += bench.receive(0.01)
+    assert bench.gone == [name]
+    assert arrived == [(name, [result]), (name, [b"I leave"])]
+
+
 def test_a_peer_that_does_not_read_does_not_delay_others(bench: Bench) -> None:
     slow, quick = bench.caller(), bench.caller()
     slow.send([b"slow"])

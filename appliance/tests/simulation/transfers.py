@@ -40,8 +40,11 @@ class WorkerTransfers:
     def on_ticket(self, ticket: m.Ticket) -> None:
         worker = self.worker
         if ticket.holder == worker.session:
-            assert not ticket.address and ticket.secret not in self.tickets
+            is_taken_back = not ticket.lifetime_milliseconds
+            assert not ticket.address and (ticket.secret in self.tickets) is is_taken_back
             self.tickets[ticket.secret] = ticket.id
+            if is_taken_back:
+                del self.tickets[ticket.secret]
             return
         fetch = worker.fetches.get(ticket.id)
         if fetch is None:

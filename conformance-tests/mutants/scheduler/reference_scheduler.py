@@ -323,6 +323,7 @@ class ReferenceScheduler(
         peer.is_gone = True
         if isinstance(peer, Worker):
             self.workers.remove(peer)
+            self.take_back_tickets(peer)
             self.on_worker_gone(peer, left)
         elif isinstance(peer, Client):
             self.on_client_gone(peer)

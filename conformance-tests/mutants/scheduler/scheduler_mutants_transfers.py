@@ -32,6 +32,12 @@ class AnswersNothingWithoutAHolder(ReferenceScheduler):
         pass
 
 
+@mutant(breaks="SCL-OBJ-035", caught_by="scheduler/transfers/ticket-of-a-lost-fetcher-is-taken-back")
+class LeavesTicketsValid(ReferenceScheduler):
+    def take_back_tickets(self, fetcher: Peer) -> None:
+        pass
+
+
 @mutant(breaks="SCL-OBJ-033", caught_by="scheduler/transfers/older-worker-knows-of-no-transfers")
 class SendsAllToWorkers(ReferenceScheduler):
     def is_held_for(self, worker: Worker, kept: Object) -> bool:

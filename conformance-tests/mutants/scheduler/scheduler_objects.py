@@ -35,6 +35,7 @@ class ObjectKeeper:
     def __init__(self) -> None:
         super().__init__()
         self.objects: Dict[int, Object] = {}
+        self.issued_tickets: Dict[int, List[Tuple[Peer, int, bytes]]] = {}  # by fetcher
         self.object_limit = 1 << 40
         self.chunk_bytes = 32 * 1024
         self.token = os.urandom(16)
@@ -227,6 +228,7 @@ class ObjectKeeper:
 
     def issue_ticket(self, fetcher: Peer, holder: Peer, object_id: int, secret: bytes) -> None:
         self.tell_holder(holder, object_id, secret, fetcher.hello.dataKey)
+        self.issued_tickets.setdefault(fetcher.number, []).append((holder, object_id, secret))
         self.send(
             fetcher,
             "Ticket",
@@ -237,6 +239,13 @@ class ObjectKeeper:
             address=holder.hello.dataAddress,
             key=holder.hello.dataKey,
         )
+
+    def take_back_tickets(self, fetcher: Peer) -> None:
+        """A worker is gone: what it was told is valid no longer."""
+        for holder, object_id, secret in self.issued_tickets.pop(fetcher.number, []):
+            if not holder.is_gone:
+                fields = {"holder": holder.number, "secret": secret, "lifetimeMilliseconds": 0}
+                self.send(holder, "Ticket", id=object_id, **fields)
 
     def tell_holder(self, holder: Peer, object_id: int, secret: bytes, key: bytes) -> None:
         self.send(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 from mutants import part_mutant
@@ -48,8 +49,18 @@ class TakesAStolenTicket(WorkerTransfers):
 
 @transfer_mutant(breaks="SCL-OBJ-030", caught_by="worker/transfers/ticket-that-has-expired-is-refused")
 class TakesAnOldTicket(WorkerTransfers):
-    def has_expired(self, ticket: Ticket) -> bool:
-        return False
+    def on_ticket(self, message: Message) -> None:
+        is_again = message.secret in self.tickets
+        super().on_ticket(message)
+        if not is_again and message.secret in self.tickets:
+            self.tickets[message.secret].expires_at = math.inf
+
+
+@transfer_mutant(breaks="SCL-OBJ-036", caught_by="worker/transfers/ticket-that-was-taken-back-is-refused")
+class KeepsWhatIsTakenBack(WorkerTransfers):
+    def on_ticket(self, message: Message) -> None:
+        if message.lifetimeMilliseconds or message.secret not in self.tickets:
+            super().on_ticket(message)
 
 
 # As a fetcher -------------------------------------------------------------------------------------------------------
@@ -73,6 +84,24 @@ class BlamesNoHolder(WorkerTransfers):
         self.stop(object_id)
         is_begun = bool(self.owner.objects.fetches[object_id].content)
         self.fetch(object_id, fetch.ticket.holder if is_begun else 0)
+
+
+@transfer_mutant(breaks="SCL-OBJ-034", caught_by="worker/transfers/holder-that-answers-too-little-is-replaced")
+class GoesOnWithLess(WorkerTransfers):
+    def is_part(self, length: int, wanted: int) -> bool:
+        return length <= wanted
+
+
+@transfer_mutant(breaks="SCL-OBJ-034", caught_by="worker/transfers/holder-that-answers-too-much-is-replaced")
+class TakesMore(WorkerTransfers):
+    def is_part(self, length: int, wanted: int) -> bool:
+        return length >= wanted
+
+
+@transfer_mutant(breaks="SCL-OBJ-034", caught_by="worker/transfers/holder-that-contradicts-the-size-is-replaced")
+class BelievesAnySize(WorkerTransfers):
+    def is_size(self, size: int, fetch: DirectFetch) -> bool:
+        return True
 
 
 @object_mutant(breaks="SCL-OBJ-032", caught_by="worker/transfers/fetch-goes-on-where-it-was")

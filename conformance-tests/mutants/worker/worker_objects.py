@@ -39,7 +39,7 @@ class WorkerObjects:
         self.mine: Dict[int, bytes] = {}
         self.keeps = False  # what it makes, until the scheduler deletes it
         self.owed: Set[int] = set()  # kept objects that the scheduler has neither fetched nor deleted
-        self.held: Set[int] = set()  # objects that other workers have
+        self.held: Dict[int, int] = {}  # sizes of objects that other workers have
         self.number = 0
         self.chunk_bytes = 1 << 20
 
@@ -98,7 +98,7 @@ class WorkerObjects:
             elif storage == SHARED and self.directory:
                 self.read_shared(object_id)
             elif storage == HELD:
-                self.held.add(object_id)
+                self.held[object_id] = size
 
     def read_shared(self, object_id: int) -> None:
         with open(os.path.join(self.directory, f"{object_id:016x}"), "rb") as file:

@@ -28,8 +28,9 @@ class Ticket:
 class DirectFetch:
     """From another worker."""
 
-    def __init__(self, ticket: Message, socket: Any) -> None:
+    def __init__(self, ticket: Message, socket: Any, size: int) -> None:
         self.ticket = ticket
+        self.size = size  # as it was announced
         self.socket = socket
         self.asked_at = time.monotonic()
 
@@ -138,7 +139,7 @@ class WorkerTransfers:
         socket: Any = zmq.Context.instance().socket(zmq.DEALER)
         socket.linger = 0
         socket.connect(ticket.address)
-        fetch = self.fetches[ticket.id] = DirectFetch(ticket, socket)
+        fetch = self.fetches[ticket.id] = DirectFetch(ticket, socket, self.owner.objects.held[ticket.id])
         self.request_next(ticket.id, fetch)
 
     def request_next(self, object_id: int, fetch: DirectFetch) -> None:
@@ -149,10 +150,15 @@ class WorkerTransfers:
         fetch.asked_at = time.monotonic()
 
     def on_part(self, object_id: int, fetch: DirectFetch, message: Message) -> None:
-        if message.type != "ObjectResponse" or message.status != "ok":
+        found = self.owner.objects.fetches[object_id]
+        offset = len(found.content)
+        if message.type != "ObjectResponse" or message.status != "ok" or message.offset != offset:
             self.on_failed(object_id, fetch)
             return
-        found = self.owner.objects.fetches[object_id]
+        wanted = min(self.owner.objects.chunk_bytes, fetch.size - offset)
+        if not (self.is_size(message.size, fetch) and self.is_part(len(message.payload), wanted)):
+            self.on_failed(object_id, fetch)
+            return
         found.content += message.payload
         found.size = message.size
         if len(found.content) < message.size:
@@ -161,6 +167,14 @@ class WorkerTransfers:
         self.stop(object_id)
         self.owner.objects.complete_copy(object_id)
         self.tell_hold(object_id)
+
+    def is_size(self, size: int, fetch: DirectFetch) -> bool:
+        """Whether an object can have this size."""
+        return size == fetch.size
+
+    def is_part(self, length: int, wanted: int) -> bool:
+        """Whether an answer has as many bytes as were wanted."""
+        return length == wanted
 
     def tell_hold(self, object_id: int) -> None:
         self.owner.send("ObjectInstruction", action="hold", ids=[object_id])

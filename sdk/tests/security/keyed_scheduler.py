@@ -101,8 +101,9 @@ class KeyedScheduler:
         key_file: Optional[Path] = None,
         address: str = "",
         environment: Optional[Mapping[str, str]] = None,
+        program: Sequence[str] = ("-m", "scaler.worker"),
     ) -> subprocess.Popen[bytes]:
         """A worker with one slot."""
         key = [] if key_file is None else ["--key-file", str(key_file)]
-        command = [sys.executable, "-m", "scaler.worker", address or self.address, "-n", "1", *key, *options]
+        command = [sys.executable, *program, address or self.address, "-n", "1", *key, *options]
         return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": TESTS, **(environment or {})})

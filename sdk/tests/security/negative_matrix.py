@@ -2,6 +2,8 @@
 
     attack ──▶ client, worker, monitor: they come to an honest scheduler        scheduler: honest peers come to it
 
+    caller ──▶ the data address of an honest worker        an honest worker ──▶ holder, at its data address
+
 Rules:
 - Each cell names tests, as FILE::FUNCTION from the root of the tree, or says why there is nothing to test.
 - At least one test of a cell has its attacker in a process of another user (see `another_user`), where root runs it.
@@ -230,6 +232,83 @@ MATRIX: Mapping[str, Mapping[str, Cell]] = {
         "scheduler": (f"{_LYING}a_local_socket_that_another_user_took_before_the_scheduler_gets_nothing",),
     },
 }
+
+DATA_LIARS = ("caller", "holder")
+DATA_ATTACKS = (
+    "no key",
+    "wrong server key",
+    "wrong role",
+    "revoked",
+    "expired",
+    "replayed",
+    "replayed ticket",
+    "forged ticket",
+    "ticket for another object",
+    "ticket of another tenant",
+    "tampered",
+    "truncated",
+    "NULL downgrade",
+    "PLAIN downgrade",
+    "slow handshake",
+    "handshake flood",
+    "too many bytes",
+    "too few bytes",
+    "another object's bytes",
+    "no answer",
+    "an answer that ends half way",
+    "wrong bytes",
+)
+
+_CALLERS, _HOLDERS = (f"{_HERE}/data_addresses/test_{name}.py::test_" for name in ("callers", "lying_holders"))
+_DATA_OPENING = (f"{_CALLERS}other_openings_close_the_connection",)
+_DATA_CHANGED = (f"{_CALLERS}a_handshake_that_was_changed_or_cut_closes_the_connection",)
+_OTHER_KEY = (f"{_CALLERS}a_ticket_is_of_no_use_with_another_key",)
+_TAKEN_BACK = (f"{_CALLERS}a_ticket_is_of_no_use_when_its_key_is_revoked_or_has_expired",)
+_MADE_UP = (f"{_CALLERS}a_ticket_is_not_made_up_nor_used_again",)
+_LYING_HOLDER = (f"{_HOLDERS}a_lie_does_not_get_into_an_object",)
+_BELIEVED = (f"{_HOLDERS}a_holder_is_believed_what_it_holds_as_it_is_believed_its_results",)
+_SHOWS_NO_TICKET = NothingToTest("a holder shows no ticket: the scheduler tells the fetcher its address and key")
+_HAS_TO_PROVE_ITS_KEY = NothingToTest("a fetcher's end is that of a client with its scheduler, where this is tried")
+_CALLER_SENDS_REQUESTS = NothingToTest("a caller sends requests, and no bytes of objects")
+_HOLDER_LEAVES = NothingToTest("who has no session as a worker is not named to others as a holder")
+
+DATA_ADDRESS: Mapping[str, Mapping[str, Cell]] = {
+    "no key": {"caller": _DATA_OPENING, "holder": _LYING_HOLDER},
+    "wrong server key": {"caller": _DATA_OPENING, "holder": _LYING_HOLDER},
+    "wrong role": {"caller": _OTHER_KEY, "holder": _HOLDER_LEAVES},
+    "revoked": {"caller": _TAKEN_BACK, "holder": _HOLDER_LEAVES},
+    "expired": {"caller": _TAKEN_BACK, "holder": _HOLDER_LEAVES},
+    "replayed": {"caller": (f"{_CALLERS}a_recorded_connection_is_of_no_use",), "holder": _HAS_TO_PROVE_ITS_KEY},
+    "replayed ticket": {"caller": _MADE_UP, "holder": _SHOWS_NO_TICKET},
+    "forged ticket": {"caller": _MADE_UP, "holder": _SHOWS_NO_TICKET},
+    "ticket for another object": {
+        "caller": (f"{_CALLERS}a_ticket_opens_no_other_object",),
+        "holder": _SHOWS_NO_TICKET,
+    },
+    "ticket of another tenant": {
+        "caller": (f"{_CALLERS}a_worker_of_another_tenant_gets_no_ticket", *_OTHER_KEY),
+        "holder": _SHOWS_NO_TICKET,
+    },
+    "tampered": {"caller": _DATA_CHANGED, "holder": _HAS_TO_PROVE_ITS_KEY},
+    "truncated": {"caller": _DATA_CHANGED, "holder": _LYING_HOLDER},
+    "NULL downgrade": {"caller": _DATA_OPENING, "holder": _LYING_HOLDER},
+    "PLAIN downgrade": {"caller": _DATA_OPENING, "holder": _HAS_TO_PROVE_ITS_KEY},
+    "slow handshake": {
+        "caller": (f"{_CALLERS}workers_are_served_beside_callers_that_do_nothing",),
+        "holder": _LYING_HOLDER,
+    },
+    "handshake flood": {
+        "caller": (f"{_CALLERS}workers_are_served_beside_a_flood_of_handshakes",),
+        "holder": _HAS_TO_PROVE_ITS_KEY,
+    },
+    "too many bytes": {"caller": _CALLER_SENDS_REQUESTS, "holder": _LYING_HOLDER},
+    "too few bytes": {"caller": _CALLER_SENDS_REQUESTS, "holder": _LYING_HOLDER},
+    "another object's bytes": {"caller": _CALLER_SENDS_REQUESTS, "holder": _LYING_HOLDER},
+    "no answer": {"caller": _CALLER_SENDS_REQUESTS, "holder": _LYING_HOLDER},
+    "an answer that ends half way": {"caller": _CALLER_SENDS_REQUESTS, "holder": _LYING_HOLDER},
+    "wrong bytes": {"caller": _CALLER_SENDS_REQUESTS, "holder": _BELIEVED},
+}
+"""What is tried at the data addresses of workers: by callers, and by holders with honest callers."""
 
 _FIRST = f"{_HERE}/test_first_attacks.py::test_"
 FIRST_ATTACKS: Mapping[str, Tests] = {

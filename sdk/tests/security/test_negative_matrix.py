@@ -8,7 +8,18 @@ from pathlib import Path
 from typing import FrozenSet, Mapping
 
 import pytest
-from security.negative_matrix import ATTACKS, FIRST_ATTACKS, LIARS, MATRIX, NothingToTest, Tests
+from security.negative_matrix import (
+    ATTACKS,
+    DATA_ADDRESS,
+    DATA_ATTACKS,
+    DATA_LIARS,
+    FIRST_ATTACKS,
+    LIARS,
+    MATRIX,
+    Cell,
+    NothingToTest,
+    Tests,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -36,11 +47,23 @@ def test_each_attack_is_tried_by_each_role() -> None:
     assert tuple(MATRIX) == ATTACKS
     assert {attack: tuple(row) for attack, row in MATRIX.items()} == dict.fromkeys(ATTACKS, LIARS)
 
+    assert tuple(DATA_ADDRESS) == DATA_ATTACKS
+    assert {attack: tuple(row) for attack, row in DATA_ADDRESS.items()} == dict.fromkeys(DATA_ATTACKS, DATA_LIARS)
+
 
 @pytest.mark.parametrize("liar", LIARS)
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_a_cell_names_tests_that_there_are(attack: str, liar: str) -> None:
-    cell = MATRIX[attack][liar]
+    check_cell(MATRIX[attack][liar])
+
+
+@pytest.mark.parametrize("liar", DATA_LIARS)
+@pytest.mark.parametrize("attack", DATA_ATTACKS)
+def test_a_cell_about_data_addresses_names_tests_that_there_are(attack: str, liar: str) -> None:
+    check_cell(DATA_ADDRESS[attack][liar])
+
+
+def check_cell(cell: Cell) -> None:
     if isinstance(cell, NothingToTest):
         assert cell.why
         return

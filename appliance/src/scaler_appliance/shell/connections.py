@@ -23,8 +23,8 @@ Rules:
   are disconnected.
 - A peer without a session, which has had none or has one no more, may send MAXIMUM_HELLO_BYTES, and has
   HELLO_TIMEOUT_SECONDS for its handshake and its Hello. Before its first message it is reported who it is.
-- The end of a connection is detected at once, and reported with the peer's name after its last messages. Names are
-  never reused.
+- The end of a connection is detected at once, and reported with the peer's name after its last messages: also if what
+  shows it is that nothing can be sent to the peer. It may have said that it leaves. Names are never reused.
 - Data that is not ZeroMQ's protocol closes the connection, and is logged.
 """
 
@@ -83,7 +83,7 @@ class PeerConnection:
 
     __slots__ = (
         "name", "label", "origin", "connection", "caller", "hello_deadline", "events", "is_congested", "is_paused",
-        "counted_bytes",
+        "counted_bytes", "is_ending",
     )  # fmt: skip
 
     def __init__(
@@ -98,6 +98,7 @@ class PeerConnection:
         self.events = readiness.EPOLLIN
         self.is_congested = False
         self.is_paused = False  # it is not read for a while
+        self.is_ending = False  # what it has sent is read, and then it is gone
         self.counted_bytes = 0  # of messages that have been sent or received in part
 
 
@@ -219,7 +220,10 @@ class Connections:
                         self._put_off.add(descriptor)
                     else:
                         began = clock()
-                        peer.connection.flush(WRITING_BYTES)
+                        try:
+                            peer.connection.flush(WRITING_BYTES)
+                        except OSError:
+                            self._read_rest(peer)
                         writing_seconds += clock() - began
                 self._account(peer)
             except Exception as error:  # MemoryError, for one: it is this peer whose bytes find no room
@@ -339,11 +343,24 @@ class Connections:
             return
         try:
             connection = peer.connection
-            connection.send(frames)
+            try:
+                connection.send(frames)
+            except OSError:
+                self._read_rest(peer)
             if connection.unsent_bytes != peer.counted_bytes:
                 self._account(peer)
         except Exception as error:
             self._lose(peer, error)
+
+    def _read_rest(self, peer: PeerConnection) -> None:
+        """Nothing can be sent to a peer any more: the connection ends when what the peer has sent has been read.
+
+        Raises OSError if it cannot be watched.
+        """
+        peer.is_ending, peer.is_paused = True, False
+        peer.connection.abort()
+        self._account(peer)
+        self.turns.resume(peer.name)
 
     def _account(self, peer: PeerConnection) -> None:
         """Bytes of a peer have come or gone: count what waits, and watch for what is possible now.
@@ -411,7 +428,7 @@ class Connections:
 
     def _set_paused(self, name: bytes, is_paused: bool) -> None:
         peer = self._peers.get(name)
-        if peer is not None:
+        if peer is not None and not peer.is_ending:
             peer.is_paused = is_paused
             try:
                 self._account(peer)
@@ -438,6 +455,11 @@ class Connections:
         self._ends.log(peer.label, error, peer.connection.peer_has_spoken, is_registered)
         self._remove(peer)
         self._on_peer_gone(peer.name)
+
+    def is_ending(self, name: bytes) -> bool:
+        """Whether a peer is gone, but for messages that it has sent before: these delay its end."""
+        peer = self._peers.get(name)
+        return peer is None or peer.is_ending
 
     def is_connected(self, name: bytes) -> bool:
         return name in self._peers

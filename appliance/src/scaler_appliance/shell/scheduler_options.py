@@ -14,6 +14,7 @@ from scaler_appliance import __version__
 from scaler_appliance.core.placement.tenant_shares import DEFAULT_LIMITS, TenantLimits
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
 from scaler_protocol.host.addresses import parse_address, parse_addresses
+from scaler_protocol.host.discovery import connectable
 from scaler_protocol.host.interpreter import interpreter_name, python_version
 from scaler_protocol.keys.allow_list import ANY_TENANT, Grant, check_grant
 from scaler_protocol.keys.errors import KeyFileError
@@ -111,7 +112,8 @@ def _faults(options: argparse.Namespace) -> List[str]:
         return ["--self-test is given alone, without an address and other options"]
     if options.standby_of is not None:
         own = parse_address(options.address)
-        if own in parse_addresses(options.standby_of):
+        others = (connectable(str(each)) for each in parse_addresses(options.standby_of))
+        if connectable(options.address) in others:  # a wildcard is at all addresses; others may stand for it, too
             return [f"--standby-of {options.standby_of}: that is the address of this scheduler itself"]
         if not own.path and not own.port:
             return [f"--standby-of: clients and workers have to know the port of {options.address} beforehand"]

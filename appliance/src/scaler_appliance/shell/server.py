@@ -285,7 +285,7 @@ class Server:
             if can_wait or has_backlog(peer):
                 turn_seconds = at_work(end - begin_turn)
                 pause_seconds = max(pause_seconds, self._allowances.charge_backlog(now, turn_seconds))
-            if pause_seconds and peer not in self._gone:  # whose last messages delay its end
+            if pause_seconds and not self._peers.is_ending(peer):
                 turns.pause(peer)
                 self._peers.stop_reading(peer)
                 self._loop.call_later(pause_seconds, self._resume, peer)

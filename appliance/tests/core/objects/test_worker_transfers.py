@@ -130,6 +130,25 @@ def test_who_waits_is_told_when_a_transfer_fails_or_its_fetcher_is_gone(harness:
     assert fourth.take_ticket().holder == maker.peer.session
 
 
+@pytest.mark.parametrize("is_used", [False, True])
+def test_the_ticket_of_a_fetcher_that_is_gone_is_taken_back(harness: Harness, client: Client, is_used: bool) -> None:
+    maker, result, (first, second, *_) = broadcast(harness, client, 4)
+    for other in (first, second):
+        other.ask_ticket(result)
+    maker.read()
+    tickets, maker.tickets[:] = list(maker.tickets), []
+    if is_used:
+        first.hold(result)
+    first.peer.vanish()
+    maker.read()
+    if is_used:
+        assert not maker.tickets, "the transfer is over, and with it the ticket's connection"
+        return
+    (taken,) = maker.tickets
+    assert (taken.id, taken.holder, taken.secret) == (result, maker.peer.session, tickets[0].secret)
+    assert taken.lifetime_milliseconds == 0 and not taken.address and not taken.key
+
+
 def test_a_fetcher_whose_holder_failed_is_told_another_one_and_then_the_scheduler(
     harness: Harness, client: Client
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import pytest
 from scheduler_harness import Client, Harness, Worker, options
@@ -220,3 +220,62 @@ def test_a_tenant_that_comes_back_begins_where_the_others_are() -> None:
     shares.begin([])
     shares.begin(["a", "c"])
     assert [shares.work_of(each) for each in ("a", "c")] == [100.0, 100.0]
+
+
+class OrderlyWorker:
+    """A shared worker that runs one task at a time: the most urgent one, and of these the one that came first."""
+
+    def __init__(self, harness: Harness, clients: Dict[str, Client]) -> None:
+        self._harness, self._peer = harness, harness.worker(slots=1, queue_size=1000, tenant="*")
+        self._names = {client.session: name for name, client in clients.items()}
+        self._waiting: List[Tuple[int, int, str]] = []  # negated priority, instance, and whose it is
+        self._running: List[Tuple[int, int, str]] = []
+
+    def run(self) -> str:
+        """End a task, after the next one has begun; returns whose it was."""
+        self._read()
+        if not self._running:
+            self._begin()
+        (_, instance, name) = self._running.pop()
+        if self._waiting:
+            self._begin()
+        self._harness.now += SHORT_MICROSECONDS / 1e6
+        self._peer.finish([instance], busy_microseconds=SHORT_MICROSECONDS)
+        return name
+
+    def _begin(self) -> None:
+        self._running = [min(self._waiting)]
+        self._waiting.remove(self._running[0])
+
+    def _read(self) -> None:
+        while self._peer.inbox:
+            message, _ = self._peer.inbox.popleft()
+            if isinstance(message, m.Task):
+                name = self._names[message.client]
+                self._waiting += [(-message.options.priority, instance, name) for instance in message.ids]
+            elif isinstance(message, m.BalanceRequest):
+                self._peer.send(m.BalanceResponse(request_id=message.request_id))
+
+
+SHORT_MICROSECONDS = 1000
+
+
+@pytest.mark.parametrize("tasks_of_a", [3, 40, 1000])
+def test_a_task_at_a_shared_worker_is_passed_by_little_more_than_what_that_one_prefetches(tasks_of_a: int) -> None:
+    """However urgent another tenant's tasks are: the worker runs the most urgent ones first that it has."""
+    harness = Harness()
+    clients = {name: harness.client(name) for name in ("a", "b")}
+    worker = OrderlyWorker(harness, clients)
+    for client in clients.values():  # so that it is known how long they take
+        client.submit([0])
+        worker.run()
+    clients["a"].submit(range(1, 1 + tasks_of_a), [b"x"] * tasks_of_a)
+    clients["b"].submit(range(1, 6000), [b"x"] * 5999, options=options(priority=100))
+    ran = "".join(worker.run() for _ in range(2500))
+    assert ran.count("a") == tasks_of_a
+    until_last = ran[: ran.rindex("a")]
+    prefetched = harness.state.settings.prefetch_seconds * 1e6 / SHORT_MICROSECONDS
+    longest = max(map(len, until_last.split("a")))
+    assert longest <= 2 * prefetched
+    if tasks_of_a == 1000:
+        assert until_last.count("b") == pytest.approx(tasks_of_a, rel=0.2), "and both have their share"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import zmq
 from zmq.utils import z85
@@ -12,6 +12,13 @@ from scaler_conformance.codec.schema_codec import SCHEMA, Message
 from scaler_conformance.judging.verdicts import Violation
 from scaler_conformance.playing.quiet_ports import quiet_port
 from scaler_conformance.playing.transports import open_socket
+
+Lie = Callable[[bytes, int], Tuple[bytes, int]]
+"""What is said instead of a part of an object, and of its size."""
+
+
+def tell_truth(part: bytes, size: int) -> Tuple[bytes, int]:
+    return part, size
 
 
 def _use_new_key(socket: zmq.Socket[bytes]) -> bytes:
@@ -62,13 +69,14 @@ class PlayedHolder:
 
     Parameters:
         has_key: it speaks with those only that know its key.
+        lie: what `serve` says.
 
     Attributes:
         key: its public key; empty: it has none.
     """
 
-    def __init__(self, content: bytes, has_key: bool) -> None:
-        self._content = content
+    def __init__(self, content: bytes, has_key: bool, lie: Lie = tell_truth) -> None:
+        self._content, self._lie = content, lie
         self._socket = open_socket(zmq.ROUTER)
         self.key = _use_new_key(self._socket) if has_key else b""
         if has_key:
@@ -78,7 +86,7 @@ class PlayedHolder:
         self.offsets: List[int] = []
         self.tickets: List[bytes] = []
 
-    def serve(self, most_answers: int, seconds: float) -> None:
+    def serve(self, most_answers: int, seconds: float, lie: Optional[Lie] = None) -> None:
         """Answer requests, and then no more. Raises Violation if they do not come in time."""
         deadline: Optional[float] = time.monotonic() + seconds
         while most_answers:
@@ -86,14 +94,22 @@ class PlayedHolder:
             left = max(0.0, deadline - time.monotonic())
             if not self._socket.poll(int(left * 1000)):
                 raise Violation("an ObjectRequest at the holder of the Ticket", "none came", "SCL-OBJ-028")
-            identity, *frames = self._socket.recv_multipart()
-            request = Message(*SCHEMA.decode(frames), b"")
-            self.offsets.append(request.offset)
-            self.tickets.append(request.ticket)
-            chunk = self._content[request.offset : request.offset + request.length]
-            fields = {"id": request.id, "offset": request.offset, "status": "ok", "size": len(self._content)}
-            self._socket.send_multipart([identity, SCHEMA.encode("ObjectResponse", fields), chunk])
+            self._answer(lie or self._lie)
             most_answers -= 1
+
+    def serve_rest(self, quiet_seconds: float = 0.5) -> None:
+        """Answer requests with the truth, until no more come."""
+        while self._socket.poll(int(quiet_seconds * 1000)):
+            self._answer(tell_truth)
+
+    def _answer(self, lie: Lie) -> None:
+        identity, *frames = self._socket.recv_multipart()
+        request = Message(*SCHEMA.decode(frames), b"")
+        self.offsets.append(request.offset)
+        self.tickets.append(request.ticket)
+        chunk, size = lie(self._content[request.offset : request.offset + request.length], len(self._content))
+        fields = {"id": request.id, "offset": request.offset, "status": "ok", "size": size}
+        self._socket.send_multipart([identity, SCHEMA.encode("ObjectResponse", fields), chunk])
 
     def leave(self, requests: int, quiet_seconds: float = 1.0) -> None:
         """Be gone, when so many requests have come, or when no more do.

@@ -42,6 +42,17 @@ def test_what_a_short_answer_leaves_out_is_requested_again() -> None:
     assert window.requests() == [(4, 6)]
 
 
+def test_a_short_answer_of_a_peer_that_has_to_send_all_is_refused() -> None:
+    window = FetchWindow(10, size=14)
+    assert window.requests() == [(0, 10), (10, 4)]
+    window.accept(10, 4, 14, is_exact=True)
+    with pytest.raises(MalformedMessageError, match="from byte 0 of 14 has 9 bytes, not 10"):
+        window.accept(0, 9, 14, is_exact=True)
+    assert window.received_bytes == 4
+    window.accept(0, 10, 14, is_exact=True)
+    assert window.is_complete
+
+
 @given(
     size=st.integers(0, 300),
     chunk_bytes=st.integers(1, 40),

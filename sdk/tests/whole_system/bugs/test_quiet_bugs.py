@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 from whole_system.bugs.planting import planted
-from whole_system.bugs.transfer_bugs import QUIET_TRANSFER_BUGS
+from whole_system.bugs.quiet_bugs import QUIET_BUGS
 
 TREE = Path(__file__).parents[4]
 UNIT_TESTS = {
-    "scheduler": ["appliance/tests/core/objects", "appliance/tests/core/placement/test_kept_bytes.py"],
+    "scheduler": [
+        "appliance/tests/core/tenants/test_fair_share.py",
+        "appliance/tests/core/objects",
+        "appliance/tests/core/placement/test_kept_bytes.py",
+    ],
     "agent": ["sdk/tests/worker/agent/core/test_transfers.py"],
 }
 PROGRAM = """
@@ -20,21 +24,21 @@ import sys
 sys.path[:0] = ["sdk/tests", "appliance/tests"]
 import pytest
 from whole_system.bugs.planting import planted
-from whole_system.bugs.transfer_bugs import QUIET_TRANSFER_BUGS
-with planted(QUIET_TRANSFER_BUGS[sys.argv[1]]):
+from whole_system.bugs.quiet_bugs import QUIET_BUGS
+with planted(QUIET_BUGS[sys.argv[1]]):
     sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *sys.argv[2:]]))
 """
 
 
-@pytest.mark.parametrize("name", QUIET_TRANSFER_BUGS)
+@pytest.mark.parametrize("name", QUIET_BUGS)
 def test_a_quiet_bug_can_still_be_planted(name: str) -> None:
-    with planted(QUIET_TRANSFER_BUGS[name]):
+    with planted(QUIET_BUGS[name]):
         pass
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", QUIET_TRANSFER_BUGS)
+@pytest.mark.parametrize("name", QUIET_BUGS)
 def test_unit_tests_find_a_quiet_bug(name: str) -> None:
-    command = [sys.executable, "-c", PROGRAM, name, *UNIT_TESTS[QUIET_TRANSFER_BUGS[name].core]]
+    command = [sys.executable, "-c", PROGRAM, name, *UNIT_TESTS[QUIET_BUGS[name].core]]
     done = subprocess.run(command, cwd=TREE, capture_output=True, text=True)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout[-2000:]

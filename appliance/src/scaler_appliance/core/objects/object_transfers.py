@@ -11,14 +11,15 @@ Rules:
 - A holder from which a worker could not fetch an object is not named to it again for that object.
 - How long transfers take, from their tickets on, is measured: it says what others from that holder will take.
 - A ticket is a secret that only its two ends are told. It is made from a random seed, so that a run can be repeated.
+- When a fetcher's session ends, the holders take back its tickets: its key may not be admitted any more.
 
-Source: SCL-OBJ-025 to SCL-OBJ-027.
+Source: SCL-OBJ-025 to SCL-OBJ-027, SCL-OBJ-035.
 """
 
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Callable, Dict, Iterator, List, Optional
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from scaler_appliance.core.effects import Effect, Send
 from scaler_appliance.core.objects.object_records import Copies, ObjectRecord
@@ -64,6 +65,7 @@ class ObjectTransfers:
         self._tickets = 0  # that were issued
         self._serving: Dict[int, int] = {}  # transfers by holder
         self._of_fetcher: Dict[int, Dict[int, Copies]] = {}  # what each worker fetches or waits for, by object
+        self._secrets: Dict[Tuple[int, int], bytes] = {}  # of the tickets for transfers, by fetcher and object
 
     # SCL-OBJ-025
     def request(self, fetcher: WorkerSession, object_id: int, record: Optional[ObjectRecord], failed: int) -> None:
@@ -107,6 +109,7 @@ class ObjectTransfers:
         copies.waiting.pop(fetcher, None)
         number = copies.transfers.pop(fetcher, 0)
         if number:
+            del self._secrets[fetcher, object_id]
             self._count_serving(number, -1)
             holder = copies.holders.get(number)
             if holder is not None and not is_complete:
@@ -159,7 +162,7 @@ class ObjectTransfers:
         copies.transfers[fetcher.number] = number
         self._count_serving(number, 1)
         self.rates.begin(number, self._now())
-        secret = self._next_secret()
+        secret = self._secrets[fetcher.number, object_id] = self._next_secret()
         lifetime_milliseconds = int(TICKET_SECONDS * 1000)
         for worker, address, key in (
             (holder, "", fetcher.hello.data_key),
@@ -199,10 +202,20 @@ class ObjectTransfers:
         self.rates.forget(number)
         while number in self._of_fetcher:
             object_id, copies = next(iter(self._of_fetcher[number].items()))
+            self._take_back(number, object_id, copies)
             self._end(number, object_id, is_complete=False)
             copies.failed.pop(number, None)
             self.answer_waiting(object_id, copies)
             yield 1
+
+    # SCL-OBJ-035
+    def _take_back(self, fetcher: int, object_id: int, copies: Copies) -> None:
+        """The holder serves no one any more with the ticket of a fetcher that is gone."""
+        holder = self._workers.get(copies.transfers.get(fetcher, 0))
+        if holder is not None and not holder.is_gone:
+            secret = self._secrets[fetcher, object_id]
+            ticket = m.Ticket(id=object_id, holder=holder.number, secret=secret, lifetime_milliseconds=0)
+            self._effects.append(Send(holder.peer, ticket))
 
     def check_invariants(self, records: List[ObjectRecord]) -> None:
         """Check that transfers and those who wait are counted, and that none of those waits for ever."""
@@ -220,4 +233,4 @@ class ObjectTransfers:
             fetching += len(copies.waiting) + len(copies.transfers)
             serving += len(copies.transfers)
         assert fetching == sum(map(len, self._of_fetcher.values()))
-        assert serving == sum(self._serving.values())
+        assert serving == sum(self._serving.values()) == len(self._secrets)

@@ -316,6 +316,7 @@ class WorkerSession(Session):
         self.actors: Dict[int, Tuple[Tuple[str, float], ...]] = {}  # what each of its actors uses of capabilities
         self.sent = self.finished = self.failed = 0  # totals of tasks; failed and lost ones are also finished
         self.load_microseconds = 0.0
+        self.given_microseconds = 0.0  # of work, in all
         self.known_objects: Table[None] = {}
         self.lost_results: Deque[ObjectRecord] = deque()  # that were lost with it, until it is settled what follows
         self.forgotten_objects: array[int] = array("Q")
@@ -409,6 +410,8 @@ class WorkerSession(Session):
         self.assigned += count
         assert self.assigned <= self.capacity, f"{self.label} was given more than it can hold"
         self.load_microseconds += dispatch.estimate_microseconds * count
+        self.given_microseconds += dispatch.estimate_microseconds * count
+        dispatch.given_before_microseconds = self.given_microseconds
         for name, amount in dispatch.batch.requirement.needs.capabilities:
             self._free[name] -= amount * count
 

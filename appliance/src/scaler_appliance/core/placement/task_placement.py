@@ -43,7 +43,7 @@ from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_appliance.core.placement.distance import Distance
 from scaler_appliance.core.placement.kept_bytes import keeper_of_most
 from scaler_appliance.core.placement.ready_class import ReadyClass
-from scaler_appliance.core.placement.tenant_shares import UNLIMITED, count_as_urgent
+from scaler_appliance.core.placement.tenant_shares import UNLIMITED, count_as_urgent, would_pass
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT
 from scaler_appliance.core.tasks.batches import (
@@ -276,6 +276,9 @@ class Placement:
                     elsewhere.append(span)
                     break
             count = ready_class.count
+            if worker and waits_until and worker.is_shared:
+                is_passing = would_pass(worker, span.batch.requirement, self._target_microseconds)
+                waits_until = 0.0 if is_passing else waits_until
             is_placed = worker and (waits_until or self._credit(worker, span, duration_microseconds, 0, count))
             if worker is None or not (is_placed and self._announce_objects(worker, *span)):
                 elsewhere.append(span)
@@ -439,6 +442,8 @@ class Placement:
         is_timed = worker.stays_until < inf and span.batch.requirement.needs.time_request_seconds > 0.0
         if is_timed or span.batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT:
             ahead, urgent = free_slots, 0
+        elif urgent <= 0 and worker.is_shared and would_pass(worker, span.batch.requirement, self._target_microseconds):
+            return 0
         else:
             estimate = self._unmeasured_microseconds if duration_microseconds is None else duration_microseconds
             target_microseconds = self._target_microseconds

@@ -8,6 +8,10 @@ Rules:
 - Time without waiting tasks gives no credit: a tenant that returns begins where the one that has had least is now.
 - Priorities are compared within a tenant only, also where a worker with blocked tasks is to have some that are more
   urgent: otherwise the tenant that names the largest numbers has the places of the others' nested tasks.
+- A worker runs what it has by priority, of whichever tenant. So a task that waits at a shared worker is passed by more
+  urgent tasks of other tenants that come later, but by those of one prefetch only: then the worker gets no more of them
+  before that task has begun. Otherwise it would wait for as long as others have more urgent tasks. What workers with
+  blocked tasks get for these is an exception.
 - A task that waits for nested ones does not count as running: they could not run otherwise. If it is not known whose
   task it is, it counts for none of the tenants that its worker serves.
 - Calls of an actor run one at a time, and those behind a call that waits for nested tasks run after these. Whose call
@@ -63,6 +67,18 @@ class WorkerWithTasks(Protocol):
 
     @property
     def dispatches(self) -> Table[Dispatch]: ...
+
+    @property
+    def assigned(self) -> int: ...
+
+    @property
+    def slots(self) -> int: ...
+
+    @property
+    def distance_microseconds(self) -> float: ...
+
+    @property
+    def given_microseconds(self) -> float: ...
 
 
 class TenantShares:
@@ -167,6 +183,28 @@ def count_as_urgent(worker: WorkerWithTasks, requirement: Requirement) -> int:
             has_less_urgent = True
     may_be_nested = has_less_urgent or negative_priority < 0
     return urgent if may_be_nested else urgent + of_others
+
+
+def would_pass(worker: WorkerWithTasks, requirement: Requirement, target_microseconds: float) -> bool:
+    """Whether tasks of a class would pass one of another tenant that was passed already by a prefetch of work.
+
+    Parameters:
+        target_microseconds: what a near worker prefetches for each slot.
+
+    A worker whose tasks have all begun has none that can be passed. What calls of actors wait for is not known.
+    """
+    if worker.assigned <= worker.slots:
+        return False
+    negative_priority, needs = requirement
+    prefetched_microseconds = (target_microseconds + 2.0 * worker.distance_microseconds) * worker.slots
+    newest = worker.given_microseconds - prefetched_microseconds
+    for dispatch in worker.dispatches.values():  # the oldest first
+        if dispatch.given_before_microseconds > newest:
+            return False
+        held_priority, held_needs = dispatch.batch.requirement
+        if held_priority > negative_priority and held_needs.tenant != needs.tenant and not dispatch.is_of_actor:
+            return True
+    return False
 
 
 def _waiting_at(worker: WorkerWithTasks, tenant: str, blocked: int) -> int:

@@ -234,7 +234,7 @@ class Dispatch:
 
     __slots__ = (
         "number", "batch", "start", "stop", "worker", "ids", "open", "open_count", "estimate_microseconds",
-        "is_of_actor", "cancelled_again", "waits_until",
+        "is_of_actor", "cancelled_again", "waits_until", "given_before_microseconds",
     )  # fmt: skip
 
     def __init__(
@@ -253,6 +253,7 @@ class Dispatch:
         self.estimate_microseconds = estimate_microseconds  # of one task, as its worker's load was charged
         self.is_of_actor = batch.options.actor
         self.cancelled_again: Optional[Set[int]] = None  # instances of which an earlier cancel is unanswered, too
+        self.given_before_microseconds = 0.0  # of work, which its worker was given in all when it got this
         self.waits_until = 0.0  # where its bytes are, though slots may be free elsewhere
 
     @property

@@ -83,6 +83,18 @@ def ticket_request_is_always_answered(bench: RoleBench) -> None:
     other.expect("Ticket", id=made)
 
 
+@case(covers=["SCL-OBJ-035"], features=["peer-fetch"])
+def ticket_of_a_lost_fetcher_is_taken_back(bench: RoleBench) -> None:
+    """When a worker with a Ticket is gone, the holder is told that it is valid no longer."""
+    maker, other, made = shared_result(bench)
+    other.send("TicketRequest", id=made)
+    secret = other.expect("Ticket", id=made).secret
+    other.cut()
+    taken = maker.expect("Ticket", where=lambda each: not each.lifetimeMilliseconds, id=made)
+    told, wanted = (taken.holder, taken.secret), (maker.number, secret)
+    check(told == wanted, "a Ticket with the same secret, for the same holder, and a lifetime of 0", taken)
+
+
 @case(covers=["SCL-OBJ-033"], features=["peer-fetch"])
 def older_worker_knows_of_no_transfers(bench: RoleBench) -> None:
     """A worker that does not list the feature gets the announcement that it has always got, and no Ticket."""

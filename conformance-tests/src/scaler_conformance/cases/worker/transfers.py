@@ -10,7 +10,7 @@ from scaler_conformance.cases.worker.large_results import CONTENT, KEPT_RESULTS,
 from scaler_conformance.cases.worker.objects import arguments_task, text_of
 from scaler_conformance.judging.verdicts import NotApplicable
 from scaler_conformance.playing.conversation import check
-from scaler_conformance.playing.data_ends import PlayedFetcher, PlayedHolder
+from scaler_conformance.playing.data_ends import Lie, PlayedFetcher, PlayedHolder, tell_truth
 from scaler_conformance.playing.quiet_ports import quiet_port
 from scaler_conformance.playing.worker_session import CHUNK_BYTES, WorkerSession
 
@@ -120,6 +120,19 @@ def ticket_that_has_expired_is_refused(bench: RoleBench) -> None:
     expect_refusal(fetcher, "ticketExpired")
 
 
+@case(covers=["SCL-OBJ-036"], features=["peer-fetch"])
+def ticket_that_was_taken_back_is_refused(bench: RoleBench) -> None:
+    """A ticket that was used in time is refused once a Ticket with its secret and a lifetime of 0 has come."""
+    worker, fetcher, made = holder_with_result(bench)
+    issue(worker, fetcher, made)
+    fetcher.request(made, 0, 10, SECRET)
+    check(fetcher.answer().payload == CONTENT[:10], "the bytes for who uses a ticket in time", "others")
+    issue(worker, fetcher, made, milliseconds=0)
+    fetcher.request(made, 10, 10, SECRET)
+    answer = fetcher.answer()
+    check(answer.type == "Refusal" and not answer.payload, "a Refusal", answer)
+
+
 @case(covers=["SCL-OBJ-028", "SCL-OBJ-029"], features=["peer-fetch"])
 def object_is_fetched_from_its_holder(bench: RoleBench) -> None:
     """An object announced as held is fetched from the holder of the Ticket; then the worker is a holder, too."""
@@ -155,6 +168,40 @@ def holder_that_cannot_be_reached_is_replaced(bench: RoleBench) -> None:
     check(again.failedHolder == HOLDER, f"a TicketRequest with failedHolder = {HOLDER}", again)
     worker.send("Ticket", id=wanted)
     worker.expect_value(task, "from the scheduler")
+
+
+@case(covers=["SCL-OBJ-034"], features=["peer-fetch"])
+def holder_that_answers_too_little_is_replaced(bench: RoleBench) -> None:
+    """An answer without all bytes that were requested ends the fetch from that holder."""
+    replace_liar(bench, "too little", lambda content, size: (content[: len(content) // 2], size))
+
+
+@case(covers=["SCL-OBJ-034"], features=["peer-fetch"])
+def holder_that_answers_too_much_is_replaced(bench: RoleBench) -> None:
+    """An answer with more bytes than were requested ends the fetch from that holder."""
+    replace_liar(bench, "too much", lambda content, size: (content + b"!", size))
+
+
+@case(covers=["SCL-OBJ-034"], features=["peer-fetch"])
+def holder_that_contradicts_the_size_is_replaced(bench: RoleBench) -> None:
+    """An answer with another size than the announced one ends the fetch from that holder."""
+    replace_liar(bench, "another size", lambda content, size: (content, size - 1))
+
+
+def replace_liar(bench: RoleBench, what: str, lie: Lie) -> None:
+    worker = fetching_worker(bench)
+    content = worker.json([text_of(2 * CHUNK_BYTES)])
+    holder = PlayedHolder(content, bool(worker.hello.dataKey), lie)
+    bench.at_end(holder.close)
+    wanted = worker.announce(content, storage="held")
+    arguments_task(worker, wanted)
+    worker.expect("TicketRequest", id=wanted)
+    name_holder(worker, wanted, holder.address, holder.key)
+    holder.serve(1, bench.settings.deadline_seconds, tell_truth)
+    holder.serve(1, bench.settings.deadline_seconds)
+    holder.serve_rest()
+    again = worker.expect("TicketRequest", id=wanted, requirement="SCL-OBJ-034")
+    check(again.failedHolder == HOLDER, f"a TicketRequest with failedHolder = {HOLDER} after {what}", again)
 
 
 @case(covers=["SCL-OBJ-032"], features=["peer-fetch"])

@@ -6,7 +6,8 @@
 
 Rules:
 - Sans-IO: no message, socket or file. The caller sends requests, checks statuses and stores bytes.
-- A peer may answer with fewer bytes than requested; the rest is requested again.
+- A scheduler may answer with fewer bytes than requested; the rest is requested again. A worker that holds an object may
+  not: a byte an answer would keep a fetch going for ever.
 - An answer that was not requested, or contradicts the object's size, is the peer's fault: MalformedMessageError.
 
 Source: SCL-OBJ-009, SCL-OBJ-011.
@@ -96,13 +97,14 @@ class FetchWindow:
         if self.size is None:
             self._again.clear()
 
-    def accept(self, offset: int, length: int, size: int) -> None:
+    def accept(self, offset: int, length: int, size: int, is_exact: bool = False) -> None:
         """An answer has arrived.
 
         Parameters:
             offset: where its bytes begin.
             length: the number of bytes.
             size: of the whole object, according to the answer.
+            is_exact: the peer has to send all bytes that were requested.
 
         Raises MalformedMessageError if it was not requested, or contradicts earlier answers.
         """
@@ -116,6 +118,8 @@ class FetchWindow:
             raise MalformedMessageError(f"{length} bytes from byte {offset} exceed the object's size of {size} bytes")
         if not length and size:
             raise MalformedMessageError(f"the answer from byte {offset} of {size} has no bytes")
+        if is_exact and length < wanted:
+            raise MalformedMessageError(f"the answer from byte {offset} of {size} has {length} bytes, not {wanted}")
         if self.size is None:
             self.size = size
             self._requested_bytes = min(requested, size)

@@ -205,7 +205,7 @@ def test_a_fetch_goes_on_at_another_holder_with_what_is_missing(pair: Pair) -> N
 
 
 @pytest.mark.parametrize(
-    "what", ["refusal", "missing", "junk", "other object", "unrequested", "silence", "no connection"]
+    "what", ["refusal", "missing", "junk", "other object", "unrequested", "too little", "silence", "no connection"]
 )
 def test_whatever_is_wrong_with_a_holder_the_scheduler_learns_of_it(pair: Pair, what: str) -> None:
     pair.fetch()
@@ -220,6 +220,7 @@ def test_whatever_is_wrong_with_a_holder_the_scheduler_learns_of_it(pair: Pair, 
         "missing": m.ObjectResponse(id=pair.object_id, status=m.ObjectResponseStatus.MISSING),
         "junk": m.Heartbeat(),
         "other object": m.ObjectResponse(id=77, size=10),
+        "too little": m.ObjectResponse(id=pair.object_id, size=len(pair.content)),
         "unrequested": m.ObjectResponse(id=pair.object_id, offset=5 * CHUNK, size=len(pair.content)),
     }
     pair.fetcher.bench.sent()
@@ -315,6 +316,20 @@ def test_a_ticket_has_to_be_used_in_time_and_holds_then(pair: Pair) -> None:
     pair.watch(LIFETIME_SECONDS + KEPT_EXPIRED_SECONDS)
     pair.holder.take_data()
     assert not len(pair.holder.transfers.service)
+
+
+def test_a_ticket_that_is_taken_back_serves_no_one_any_more(pair: Pair) -> None:
+    for connection in (-1, -2):
+        pair.holder.transfers.on_accepted(connection, KEY, pair.now)
+    for connection, secret in ((-1, SECRET), (-2, b"2" * 32)):
+        pair.issue(secret=secret)
+        if connection == -1:
+            pair.request()
+            assert pair.answer() == pair.content[:10]
+        taken = m.Ticket(id=pair.object_id, holder=HOLDER, secret=secret)
+        pair.holder.transfers.on_ticket(taken, pair.now)
+        pair.request(secret, connection=connection)
+        assert pair.answer(connection).reason == m.RefusalReason.TICKET_EXPIRED, "whether it was used or not"
 
 
 def test_a_ticket_may_be_shown_before_it_is_known(pair: Pair) -> None:

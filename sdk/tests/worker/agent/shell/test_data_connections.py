@@ -253,16 +253,71 @@ def test_a_caller_that_does_not_read_takes_little_memory(bench: Bench) -> None:
     assert served[each.number] < 64
 
 
-def test_more_callers_than_allowed_are_turned_away(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_connections, "MAXIMUM_CALLERS", 2)
+def test_more_callers_than_allowed_get_no_bytes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_connections, "MAXIMUM_SERVED", 2)
     fetcher, holder = bench.side(), bench.side()
-    for number in (1, 2):
+    numbers = {}
+    for number in (1, 2, 3):
         fetcher.do(ConnectData(number, holder.place.address, b""))
         fetcher.take("connected")
-    bench.run_until(lambda: len(holder.connections._connections) == 2)
-    fetcher.do(ConnectData(3, holder.place.address, b""))
-    fetcher.take("connected")
+        fetcher.do(SendData(number, request()))
+        numbers[number] = holder.take("accepted")[0]
+        holder.take("message")
+    for number in (1, 2, 1, 2):
+        holder.do(SendData(numbers[number], m.ObjectResponse(id=7, size=3), b"abc"))
+        assert fetcher.take("message")[2] == b"abc"
+    holder.do(SendData(numbers[3], m.ObjectResponse(id=7, size=3), b"abc"))
     assert fetcher.take("closed")[0] == 3
+    assert holder.take("closed")[0] == numbers[3]
+    fetcher.do(CloseData(1))
+    assert holder.take("closed")[0] == numbers[1]
+    fetcher.do(ConnectData(4, holder.place.address, b""))
+    fetcher.take("connected")
+    fetcher.do(SendData(4, request()))
+    fourth, _ = holder.take("accepted")
+    holder.take("message")
+    holder.do(SendData(fourth, m.ObjectResponse(id=7, size=3), b"abc"))
+    assert fetcher.take("message")[2] == b"abc", "there is room again"
+
+
+def test_who_has_got_nothing_makes_room_for_others(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest caller of the host from which most have come; those that are served stay."""
+    monkeypatch.setattr(data_connections, "MAXIMUM_NEWCOMERS", 3)
+    fetcher, holder = bench.side(), bench.side()
+    fetcher.do(ConnectData(1, holder.place.address, b""))
+    fetcher.take("connected")
+    fetcher.do(SendData(1, request()))
+    served, _ = holder.take("accepted")
+    holder.take("message")
+    holder.do(SendData(served, m.ObjectResponse(id=7, size=3), b"abc"))
+    assert fetcher.take("message")[2] == b"abc"
+    place = parse_address(holder.place.address)
+
+    def call(source: str) -> socket.socket:
+        before = holder.connections._last_caller
+        stream = socket.create_connection((place.host, place.port), DEADLINE_SECONDS, (source, 0))
+        bench.run_until(lambda: holder.connections._last_caller < before)
+        stream.setblocking(False)
+        return stream
+
+    def is_closed(stream: socket.socket) -> bool:
+        try:
+            while stream.recv(1000):
+                pass
+            return True
+        except BlockingIOError:
+            return False
+
+    alone, *many = [call(each) for each in ("127.0.0.9", "127.0.0.7", "127.0.0.7", "127.0.0.7", "127.0.0.8")]
+    try:
+        bench.run_until(lambda: is_closed(many[0]))
+        assert not any(map(is_closed, (alone, *many[2:])))
+        assert is_closed(many[1])
+        assert served in holder.connections._connections
+        assert not holder.events, "the core knows nothing of callers without a handshake"
+    finally:
+        for stream in (alone, *many):
+            stream.close()
 
 
 def test_a_caller_that_does_not_greet_is_dropped(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

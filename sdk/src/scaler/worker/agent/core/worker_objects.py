@@ -259,8 +259,9 @@ class WorkerObjects(ObjectSource, FetchOwner):
 
     def _take_part(self, object_id: int, fetch: ObjectFetch, message: m.ObjectResponse, chunk: Buffer) -> None:
         """Requested bytes have come. Raises MalformedMessageError if they were not requested."""
+        # SCL-OBJ-034
         is_first = not fetch.window.received_bytes
-        fetch.window.accept(message.offset, len(chunk), message.size)
+        fetch.window.accept(message.offset, len(chunk), message.size, fetch.is_direct)
         effect = WriteChunk(object_id, fetch.number, message.offset, chunk, message.size, is_first)
         self._effects.append(effect)
 

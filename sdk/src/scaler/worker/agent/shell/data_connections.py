@@ -12,6 +12,8 @@ Rules:
 - Parts that this worker fetches come in the memory of the part before, too. New memory for each part would cost more
   than to move its bytes, because the system has to clear and map it.
 - So many callers are served at once, in sum; more are turned away, and fetch through the scheduler.
+- Callers that have not got any bytes yet, because they have shown no valid ticket, take no place of these. If there are
+  too many of them, the oldest of the host with most of them is closed: so who calls and does nothing keeps no one out.
 - Any error of the system costs one connection at most.
 """
 
@@ -23,7 +25,7 @@ import errno
 import logging
 import os
 import socket
-from collections import deque
+from collections import Counter, deque
 from functools import partial
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Protocol, Tuple, Type, Union
 
@@ -47,8 +49,10 @@ from scaler_protocol.wire.zmtp import Zmtp, ZmtpError
 
 logger = logging.getLogger("scaler")
 
-MAXIMUM_CALLERS = 40
-"""A scheduler lets fewer fetch at once from one worker; the others may be leaving."""
+MAXIMUM_SERVED = 40
+"""Callers that get bytes. A scheduler lets fewer fetch at once from one worker; the others may be leaving."""
+MAXIMUM_NEWCOMERS = 200
+"""Callers that have not got any yet. They take a descriptor, and some kilobytes, until they have said more."""
 READ_BYTES_PER_ROUND = 1024 * 1024
 """Of one connection, and one read more: some hundred microseconds."""
 MAXIMUM_REQUEST_BYTES = 64 * 1024
@@ -87,8 +91,10 @@ class _DataConnection:
     __slots__ = (
         "number",
         "connection",
+        "host",
         "inbox",
         "is_announced",
+        "is_served",
         "is_ending",
         "watches_room",
         "is_read",
@@ -98,14 +104,16 @@ class _DataConnection:
         "is_part_queued",
     )
 
-    def __init__(self, number: int, connection: Connection) -> None:
+    def __init__(self, number: int, connection: Connection, host: str = "") -> None:
         self.number = number
         self.connection = connection
+        self.host = host  # from which a caller comes
         self.memory = bytearray()  # of the parts that are sent, one after the other
         self.part: Optional[memoryview] = None  # the part that is there
         self.is_part_queued = False  # that part
         self.inbox: Deque[List[bytes]] = deque()  # that has not been passed on
         self.is_announced = False  # to the core
+        self.is_served = False  # a caller has got bytes
         self.is_ending = False  # nothing is read any more: the core has closed it
         self.watches_room = False
         self.is_read = True
@@ -179,7 +187,7 @@ class DataConnections:
             if self._listener is None:
                 return
             try:
-                stream, _ = self._listener.accept()
+                stream, address = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except (OSError, MemoryError) as error:  # without descriptors: they may come back
@@ -187,20 +195,27 @@ class DataConnections:
                 self._rounds.remove_reader(self._listener.fileno())
                 self._loop.call_later(1.0, self._accept_again)
                 return
-            if sum(number < 0 for number in self._connections) >= MAXIMUM_CALLERS:
-                _close(stream)
-                continue
             try:
-                self._add_caller(stream)
+                self._make_room()
+                self._add_caller(stream, str(address[0]))
             except (OSError, MemoryError):
                 _close(stream)
+
+    # SCL-OBJ-031
+    def _make_room(self) -> None:
+        """Another caller comes: close one of those that have got nothing, if there are too many."""
+        newcomers = [each for each in self._connections.values() if each.number < 0 and not each.is_served]
+        if len(newcomers) >= MAXIMUM_NEWCOMERS:
+            busiest, _ = Counter(each.host for each in newcomers).most_common(1)[0]
+            oldest = next(each for each in newcomers if each.host == busiest)
+            self._lose(oldest, TimeoutError("it has shown no ticket, and others call"))
 
     def _accept_again(self) -> None:
         if self._listener is not None:
             with contextlib.suppress(OSError, MemoryError):
                 self._rounds.add_reader(self._listener.fileno(), self._accept)
 
-    def _add_caller(self, stream: socket.socket) -> None:
+    def _add_caller(self, stream: socket.socket, host: str) -> None:
         security = self._security
         if security is None:
             protocol = Zmtp("ROUTER", MAXIMUM_REQUEST_BYTES)
@@ -210,7 +225,7 @@ class DataConnections:
             protocol = SecureZmtp(server, "ROUTER", MAXIMUM_REQUEST_BYTES)
         protocol.reused_bytes = MAXIMUM_RESPONSE_BYTES
         self._last_caller -= 1
-        each = _DataConnection(self._last_caller, Connection(stream, protocol))
+        each = _DataConnection(self._last_caller, Connection(stream, protocol), host)
         each.connection.start()
         self._rounds.add_reader(each.connection.fileno(), partial(self._read, each))
         self._connections[each.number] = each
@@ -386,6 +401,8 @@ class DataConnections:
             return
         header = encode(effect.message)
         try:
+            if each.number < 0 and len(effect.payload):
+                self._count_as_served(each)
             each.connection.send([header, effect.payload] if len(effect.payload) else [header])
             each.is_part_queued = each.is_part_queued or effect.payload is each.part
             self._free_memory(each)
@@ -395,6 +412,12 @@ class DataConnections:
         except (OSError, MemoryError) as error:
             self._drop(each)
             self._fail_later(each.number, str(error))
+
+    def _count_as_served(self, each: _DataConnection) -> None:
+        """A caller gets bytes. Raises OSError if too many others do."""
+        if not each.is_served and sum(other.is_served for other in self._connections.values()) >= MAXIMUM_SERVED:
+            raise OSError(f"{MAXIMUM_SERVED} others are served")
+        each.is_served = True
 
     def _watch_room(self, each: _DataConnection) -> None:
         has_unsent = each.connection.has_unsent
@@ -479,7 +502,7 @@ def _listen(address: Address) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setblocking(False)
         listener.bind(target)
-        listener.listen(MAXIMUM_CALLERS)
+        listener.listen(MAXIMUM_NEWCOMERS)
     except (OSError, MemoryError):
         _close(listener)
         raise

@@ -4,13 +4,14 @@
                                      └───── not in time ────▶ expired ── KEPT_EXPIRED_SECONDS ──────────▶ gone
 
 Rules:
+- A ticket whose lifetime is 0 takes back the one with the same secret: no request with it is answered any more.
 - A request is answered with bytes only if its ticket is for that object, for the key of the connection, and in time; or
   with a Refusal that says what is wrong with it, after which the connection is closed.
 - Scheduler and fetcher have connections of their own, so a ticket may be shown before it is known: the request waits
   TICKET_WAIT_SECONDS for it.
 - A connection that shows no ticket, or has asked for nothing for long, is closed, so it takes no place for long.
 
-Source: SCL-OBJ-030, SCL-OBJ-031.
+Source: SCL-OBJ-030, SCL-OBJ-031, SCL-OBJ-036.
 """
 
 from __future__ import annotations
@@ -67,9 +68,14 @@ class TicketService:
         return len(self._tickets) + len(self._callers)
 
     def on_ticket(self, ticket: m.Ticket, now: float) -> None:
-        """The scheduler lets a worker fetch an object here."""
+        """The scheduler lets a worker fetch an object here, or does not any more, if it lets it for no time."""
         if len(self._tickets) >= MAXIMUM_TICKETS:
             del self._tickets[next(iter(self._tickets))]
+        known = self._tickets.get(ticket.secret)
+        # SCL-OBJ-036
+        if known is not None and not ticket.lifetime_milliseconds:
+            known.connection, known.expires_at = 0, now
+            return
         expires_at = now + ticket.lifetime_milliseconds / 1000
         self._tickets[ticket.secret] = _Ticket(ticket.id, ticket.key, expires_at)
         for connection, caller in list(self._callers.items()):

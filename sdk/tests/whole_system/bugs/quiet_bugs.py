@@ -1,0 +1,8 @@
+"""Bugs after which whole systems still end as they may: see `test_quiet_bugs`."""
+
+from __future__ import annotations
+
+from whole_system.bugs.tenant_bugs import QUIET_TENANT_BUGS
+from whole_system.bugs.transfer_bugs import QUIET_TRANSFER_BUGS
+
+QUIET_BUGS = {**QUIET_TRANSFER_BUGS, **QUIET_TENANT_BUGS}
