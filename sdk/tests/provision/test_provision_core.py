@@ -377,7 +377,7 @@ def test_the_time_in_which_a_unit_waits_for_its_turn_is_not_that_in_which_it_sho
 PENDING = ListedUnit(State.PENDING, "Resources")
 
 
-def test_units_that_wait_in_vain_are_withdrawn_after_the_idle_time_and_down_to_the_minimum() -> None:
+def test_units_that_wait_without_tasks_are_withdrawn_after_the_idle_time_and_down_to_the_minimum() -> None:
     bench = Bench(pool(minimum=1, idle_seconds=30.0))
     names = bench.started(3)
     bench.listing(p_run_1=PENDING, p_run_2=PENDING, p_run_3=PENDING)

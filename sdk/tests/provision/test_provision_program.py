@@ -153,7 +153,7 @@ def test_pools_with_different_logs_are_refused_with_what_to_write(
 
 
 @pytest.mark.slow  # two programs, which wait for their first listings
-def test_a_second_program_with_the_same_pool_is_refused_and_told_of_the_first(
+def test_a_second_program_with_the_same_pool_is_refused_with_the_name_of_the_first(
     address: str, start: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Units are lines of a file, which both of them list."""

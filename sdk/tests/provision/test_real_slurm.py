@@ -155,7 +155,7 @@ def test_jobs_come_in_stages_up_to_the_maximum_say_why_they_wait_and_go(
     assert "ERROR" not in program.log.read_text()
     states = [state for _, state, name in slurm.jobs("--states=all") if name.startswith("jobs-")]
     assert states.count("CANCELLED") == program.log.read_text().count("is withdrawn"), (
-        "what waits in vain, and no other"
+        "what waits without tasks, and no other"
     )
     assert set(states) <= {"COMPLETED", "CANCELLED"}
 

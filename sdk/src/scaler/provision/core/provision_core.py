@@ -353,7 +353,7 @@ class ProvisionCore:
             self._effects.append(SendMessage(request))
 
     def _withdraw(self, now: float, demand: m.Demand) -> None:
-        """Stop units that wait in vain, the newest first: the others have waited longer for their turn."""
+        """Stop units that wait and that no task needs, the newest first: the others are nearer to their turn."""
         counts = self._counts(demand)
         unneeded = unneeded_units(list(self._units.values()), demand)
         newest_first = sorted(self._units.values(), key=lambda each: each.begun)[::-1]  # of equals, the last one
