@@ -41,7 +41,7 @@ demo: .venv/.packages  ## start a cluster on this machine and run tasks on it
 
 .PHONY: test
 test:  ## run all tests
-	@$(MAKE) -j3 .venv/.compiled .venv-pypy/.packages dist-wheels dist-pex cpp-worker browser
+	@$(MAKE) -j3 .venv/.compiled .venv-pypy/.packages dist-wheels dist-pex cpp-worker browser cloud-init
 	@$(IN_VENV) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m '$(CHOSEN_TESTS)' $(ARGS)
 
 .PHONY: test-all
@@ -96,6 +96,10 @@ slurm:  ## install Slurm and munge, as root, for the tests that run a real one: 
 .PHONY: systemd
 systemd:  ## install systemd, as root, for the tests that run a real one in namespaces: only in make test-all
 	@$(PREPARE) systemd
+
+.PHONY: cloud-init
+cloud-init:
+	@$(PREPARE) cloud_init
 
 .PHONY: emulator
 emulator:

@@ -1,4 +1,4 @@
-"""The service files for systemd, containers, Kubernetes and Slurm.
+"""The service files for systemd, containers and Slurm.
 
 Rules: the files are compared with the programs themselves: the program's own parser reads each command line, and each
 exit code is one that the program uses. Checks that need an engine, such as systemd, are skipped with a message if it is
@@ -19,20 +19,21 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Tuple
 
 import pytest
-import yaml
 
 from scaler.worker import exit_codes
 from scaler.worker.worker_options import CLUSTER
 from scaler_appliance.shell.scheduler_options import SCHEDULER
+from scaler_appliance.ui.ui_options import UI
 
 PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
 PROGRAMS = Path(sys.executable).parent
 PARSERS: Dict[str, Callable[[], argparse.ArgumentParser]] = {
     "scaler_scheduler": SCHEDULER.parser,
     "scaler_cluster": CLUSTER.parser,
+    "scaler_ui": UI.parser,
 }
 DEADLINE_SECONDS = 30.0
 
@@ -132,7 +133,7 @@ def test_systemd_finds_the_units_sound_and_tight(name: str, most_exposure: float
 
 # Containers.
 
-CONTAINERS = {"scheduler": "scaler_scheduler", "workers": "scaler_cluster"}
+CONTAINERS = {"scheduler": "scaler_scheduler", "workers": "scaler_cluster", "ui": "scaler_ui"}
 
 
 def read_recipe(name: str) -> List[Tuple[str, str]]:
@@ -147,7 +148,8 @@ def test_an_image_starts_its_program_without_privileges(name: str) -> None:
     command = [*json.loads(last["ENTRYPOINT"]), *json.loads(last["CMD"])]
 
     assert Path(command[0]).name == CONTAINERS[name]
-    assert options_of(command).address.endswith(":2345")
+    options = options_of(command)
+    assert options.monitor_address.endswith(":2346") if name == "ui" else options.address.endswith(":2345")
     assert last["USER"].split(":")[0] != "0" and last["STOPSIGNAL"] == "SIGTERM"
     copied = [words.split()[-2] for instruction, words in recipe if instruction == "COPY"]
     built = [path for path in copied if path != "packaging/oci/root"]
@@ -200,100 +202,6 @@ def test_the_images_health_check_is_answered_and_not_logged(scheduler: Tuple[str
         pass
     lines = log.read_text()[len(before) :].splitlines()
     assert [line for line in lines if "client" not in line] == []
-
-
-# Kubernetes.
-
-
-def read_manifest() -> Dict[Tuple[str, str], Any]:
-    documents = yaml.safe_load_all((PACKAGING / "kubernetes/scaler.yaml").read_text())
-    return {(document["kind"], document["metadata"]["name"]): document for document in documents}
-
-
-def manifest_of(name: str) -> Any:
-    return read_manifest()["Deployment", name]["spec"]
-
-
-def pod_of(name: str) -> Any:
-    return read_manifest()["Deployment", name]["spec"]["template"]["spec"]
-
-
-def container_of(name: str) -> Any:
-    (container,) = pod_of(name)["containers"]
-    return container
-
-
-def test_the_service_leads_to_the_scheduler() -> None:
-    manifest = read_manifest()
-    service, deployment = manifest["Service", "scaler-scheduler"], manifest["Deployment", "scaler-scheduler"]
-    (port,) = service["spec"]["ports"]
-    (opened,) = container_of("scaler-scheduler")["ports"]
-    options = options_of(["scaler_scheduler", *container_of("scaler-scheduler")["args"]])
-
-    assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
-    assert port["targetPort"] == opened["name"]
-    assert options.address == f"tcp://0.0.0.0:{opened['containerPort']}" and port["port"] == opened["containerPort"]
-    assert deployment["spec"]["replicas"] == 1 and deployment["spec"]["strategy"]["type"] == "Recreate"
-    probes = [container_of("scaler-scheduler")[f"{name}Probe"] for name in ("startup", "readiness", "liveness")]
-    assert [probe["tcpSocket"]["port"] for probe in probes] == [opened["name"]] * 3
-
-
-def test_a_pod_of_the_scheduler_that_is_replaced_leaves_its_cluster_running() -> None:
-    variables = {each["name"]: each.get("value") for each in container_of("scaler-scheduler")["env"]}
-    (option,) = [each for each in SCHEDULER.options if each.key == "expect_restart"]
-
-    assert option.kind.from_environment(variables[SCHEDULER.variables(option)[0]]) is True
-    assert manifest_of("scaler-scheduler")["strategy"] == {"type": "Recreate"}
-
-
-def test_the_workers_find_the_scheduler_and_take_the_cpus_they_are_given() -> None:
-    container = container_of("scaler-workers")
-    given = {variable["name"]: variable["valueFrom"] for variable in container["env"] if "valueFrom" in variable}
-    values = {"CPUS": "2", "POD": "scaler-workers-abc"}
-    arguments = [re.sub(r"\$\((\w+)\)", lambda match: values[match[1]], word) for word in container["args"]]
-    options = options_of(["scaler_cluster", *arguments])
-
-    assert given["CPUS"]["resourceFieldRef"]["resource"] == "limits.cpu" and "cpu" in container["resources"]["limits"]
-    assert set(given) == set(values)
-    assert options.address == "tcp://scaler-scheduler:2345" and options.num_of_workers == 2
-
-
-@pytest.mark.parametrize("name", ["scaler-scheduler", "scaler-workers"])
-def test_pods_are_nobodys_and_have_shared_memory(name: str) -> None:
-    pod, container = pod_of(name), container_of(name)
-    assert read_manifest()["Deployment", name]["spec"]["selector"]["matchLabels"] == {"app.kubernetes.io/name": name}
-    assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"] != 0
-    assert not container["securityContext"]["allowPrivilegeEscalation"]
-    (mounted,) = [mount["name"] for mount in container["volumeMounts"] if mount["mountPath"] == "/dev/shm"]
-    (volume,) = [volume for volume in pod["volumes"] if volume["name"] == mounted]
-    assert volume["emptyDir"]["medium"] == "Memory"
-    assert pod["terminationGracePeriodSeconds"] > 0
-
-
-def mounted_secret(name: str, path: str) -> str:
-    """The secret that a pod has at a path, as its user alone can read it."""
-    pod, container = pod_of(name), container_of(name)
-    (mount,) = [mount for mount in container["volumeMounts"] if mount["mountPath"] == path]
-    (volume,) = [volume["secret"] for volume in pod["volumes"] if volume["name"] == mount["name"]]
-    # What `read_private` accepts of a file of root, and `KeyDirectory` of a folder.
-    assert volume["defaultMode"] == 0o440 and mount["readOnly"]
-    assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsGroup"]
-    return str(volume["secretName"])
-
-
-def test_pods_have_the_keys_that_the_readme_makes() -> None:
-    values = {
-        variable["name"]: variable["value"]
-        for name in ("scaler-scheduler", "scaler-workers")
-        for variable in container_of(name)["env"]
-        if "value" in variable
-    }
-    folder, file = Path(values["SCALER_KEY_DIRECTORY"]), Path(values["SCALER_KEY_FILE"])
-    secrets = re.findall(r"create secret generic (\S+) (.*)", (PACKAGING / "kubernetes/README.md").read_text())
-    files = {name: [Path(each.split("=")[1]).name for each in words.split()] for name, words in secrets}
-
-    assert files[mounted_secret("scaler-scheduler", str(folder))] == ["scheduler.key", "authorized_keys"]
-    assert files[mounted_secret("scaler-workers", str(file.parent))] == [file.name]
 
 
 def test_both_units_have_one_folder_of_keys_in_their_state() -> None:

@@ -67,7 +67,7 @@ cd "$folder/root"
 mkdir -p dev etc/systemd/system home mnt old opt proc root run srv sys tmp usr var
 mount --rbind "$system/usr" usr
 mount -o remount,bind,ro usr
-mount -t tmpfs -o mode=755 programs usr/local/bin
+for each in bin sbin; do mount -t tmpfs -o mode=755 programs "usr/local/$each"; done
 for each in bin sbin lib lib64 lib32; do test ! -e "/usr/$each" || ln -s "usr/$each" "$each"; done
 cp -a "$folder/etc/." etc
 for each in ld.so.cache alternatives pam.d ssl; do test ! -e "$system/etc/$each" || cp -a "$system/etc/$each" etc; done

@@ -194,3 +194,15 @@ class ReleasesMoreThanWanted(ReferenceScheduler):
 class TakesTheFirstUnits(ReferenceScheduler):
     def is_busy(self, unit: str) -> bool:
         return False
+
+
+@mutant(breaks="SCL-SCH-055", caught_by=f"{PROVISIONERS}/unit-of-another-provisioner-is-refused")
+class LetsProvisionersShareUnits(ReferenceScheduler):
+    def is_anothers(self, peer: Peer, names: List[str]) -> bool:
+        return False
+
+
+@mutant(breaks="SCL-SCH-055", caught_by=f"{PROVISIONERS}/provisioner-that-connects-again-keeps-its-units")
+class RefusesProvisionersThatConnectAgain(ReferenceScheduler):
+    def is_same_program(self, one: Peer, other: Peer) -> bool:
+        return False

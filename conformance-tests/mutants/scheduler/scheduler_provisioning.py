@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List
 
-from mutants.scheduler.scheduler_state import Client, Peer, Worker
+from mutants.scheduler.scheduler_state import Client, Peer, Refused, Worker
 from scaler_conformance.codec.schema_codec import Message
 
 PROVISIONING = "provisioning"
@@ -72,9 +72,18 @@ class ProvisionerKeeper:
         return [each for each in self.workers if each.hello.unit == unit != ""]
 
     def on_units(self, peer: Peer, message: Message) -> None:
+        if self.is_anothers(peer, [each.unit for each in message.units]):
+            raise Refused("protocolViolation", "another provisioner has a unit of that name")
         self.units[peer.number] = list(message.units)
         self.unit_sequences[peer.number] = message.sequence
         self.notes[peer.number] = list(message.notes)
+
+    def is_anothers(self, peer: Peer, names: List[str]) -> bool:
+        others = [each for each in self.sessions.values() if each is not peer and not self.is_same_program(each, peer)]
+        return any(unit.unit in names for each in others for unit in self.units.get(each.number, ()))
+
+    def is_same_program(self, one: Peer, other: Peer) -> bool:
+        return bool((one.hello.host, one.hello.processId) == (other.hello.host, other.hello.processId))
 
     def unit_notes(self) -> List[str]:
         """What all provisioners that are connected note."""

@@ -14,6 +14,7 @@ from sdk_tasks import identity, wait_for
 
 from scaler import Client, Scheduler
 from scaler.provision import provision_program
+from scaler.provision.provision_options import fault_of_pools, read_options
 from scaler.provision.provisioner import CALLS_AT_ONCE, Provisioner
 
 PROGRAM = "from scaler.programs.provision_host import main; import sys; sys.exit(main())"
@@ -132,6 +133,47 @@ def test_pools_with_different_keys_are_refused(tmp_path: Path, capsys: pytest.Ca
 
     assert provision_program.main(["tcp://127.0.0.1:2345", "--config", str(config)]) == provision_program.EXIT_USAGE
     assert "same key_file" in capsys.readouterr().err
+
+
+def test_pools_with_different_logs_are_refused_with_what_to_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "scaler.toml"
+    config.write_text('[[provision]]\nname = "near"\n\n[[provision]]\nname = "far"\nlogging_level = "DEBUG"\n')
+
+    assert provision_program.main(["tcp://127.0.0.1:2345", "--config", str(config)]) == provision_program.EXIT_USAGE
+    text = capsys.readouterr().err
+    assert "all pools need the same logging_level" in text and "near has INFO, and far has DEBUG" in text
+    assert "once by --logging-level or SCALER_PROVISION_LOGGING_LEVEL" in text
+
+    for words in (["--logging-level", "WARNING"], []):
+        values = "" if words else 'logging_level = "DEBUG"\n'
+        config.write_text(f'[[provision]]\nname = "near"\n{values}\n[[provision]]\nname = "far"\n{values}')
+        assert fault_of_pools(read_options(["tcp://127.0.0.1:2345", "--config", str(config), *words])) == ""
+
+
+@pytest.mark.slow  # two programs, which wait for their first listings
+def test_a_second_program_with_the_same_pool_is_refused_with_the_name_of_the_first(
+    address: str, start: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Units are lines of a file, which both of them list."""
+    units = tmp_path / "units"
+    units.touch()
+    options = (
+        *("--adapter", "exec", "--name", "jobs", "--minimum", "1", *QUICK),
+        *("--start-command", f'echo "$UNIT_ID pending" >> "{units}"', "--list-command", f'cat "{units}"'),
+        *("--stop-command", f'echo "$UNIT_ID" >> "{tmp_path / "stopped"}"'),
+    )
+    first = start(*options)
+    wait_for(lambda: units.read_text() != "", "the first program to start its unit")
+
+    second = start(*options)
+
+    assert second.wait(TIMEOUT_SECONDS) == 1
+    text = capfd.readouterr().err
+    assert "of the pool 'jobs' belongs to client scaler_provision" in text and f"process {first.pid})" in text
+    assert "two provisioners cannot have the same pool" in text
+    assert first.poll() is None and len(units.read_text().splitlines()) == 1 and not (tmp_path / "stopped").exists()
 
 
 @pytest.mark.slow

@@ -153,7 +153,34 @@ def test_jobs_come_in_stages_up_to_the_maximum_say_why_they_wait_and_go(
         assert watch.most == MAXIMUM
     assert runs(notes) == sorted(2 * list(range(40))), "a task ran twice"
     assert "ERROR" not in program.log.read_text()
-    assert {state for _, state, name in slurm.jobs("--states=all") if name.startswith("jobs-")} == {"COMPLETED"}
+    states = [state for _, state, name in slurm.jobs("--states=all") if name.startswith("jobs-")]
+    assert states.count("CANCELLED") == program.log.read_text().count("is withdrawn"), (
+        "what waits without tasks, and no other"
+    )
+    assert set(states) <= {"COMPLETED", "CANCELLED"}
+
+
+def test_a_job_that_waits_is_cancelled_when_its_tasks_have_gone(
+    slurm: SlurmCluster, address: str, start: Callable[..., Program], tmp_path: Path
+) -> None:
+    go, notes = tmp_path / "go", tmp_path / "notes"
+    program = start("--maximum", str(MAXIMUM))
+    with Client(address) as client:
+        futures = [client.submit(work_after, str(go), number, str(notes)) for number in range(40)]
+        pending = "1 unit of the pool jobs is pending (Resources)"  # there are two nodes
+        wait_for(lambda: pending in client.explain(futures[-1]), "a job to wait")
+        wait_for(lambda: len(runs(notes)) == CPUS * len(NODES), "all slots to be in use")
+        (waiting,) = [job for job, state, _ in slurm.jobs() if state == "PENDING"]
+        kept = [futures[number] for number in runs(notes)]
+        for each in futures:
+            if each not in kept:
+                each.cancel()
+
+        wait_for(lambda: slurm.state_of(waiting) == "CANCELLED", "it to be cancelled")
+        assert len(running(slurm)) == len(NODES)
+        go.touch()
+        assert [each.result(TIMEOUT_SECONDS) for each in kept] == runs(notes)
+    assert "is withdrawn" in program.log.read_text() and "ERROR" not in program.log.read_text()
 
 
 def test_a_job_that_is_cancelled_loses_nothing_and_runs_nothing_twice(

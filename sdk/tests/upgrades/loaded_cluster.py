@@ -21,6 +21,7 @@ class Cluster:
         self.addresses = f"{self.address},{other_address}" if other_address else self.address
         self._stack, self._folder = stack, folder
         self._monitor = f"ipc://{folder}/monitor"
+        self.provision_log = str(folder / "provision.log")
         self._clients = 0
 
     def _start(self, build: Build, program: str, *arguments: str) -> subprocess.Popen[bytes]:
@@ -41,6 +42,9 @@ class Cluster:
 
     def start_worker(self, build: Build) -> None:
         self._start(build, "scaler.worker", self.addresses, "-n", "2", "-ll", "ERROR")
+
+    def start_provisioner(self, build: Build, *options: str) -> subprocess.Popen[bytes]:
+        return self._start(build, "scaler.provision", self.addresses, *options, "--logging-paths", self.provision_log)
 
     def start_client(self, build: Build) -> LoadingClient:
         self._clients += 1

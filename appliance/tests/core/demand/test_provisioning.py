@@ -13,12 +13,16 @@ from scaler_protocol.session.features import PROVISIONING
 GPU = [m.Capability(name="gpu", amount=1.0)]
 
 
-def provisioner(harness: Harness, tenant: str = "", role: str = "provisioner", features: Sequence[str] = ()) -> Client:
+def provisioner(
+    harness: Harness, tenant: str = "", role: str = "provisioner", features: Sequence[str] = (), process_id: int = 7
+) -> Client:
     client = Client(harness, f"peer {len(harness.peers)}".encode())
     harness.peers[client.name] = client
     if tenant:
         harness.core.on_authenticated(harness.now, client.name, role, tenant, "its key")
-    welcome = client.greet(hello(m.Role.CLIENT, features=features or [PROVISIONING]))
+    greeting = hello(m.Role.CLIENT, features=features or [PROVISIONING])
+    greeting.process_id = process_id
+    welcome = client.greet(greeting)
     assert PROVISIONING in welcome.features
     harness.wait(1.0)
     if client.inbox:  # otherwise it may not be one
@@ -263,3 +267,37 @@ def test_a_demand_names_the_last_units_that_it_counts() -> None:
     client.send(m.Units(sequence=7))
 
     assert demand(harness, client) == m.Demand(units_sequence=7)
+
+
+def test_a_unit_of_another_provisioner_is_refused_with_the_name_of_that_one() -> None:
+    harness = Harness()
+    first, second = provisioner(harness), provisioner(harness, process_id=8)
+    first.send(m.Units(units=[m.Unit(unit="cpu-ab-1", pool="cpu", slots=1)], sequence=1))
+    second.send(m.Units(units=[m.Unit(unit="cpu-cd-1", pool="cpu", slots=1)], sequence=1))
+
+    second.send(m.Units(units=[m.Unit(unit="cpu-ab-1", pool="cpu", slots=1)], sequence=2))
+
+    text = second.take_refusal(m.RefusalReason.PROTOCOL_VIOLATION)
+    assert "unit 'cpu-ab-1' of the pool 'cpu' belongs to" in text and "(here, process 7)" in text
+    first.send(m.Units(units=[m.Unit(unit="cpu-ab-1", pool="cpu", slots=1)], sequence=2))
+    assert demand(harness, first).units_sequence == 2
+
+
+def test_units_may_be_named_by_a_later_session_of_their_provisioner_by_its_successor_and_by_other_tenants() -> None:
+    harness = Harness()
+    unit = m.Unit(unit="cpu-ab-1", pool="cpu", slots=1)
+    first = provisioner(harness)
+    first.send(m.Units(units=[unit], sequence=1))
+    again = provisioner(harness)
+    again.send(m.Units(units=[unit], sequence=1))
+    assert demand(harness, again).units_sequence == 1
+
+    of_a_tenant = provisioner(harness, tenant="a", process_id=9)
+    of_a_tenant.send(m.Units(units=[unit], sequence=1))
+    assert demand(harness, of_a_tenant).units_sequence == 1
+
+    first.vanish()
+    again.vanish()
+    successor = provisioner(harness, process_id=8)
+    successor.send(m.Units(units=[unit], sequence=1))
+    assert demand(harness, successor).units_sequence == 1

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from typing import Callable
 
-from scaler_protocol.programs.startup import run_program
+from scaler.worker.early_signals import leave_on_signals
 
 
 def main() -> int:
     """Run the program; its exit code."""
+    leave_on_signals()
+    from scaler_protocol.programs.startup import run_program
+
     return run_program(_load)
 
 

@@ -295,6 +295,16 @@ def fault_of_pools(pools: Sequence[argparse.Namespace]) -> str:
         return "all pools need the same address: run a scaler_provision for each scheduler"
     if len({(each.key_file, each.insecure) for each in pools}) > 1:
         return "all pools need the same key_file and insecure: there is one session for them"
+    for option in logging_options():
+        found = {each.name: getattr(each, option.key) for each in pools}
+        (first, value), *others = found.items()
+        differing = next((name for name, other in others if other != value), None)
+        if differing is not None:
+            return (
+                f"all pools need the same {option.key}, since they have one log: {first} has {value}, and {differing}"
+                f" has {found[differing]}; set it in each section, or once by {option.names.split()[-1]} or"
+                f" {PROVISION.variables(option)[0]}"
+            )
     return ""
 
 

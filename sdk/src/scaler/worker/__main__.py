@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Callable
 
-from scaler_protocol.programs.startup import run_program
+from scaler.worker.early_signals import leave_on_signals
 
 
 def _load() -> Callable[[], int]:
@@ -15,4 +15,7 @@ def _load() -> Callable[[], int]:
 
 
 if __name__ == "__main__":
+    leave_on_signals()
+    from scaler_protocol.programs.startup import run_program
+
     sys.exit(run_program(_load))

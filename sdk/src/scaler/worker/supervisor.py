@@ -26,6 +26,7 @@ from typing import Optional, Sequence
 
 from scaler.restarts import EXIT_ERROR, Restarts
 from scaler.worker import worker_program as program
+from scaler.worker.early_signals import leave_on_signals
 from scaler.worker.forwarded_signals import FORWARDED_AS
 from scaler.worker.worker_options import read_options
 from scaler_protocol.programs.service_manager import ServiceManager
@@ -117,9 +118,10 @@ class Supervisor:
         try:
             os.setsid()
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
             for number in (signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
+            leave_on_signals((signal.SIGTERM, signal.SIGHUP, *FORWARDED_AS.values()))
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             os.dup2(life_line, 0)
             os.close(life_line)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _MASKED)

@@ -8,6 +8,8 @@ Rules:
   knowledge: what tasks could use, and whose leaving costs least.
 - A unit is known by the name that its workers say in their Hello. Workers of a tenant that the provisioner does not see
   belong to no unit for it.
+- A unit is one provisioner's. Two that list the same units, because their pools have one name, would stop each other's:
+  the second one to name a unit is refused, and told which other one has it.
 - Of two units, the one goes first that has no tasks; then the one with less work, with fewer bytes of its own, that has
   been idle longer.
 """
@@ -17,7 +19,8 @@ from __future__ import annotations
 from typing import Dict, List, Optional, Tuple
 
 from scaler_appliance.core.demand.task_demand import TaskDemand
-from scaler_appliance.core.demand.unit_table import UnitReport
+from scaler_appliance.core.demand.unit_table import MAXIMUM_TEXT, UnitReport
+from scaler_appliance.core.effects import PeerError
 from scaler_appliance.core.peers.authority import sees_all, view_of
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.peers.worker_shutdown_reactions import WorkerShutdownReactions
@@ -104,12 +107,36 @@ class Provisioning:
 
     # SCL-SCH-050
     def on_units(self, client: ClientSession, message: m.Units) -> None:
-        """A provisioner says which units it has."""
+        """A provisioner says which units it has.
+
+        Raises PeerError if one of them is another provisioner's.
+        """
         for unit in message.units:
             check_capabilities(unit.capabilities)
+        self._check_owners(client, message.units)
         self._state.units.replace(
             client.number, UnitReport(view_of(client.grant), message.units, message.notes, message.sequence)
         )
+
+    # SCL-SCH-055
+    def _check_owners(self, client: ClientSession, units: List[m.Unit]) -> None:
+        named = {unit.unit for unit in units}
+        tenant, hello = view_of(client.grant), client.hello
+        for session, report in self._state.units.others(client.number, tenant):
+            other = self._provisioners.get(session)
+            if other is None or (hello.host, hello.process_id) == (
+                other.client.hello.host,
+                other.client.hello.process_id,
+            ):
+                continue  # an earlier session of the same program, whose end is not known yet
+            shared = next((unit for unit in report.units if unit.unit in named), None)
+            if shared is not None:
+                text = (
+                    f"unit {shared.unit[:MAXIMUM_TEXT]!r} of the pool {shared.pool[:MAXIMUM_TEXT]!r} belongs to"
+                    f" {other.client.label}: two provisioners cannot have the same pool; stop one of them, or give its"
+                    " pool another name"
+                )
+                raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
 
     # SCL-SCH-051
     def on_release_request(self, client: ClientSession, message: m.ReleaseRequest) -> None:

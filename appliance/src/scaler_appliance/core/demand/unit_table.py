@@ -44,6 +44,10 @@ class UnitTable:
         """Of the last report of each provisioner, by session."""
         return {session: report.sequence for session, report in self._reports.items()}
 
+    def others(self, session: int, tenant: str) -> List[Tuple[int, UnitReport]]:
+        """The reports of other provisioners about the same tenant, by session."""
+        return [(each, report) for each, report in self._reports.items() if each != session and report.tenant == tenant]
+
     def forget(self, session: int) -> None:
         """A provisioner is gone."""
         self._reports.pop(session, None)

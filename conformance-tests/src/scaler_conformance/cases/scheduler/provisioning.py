@@ -126,3 +126,26 @@ def idle_units_go_first(bench: RoleBench) -> None:
     busy.expect("DisconnectRequest", reason="draining")
     busy.succeed(task)
     client.expect_outcome(1, "success")
+
+
+@case(covers=["SCL-SCH-055"], features=[FEATURE])
+def unit_of_another_provisioner_is_refused(bench: RoleBench) -> None:
+    """The second provisioner that names a unit is refused, and the first keeps its session."""
+    first, second = provisioner_of(bench), bench.client(features=[FEATURE], host="another host", processId=1)
+    first.send("Units", units=[unit("a unit", "pending")], sequence=1)
+    first.expect("Demand", unitsSequence=1)
+    second.send("Units", units=[unit("b unit", "pending")], sequence=1)
+    second.expect("Demand", unitsSequence=1)
+    second.send("Units", units=[unit("b unit", "pending"), unit("a unit", "pending")], sequence=1)
+    second.expect("Refusal", reason="protocolViolation")
+    check(not release(first, 1, ["a unit"], count=1), "a Release for the first one, whose unit has no worker", "a unit")
+
+
+@case(covers=["SCL-SCH-055"], features=[FEATURE])
+def provisioner_that_connects_again_keeps_its_units(bench: RoleBench) -> None:
+    """A second session of the same process may name the units of the first one."""
+    first, second = (bench.client(features=[FEATURE], host="a host", processId=7) for _ in range(2))
+    first.send("Units", units=[unit("a unit", "pending")], sequence=1)
+    first.expect("Demand", unitsSequence=1)
+    second.send("Units", units=[unit("a unit", "pending")], sequence=1)
+    second.expect("Demand", unitsSequence=1)

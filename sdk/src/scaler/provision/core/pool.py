@@ -7,7 +7,8 @@ Rules:
   once are one failure.
 - None is started before its units were listed, and after a start that failed, before they were listed again: there may
   be units of an earlier run, and a command that took too long may have started one.
-- The time from start to connection is learned: work that ends sooner is not worth a unit.
+- The time from start to connection is learned: work that ends sooner is not worth a unit. How long it takes once a unit
+  runs is learned apart from that: for how long units stay idle has nothing to do with the queue of a batch system.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class Pool:
 
     Attributes:
         boot_seconds: from start to connection; 0: not known yet.
+        run_up_seconds: of these, from when a unit was seen to wait no longer.
         failures: starts in a row that failed.
         reason: of the last failure.
         wanted_since: when slots for it began to be missing; `inf`: they are not.
@@ -80,7 +82,7 @@ class Pool:
 
     def __init__(self, settings: PoolSettings) -> None:
         self.settings = settings
-        self.boot_seconds = 0.0
+        self.boot_seconds = self.run_up_seconds = 0.0
         self.failures = 0
         self.reason = ""
         self.wanted_since = inf
@@ -91,11 +93,12 @@ class Pool:
         self._failed_at = -inf
         self._counted_at = -inf  # when the last failure was
 
-    def on_connected(self, seconds: float) -> None:
-        """A unit took so long from start to connection."""
+    def on_connected(self, seconds: float, run_up_seconds: float) -> None:
+        """A unit took so long from start to connection, and so long since it was seen to wait no longer."""
         self.failures, self.reason, self.next_start = 0, "", -inf
         weight = _BOOT_WEIGHT if self.boot_seconds else 1.0
         self.boot_seconds += weight * (max(0.0, seconds) - self.boot_seconds)
+        self.run_up_seconds += weight * (max(0.0, run_up_seconds) - self.run_up_seconds)
 
     def on_failed(self, now: float, begun: float, reason: str) -> None:
         """A unit, begun at this time, did not come, or ended before it connected."""
@@ -140,8 +143,8 @@ class Pool:
 
     @property
     def idle_seconds(self) -> float:
-        """After which a unit goes: never sooner than it takes to get another one."""
-        return max(self.settings.idle_seconds, self.boot_seconds)
+        """After which a unit goes: never sooner than it takes to get another one, if no queue is in between."""
+        return max(self.settings.idle_seconds, self.run_up_seconds)
 
     def note(self, now: float) -> str:
         """Why it starts no units, for people; empty if it does."""

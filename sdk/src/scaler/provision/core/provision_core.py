@@ -7,6 +7,7 @@ Rules:
   is started twice for the same tasks.
 - A unit goes when it is idle, and the scheduler chooses which. It is stopped here only if it has not connected, or when
   its workers have left.
+- A unit that waits and that no task has needed for the idle time is withdrawn: see `unneeded_units`.
 - Without a session nothing is started and nothing is stopped: units go on.
 - A listing that fails is no listing: units are not lost because a command had a bad day, and none is started until it
   works again.
@@ -24,6 +25,7 @@ from scaler_protocol import messages as m
 RELEASE_INTERVAL_SECONDS = 2.0  # between two questions which units can go
 STOP_GRACE_SECONDS = 10.0  # for a unit to end by itself, after its workers have left
 FORGET_SECONDS = 60.0  # after which a failed unit is not told any more
+_TO_COME_OR_HERE = (m.UnitState.PENDING, m.UnitState.STARTING, m.UnitState.RUNNING)
 
 
 class StartUnit(NamedTuple):
@@ -72,7 +74,7 @@ class _Unit:
 
     __slots__ = (
         *("name", "pool", "state", "reason", "begun", "started", "runs_since"),
-        *("connected", "is_leaving", "left", "is_listed"),
+        *("connected", "is_leaving", "left", "is_listed", "is_withdrawn", "unneeded_since"),
     )
 
     def __init__(self, name: str, pool: Pool, now: float) -> None:
@@ -87,6 +89,42 @@ class _Unit:
         self.is_leaving = False  # its workers drain
         self.left = inf  # when it was asked to end, its last worker was gone, or it had failed
         self.is_listed = False  # by the last listing
+        self.is_withdrawn = False  # it was asked to end while it waited
+        self.unneeded_since = inf  # while it waits; `inf`: there are tasks for it
+
+    @property
+    def slots(self) -> int:
+        """That it has, or will have."""
+        return self.pool.settings.slots
+
+    def slots_for(self, needs: Mapping[str, float], time_request_seconds: float) -> int:
+        """How many tasks with these needs it runs at once."""
+        return self.pool.settings.slots_for(needs, time_request_seconds)
+
+
+def unneeded_units(units: Sequence[_Unit], demand: m.Demand) -> List[_Unit]:
+    """The units that wait at their machines and that no task is for: those with workers come first, then the oldest.
+
+    Workers that belong to no unit are unknown here, so their tasks keep units waiting, which do no harm. For the same
+    reason a unit is for one kind of needs only, if they have capabilities.
+    """
+    waiting = [each for each in units if each.state == m.UnitState.PENDING and each.is_listed]
+    if not waiting:
+        return []
+    there = [each for each in units if each.state in _TO_COME_OR_HERE and each not in waiting]
+    ordered = [*there, *sorted(waiting, key=lambda each: each.begun)]
+    left = {each.name: each.slots for each in ordered}
+    used = set()
+    for wanted in sorted(demand.demands, key=lambda each: -len(each.capabilities)):
+        needs = {each.name: each.amount for each in wanted.capabilities}
+        slots = wanted.slots_wanted
+        for unit in ordered:
+            offered = min(left[unit.name], unit.slots_for(needs, wanted.time_request_milliseconds / 1000))
+            if slots > 0 and offered > 0:
+                slots -= offered
+                left[unit.name] = 0 if needs else max(0, -slots)
+                used.add(unit.name)
+    return [each for each in waiting if each.name not in used]
 
 
 class ProvisionCore:
@@ -118,6 +156,8 @@ class ProvisionCore:
         """A session has begun."""
         self._is_open, self._demand, self._told, self._sequence = True, None, None, 0
         self._requests.clear()
+        for unit in self._units.values():
+            unit.unneeded_since = inf
         for pool in self._order:
             pool.is_asking = False
 
@@ -137,10 +177,12 @@ class ProvisionCore:
         for unit in list(self._units.values()):
             use = connected.get(unit.name)
             if use is not None:
+                if unit.is_withdrawn:  # it was faster: whether it leaves, the scheduler knows
+                    unit.is_withdrawn = unit.is_leaving = False
                 if unit.connected == inf:
                     unit.connected = now
                     if unit.started > -inf and not unit.is_leaving:
-                        unit.pool.on_connected(now - unit.begun)
+                        unit.pool.on_connected(now - unit.begun, now - unit.runs_since)
                 unit.is_leaving |= use.is_leaving
                 unit.state = m.UnitState.STOPPING if unit.is_leaving else m.UnitState.RUNNING
                 unit.reason, unit.left = "", inf
@@ -194,7 +236,7 @@ class ProvisionCore:
                 unit = self._units[name] = _Unit(name, pool, now)  # of an earlier run of this program
                 unit.started = -inf
             if listed.state == m.UnitState.FAILED:
-                if unit.left == inf or unit.connected < inf:
+                if unit.left == inf or unit.connected < inf or unit.is_withdrawn:
                     self._end(now, unit, listed.reason)
             elif unit.connected == inf and unit.left == inf:
                 if unit.state == m.UnitState.PENDING:
@@ -221,6 +263,7 @@ class ProvisionCore:
         demand = self._demand
         if demand is not None and demand.units_sequence == self._sequence:
             self._start(now, demand)
+            self._withdraw(now, demand)
             self._release(now)
         self._tell(now)
 
@@ -309,6 +352,25 @@ class ProvisionCore:
             request.idle_milliseconds = idle
             self._effects.append(SendMessage(request))
 
+    def _withdraw(self, now: float, demand: m.Demand) -> None:
+        """Stop units that wait and that no task needs, the newest first: the others are nearer to their turn."""
+        counts = self._counts(demand)
+        unneeded = unneeded_units(list(self._units.values()), demand)
+        newest_first = sorted(self._units.values(), key=lambda each: each.begun)[::-1]  # of equals, the last one
+        for unit in newest_first:
+            of, settings = counts[unit.pool.settings.name], unit.pool.settings
+            if unit not in unneeded:
+                unit.unneeded_since = inf
+                continue
+            unit.unneeded_since = min(unit.unneeded_since, now)
+            is_surplus = of.there - of.leaving > settings.minimum
+            if is_surplus and now >= unit.unneeded_since + unit.pool.idle_seconds:
+                of.leaving += 1
+                unit.is_withdrawn = unit.is_leaving = True
+                unit.state, unit.reason, unit.left = m.UnitState.STOPPING, "", now
+                self._log("INFO", f"unit {unit.name} is withdrawn: it waits, and the tasks for it have gone")
+                self._effects.append(StopUnit(settings.name, unit.name))
+
     def _expire(self, now: float) -> None:
         """Stop units that did not come, and those whose workers have left; forget failed ones."""
         for unit in list(self._units.values()):
@@ -316,7 +378,7 @@ class ProvisionCore:
             if unit.state == m.UnitState.FAILED:
                 if now >= unit.left + FORGET_SECONDS:
                     del self._units[unit.name]
-            elif unit.connected == inf:
+            elif unit.connected == inf and not unit.is_withdrawn:
                 if now >= unit.runs_since + settings.start_timeout_seconds and unit.state == m.UnitState.STARTING:
                     self._fail(now, unit, f"no worker of it was connected within {settings.start_timeout_seconds:g} s")
                     self._effects.append(StopUnit(settings.name, unit.name))
