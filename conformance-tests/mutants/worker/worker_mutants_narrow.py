@@ -197,7 +197,7 @@ class ForgetsTheLastChunk(WorkerObjects):
     def on_response(self, message: Message) -> None:
         super().on_response(message)
         content = self.contents.get(message.id, b"")
-        if len(content) > self.chunk_bytes:
+        if len(content) > 5 * self.chunk_bytes:
             self.contents[message.id] = content[: len(content) - len(content) % self.chunk_bytes]
 
 

@@ -53,7 +53,7 @@ class AsksForAllAtOnce(WorkerObjects):
 class TakesOldAnswers(WorkerObjects):
     def fetch_missing(self, object_ids: List[int]) -> None:
         for each in object_ids:
-            if each in self.fetches and not self.fetches[each].content:
+            if each in self.fetches and len(self.fetches[each].content) == self.chunk_bytes:
                 del self.fetches[each]
         super().fetch_missing(object_ids)
 

@@ -207,7 +207,8 @@ class ForceHitsTheWrongTask(ReferenceWorker):
 @mutant(breaks="SCL-WRK-020", caught_by="worker/cancel/task-that-waits-for-an-object-is-cancelled")
 class CannotCancelWhileItFetches(ReferenceWorker):
     def cancel_held(self, task: Task) -> None:
-        if not task.needs or task.options.actor:
+        fetches = [self.objects.fetches[each] for each in task.needs if each in self.objects.fetches]
+        if not task.needs or task.options.actor or any(fetch.content for fetch in fetches):
             super().cancel_held(task)
 
 

@@ -73,12 +73,13 @@ def at_most_four_requests_are_unanswered(bench: RoleBench) -> None:
 
 @case(covers=["SCL-OBJ-037"])
 def answers_to_an_earlier_fetch_are_no_answers_to_a_later_one(bench: RoleBench) -> None:
-    """A task needs an object whose fetch was given up with a task that was cancelled, before it was answered."""
+    """A task needs an object whose fetch was given up with a task that was cancelled, while requests were open."""
     worker = bench.welcomed()
     text = text_of(3 * CHUNK_BYTES)
     content = worker.json([text])
     wanted = worker.announce(content, is_served=False)
     cancelled = arguments_task(worker, wanted)
+    worker.answer(worker.expect("ObjectRequest", id=wanted), content)
     request = worker.expect("ObjectRequest", id=wanted)
     worker.send("TaskCancel", ids=[cancelled])
     worker.expect_confirmation(cancelled, "cancelled")
