@@ -64,7 +64,7 @@ def test_a_large_transfer_counts_for_more_than_a_small_one(rates: TransferRates)
 
 @pytest.mark.parametrize(("size_bytes", "seconds"), [(PART - 1, 1.0), (0, 1.0), (10 * PART, 0.0), (10 * PART, -1.0)])
 def test_what_says_nothing_about_the_link_does_not_count(rates: TransferRates, size_bytes: int, seconds: float) -> None:
-    """Small objects, and clocks that stand still or go back."""
+    """Small objects, and clocks that do not go on or go back."""
     transfer(rates, FIRST, size_bytes, seconds)
     assert rates.of(FIRST) == ASSUMED and not rates.holders
 

@@ -9,7 +9,7 @@ Rules:
 - A task that says how long it may run is not sent to a worker that leaves before its end.
 - While an object is fetched, each part of it is requested once. Of an object that was missing, an answer to an earlier
   fetch may end a later one, and a third may begin before that one is answered. A worker that is rid of tasks without
-  having run them may have given up what it fetched for them, and begin anew when it needs that again.
+  having run them may have given up what it fetched for them, and begin again when it needs that.
 """
 
 from __future__ import annotations

@@ -87,7 +87,8 @@ class World:
             request = self.object_requests.pop(self.random.randrange(len(self.object_requests)))
             response = m.ObjectResponse(id=request.id, offset=request.offset, size=SIZE)
             if self.random.random() < 0.1:
-                response = m.ObjectResponse(id=request.id, status=m.ObjectResponseStatus.MISSING)
+                missing = m.ObjectResponseStatus.MISSING
+                response = m.ObjectResponse(id=request.id, offset=request.offset, status=missing)
             length = min(request.length, SIZE - request.offset) if response.size else 0
             self.agent.receive(response, bytes(length))
 

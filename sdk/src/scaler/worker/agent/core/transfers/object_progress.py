@@ -5,7 +5,7 @@ Rule: data and small accessors only.
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Tuple
+from typing import Dict, Iterable, List
 
 from scaler_protocol.session.fetching import FetchWindow
 
@@ -48,20 +48,24 @@ class GivenUpRequests:
     same object is being fetched again: that is no answer to a request of the new fetch."""
 
     def __init__(self) -> None:
-        self._counts: Dict[Tuple[int, int], int] = {}  # by object and offset
+        self._offsets: Dict[int, List[int]] = {}  # by object
 
     def add(self, object_id: int, offsets: Iterable[int]) -> None:
-        for offset in offsets:
-            self._counts[object_id, offset] = self._counts.get((object_id, offset), 0) + 1
+        found = [*self._offsets.pop(object_id, ()), *offsets]
+        if found:
+            self._offsets[object_id] = found
 
     # SCL-OBJ-037
     def take(self, object_id: int, offset: int) -> bool:
-        """An answer has come; whether it is to one of them. The scheduler answers requests for one offset in order."""
-        count = self._counts.pop((object_id, offset), 0)
-        if count > 1:
-            self._counts[object_id, offset] = count - 1
-        return count > 0
+        """An answer has come; whether it is to one of them."""
+        offsets = self._offsets.get(object_id, [])
+        if offset not in offsets:
+            return False
+        offsets.remove(offset)
+        if not offsets:
+            del self._offsets[object_id]
+        return True
 
     def clear(self) -> None:
         """The session has ended: no answers follow."""
-        self._counts.clear()
+        self._offsets.clear()
