@@ -439,3 +439,21 @@ def test_calls_of_a_lost_actor_end_however_little_a_call_of_the_core_may_do() ->
     call(client, function, range(1, 30))
     worker.vanish()
     assert len(lost(client)) == 30
+
+
+def test_actors_that_end_while_it_is_looked_for_why_their_calls_wait_are_passed_over(harness: Harness) -> None:
+    client, told = harness.client(), harness.core._explanations
+    functions = [make(client, number, first_id=number) for number in range(1, 4)]
+    told.watch(100.0)
+    told.go_on(100.0, 1)
+    begun, told._round = told._round, None  # other work comes first
+    assert begun is not None, "it is at the first of them"
+    worker = worker_of(harness, slots=3)
+    harness.wait(1.0)
+    assert sorted(taken(worker)) == [1, 2, 3]
+    finish(worker)
+    client.delete(*functions)
+    assert not len(harness.state.actors)
+    told._round = begun
+    told.go_on(100.0, 1000)
+    assert not told.is_unfinished
