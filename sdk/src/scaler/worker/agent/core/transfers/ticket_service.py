@@ -69,13 +69,13 @@ class TicketService:
 
     def on_ticket(self, ticket: m.Ticket, now: float) -> None:
         """The scheduler lets a worker fetch an object here, or does not any more, if it lets it for no time."""
-        if len(self._tickets) >= MAXIMUM_TICKETS:
-            del self._tickets[next(iter(self._tickets))]
         known = self._tickets.get(ticket.secret)
         # SCL-OBJ-036
         if known is not None and not ticket.lifetime_milliseconds:
             known.connection, known.expires_at = 0, now
             return
+        if len(self._tickets) >= MAXIMUM_TICKETS:
+            del self._tickets[next(iter(self._tickets))]
         expires_at = now + ticket.lifetime_milliseconds / 1000
         self._tickets[ticket.secret] = _Ticket(ticket.id, ticket.key, expires_at)
         for connection, caller in list(self._callers.items()):
