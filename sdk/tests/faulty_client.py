@@ -20,8 +20,8 @@ TASKS = 300
 DEADLINE_SECONDS = 30
 
 
-def plant(where: str) -> None:
-    """Let the core fail once it has several results."""
+def plant(where: str, is_armed: threading.Event) -> None:
+    """Let the core fail once it is armed, and has several results."""
     apply, on_task_result, results = ClientCore.apply, PendingFutures.on_task_result, Settling.results
     seen = 0
 
@@ -29,16 +29,16 @@ def plant(where: str) -> None:
         nonlocal seen
         on_task_result(self, message, payload)
         seen += 1
-        if where == "results" and seen > 1:
+        if where == "results" and seen > 1 and is_armed.is_set():
             raise AssertionError("a planted fault")  # these futures are unknown to the core already
 
     def fail_at_commands(self: ClientCore, commands: Any) -> None:
-        if where == "commands" and seen:
+        if where == "commands" and seen and is_armed.is_set():
             raise AssertionError("a planted fault")
         apply(self, commands)
 
     def fail_at_effects(self: Settling, futures: Any, payload: bytes, sizes: Any) -> None:
-        if where == "effects" and seen > 1:
+        if where == "effects" and seen > 1 and is_armed.is_set():
             raise AssertionError("a planted fault")
         results(self, futures, payload, sizes)
 
@@ -48,9 +48,11 @@ def plant(where: str) -> None:
 
 
 def main(address: str, where: str) -> None:
-    plant(where)
+    is_armed = threading.Event()
+    plant(where, is_armed)
     client = Client(address)
     futures = [client.submit(abs, -each) for each in range(TASKS)]
+    is_armed.set()
     numbers: List[Any] = []
     asking = threading.Thread(target=lambda: numbers.append(futures[0].task_id))
     asking.start()

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import pytest
 from played_service_manager import PlayedServiceManager
@@ -350,13 +350,41 @@ def test_without_a_file_it_says_how_it_is_used() -> None:
     assert scaler("--version")[0] == 0 and "usage: scaler " in scaler("-h")[1]
 
 
-def test_a_mistyped_command_is_told_with_the_one_that_was_meant() -> None:
-    code, _, errors = scaler("dve")
+@pytest.mark.parametrize("more", [(), ("some-worker",), ("--now", "some-worker")])
+def test_a_mistyped_command_is_told_with_the_one_that_was_meant(more: Sequence[str]) -> None:
+    code, _, errors = scaler("drian", *more)
     assert code == 2
     assert errors.splitlines() == [
-        "scaler: error: dve: No such file or directory; did you mean `scaler dev`?",
+        "scaler: error: there is no command drian, and no file of this name; did you mean `scaler drain`?",
         "see docs/configuration.md#scaler",
     ]
+
+
+def test_what_is_like_no_command_is_told_with_all_of_them() -> None:
+    errors = scaler("status")[2]
+    assert errors.splitlines()[0] == (
+        "scaler: error: there is no command status, and no file of this name; commands are dev, drain, keys, provision,"
+        " replay, scheduler, top, ui, up, worker"
+    )
+
+
+def test_a_file_that_is_not_there_is_a_file() -> None:
+    assert scaler("drain.toml")[2].splitlines()[0] == "scaler: error: drain.toml: No such file or directory"
+
+
+@pytest.mark.parametrize("word", ["scheduler", "worker", "provision", "top", "ui"])
+def test_programs_with_names_of_their_own_are_commands_too(word: str) -> None:
+    program = "cluster" if word == "worker" else word
+    code, out, _ = scaler(word, "-h")
+    assert code == 0 and out.startswith(f"usage: scaler_{program} ")
+    code, _, errors = scaler(word, "--bogus")
+    assert code == 2 and f"scaler_{program}: error: unknown option --bogus" in errors
+
+
+def test_a_program_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCALER_TOP", "/nowhere/scaler_top")
+    code, _, errors = scaler("top")
+    assert code == 127 and errors.startswith("scaler top: error: ") and "No such file" in errors
 
 
 def test_a_file_s_programs_are_one_service_which_notifies_when_all_of_them_have_started(

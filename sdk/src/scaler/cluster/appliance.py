@@ -1,4 +1,4 @@
-"""Where the appliance's programs are on this machine: the scheduler and the user interface.
+"""Where the appliance's programs are on this machine: the scheduler, the user interface, and `scaler_top`.
 
 Rule: the SDK starts them as processes and imports nothing of them; each may be a binary that was downloaded.
 """
@@ -16,6 +16,7 @@ from scaler.exceptions import ProgramStartError
 
 PROGRAM_VARIABLE = "SCALER_SCHEDULER"
 INTERFACE_VARIABLE = "SCALER_UI"
+TOP_VARIABLE = "SCALER_TOP"
 
 
 def scheduler_command() -> List[str]:
@@ -26,6 +27,11 @@ def scheduler_command() -> List[str]:
 def interface_command() -> List[str]:
     """The command that runs the user interface here. Raises ProgramStartError if there is none."""
     return _command("user interface", INTERFACE_VARIABLE, "scaler_appliance.ui", "scaler_ui")
+
+
+def top_command() -> List[str]:
+    """The command that shows the scheduler in a terminal here. Raises ProgramStartError if there is none."""
+    return _command("scaler_top", TOP_VARIABLE, "scaler_appliance.top", "scaler_top")
 
 
 def _command(what: str, variable: str, module: str, name: str) -> List[str]:

@@ -77,6 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     if not arguments:
         parser.print_help(sys.stderr)
         return EXIT_USAGE
+    _refuse_unknown_command(arguments[0])
     reading = Reading(SCALER, vars(parser.parse_args(list(arguments))))
     SCALER.warn_of_unknown_variables(parser.prog)
     options = reading.values
@@ -84,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"the following arguments are required: {', '.join(reading.missing())}")
     exit_code = EXIT_FAULTS if options.check else EXIT_USAGE
     if reading.faults:
-        lines = [f"scaler: error: {fault}{_meant_command(options.config)}\n" for fault in reading.faults]
+        lines = [f"scaler: error: {fault}\n" for fault in reading.faults]
         parser.exit(exit_code, "".join([*lines, SCALER.page_line]))
     try:
         sections = read_sections(options.config)
@@ -104,11 +105,15 @@ def main(arguments: Sequence[str]) -> int:
     return RunningPrograms(options.config, sections, parts).run()
 
 
-def _meant_command(path: str) -> str:
-    """A hint if a mistyped command was taken for the name of a file."""
-    words = [command.name.split()[-1] for command in SCALER.commands]
-    meant = "" if os.path.exists(path) else closest(path, words, 0.5)
-    return f"; did you mean `scaler {meant}`?" if meant else ""
+def _refuse_unknown_command(word: str) -> None:
+    """A mistyped command would be taken for the name of a file, and what follows it for a second one."""
+    if word.startswith("-") or os.sep in word or "." in word or os.path.exists(word):
+        return
+    commands = [command.name.split()[-1] for command in SCALER.commands]
+    meant = closest(word, commands, 0.5)
+    hint = f"did you mean `scaler {meant}`?" if meant else f"commands are {', '.join(sorted(commands))}"
+    sys.stderr.write(f"scaler: error: there is no command {word}, and no file of this name; {hint}\n{SCALER.page_line}")
+    sys.exit(EXIT_USAGE)
 
 
 def parts_of(path: Optional[str], sections: Sections, wanted: Mapping[str, Sequence[str]]) -> List[Part]:

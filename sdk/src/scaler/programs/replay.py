@@ -13,7 +13,8 @@ from scaler.cluster.appliance import scheduler_command
 from scaler.exceptions import ProgramStartError, with_page
 from scaler.version import __version__
 from scaler_protocol.recording.recording_file import CLIENT, SCHEDULER, WORKER, Recording, RecordingError
-from scaler_protocol.recording.replay_command import parse_arguments, run_replay
+from scaler_protocol.recording.replay_command import run_replay
+from scaler_protocol.recording.replay_options import REPLAY
 from scaler_protocol.recording.replaying import Replay
 
 NAME = "scaler replay"
@@ -22,7 +23,7 @@ EXIT_FAILED = 1
 
 def main(arguments: Sequence[str]) -> int:
     """Run the program; its exit code."""
-    options = parse_arguments(list(arguments), NAME)
+    options = REPLAY.read(list(arguments))
     if _core_of(options.file) == SCHEDULER:
         return _run_scheduler(arguments)
     return run_replay(options, NAME, _replay_of, __version__)

@@ -30,6 +30,7 @@ from scaler_protocol.programs.options import (
     logging_options,
 )
 from scaler_protocol.programs.options.table import Sections
+from scaler_protocol.recording.replay_options import REPLAY
 
 DEFAULT_PORT = 2345
 DEFAULT_UI_PORT = 8081
@@ -204,21 +205,47 @@ UP = Program(
     ],
 )
 
+
+def _program(word: str, description: str, page: str) -> Program:
+    """One that has a name of its own, `scaler_WORD`, and a table of options, which may not be here."""
+    return Program(
+        name=f"scaler {word}",
+        page=page,
+        section=word,
+        description=description,
+        version=_version,
+        is_configured=False,
+        options=[Option("arguments", Words(), f"those of scaler_{word}", metavar="ARGUMENT")],
+    )
+
+
+PROGRAMS = {
+    "scheduler": _program("scheduler", "Start a scheduler.", "configuration#scaler_scheduler"),
+    "worker": _program("worker", "Start a worker.", "configuration#scaler_cluster"),
+    "provision": _program("provision", "Start workers when tasks need them.", "configuration#scaler_provision"),
+    "top": _program("top", "Watch a scheduler in the terminal.", "configuration#scaler_top"),
+    "ui": _program("ui", "Start the user interface.", "configuration#scaler_ui"),
+}
+
 SCALER = Program(
     name="scaler",
     page="configuration#scaler",
     section="scaler",
     description="Start the programs that a file has sections for: a scheduler, workers, a provisioner, which starts"
     " workers when tasks need them, and a user interface. Ctrl-C stops all of them.",
-    epilog="`scaler dev` starts all of them on this machine without a file: see `scaler dev -h`."
-    " `scaler up` starts as many workers as tasks need, here or elsewhere: see `scaler up -h`."
-    " `scaler drain WORKER` lets a worker finish its tasks and leave: see `scaler drain -h`."
-    " `scaler keys` makes and revokes the keys of other users' programs: see `scaler keys -h`."
-    " `scaler replay FILE` repeats what a scheduler, worker or client has recorded."
-    " docs/configuration.md describes the file; so does -h of scaler_scheduler and the others, each its section.",
+    epilog="commands, each of which explains itself with -h:\n"
+    "  dev        start all of them on this machine, without a file\n"
+    "  up         start as many workers as tasks need, here or elsewhere\n"
+    "  drain      let a worker finish its tasks and leave\n"
+    "  keys       make and revoke the keys of other users' programs\n"
+    "  replay     repeat what a scheduler, worker or client has recorded\n"
+    "  scheduler, worker, provision, top, ui\n"
+    "             one program alone: `scaler top` is scaler_top\n"
+    "\n"
+    "docs/configuration.md describes the file; so does -h of each program, its section.",
     version=_version,
     is_configured=False,
-    commands=[DEV, UP, DRAIN, KEYS],
+    commands=[DEV, UP, DRAIN, KEYS, REPLAY, *PROGRAMS.values()],
     options=[
         Option(
             "config",

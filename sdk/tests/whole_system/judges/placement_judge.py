@@ -144,7 +144,9 @@ class PlacementJudge:
     def _add(self, client: JudgedClient, task_class: TaskClass, key: int) -> None:
         """A task waits."""
         if not client.waits_for(task_class):
-            client.claims.pop(task_class, None)  # of tasks that have all ended in this tick: the client gave up its turn
+            client.claims.pop(
+                task_class, None
+            )  # of tasks that have all ended in this tick: the client gave up its turn
             self._on_came(client.session, task_class)
         client.claims.setdefault(task_class, Claim(self._turn_microseconds)).fresh_keys.add(key)
         client.classes[key] = task_class

@@ -11,7 +11,7 @@ import json
 import sys
 import traceback
 from datetime import datetime, timezone
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable
 
 from scaler_protocol.recording.recording_file import Digest, Header, Recording, RecordingError
 from scaler_protocol.recording.replaying import CoreFailedError, DivergedError, Replay, Row, Tables
@@ -23,38 +23,6 @@ _LONGEST_CELL = 60
 
 MakeReplay = Callable[[Recording, bool], Replay]
 """Given the recording, and whether invariants are checked. Raises RecordingError if it is of another core."""
-
-
-def parse_arguments(arguments: Optional[List[str]], program: str) -> argparse.Namespace:
-    """The command line. Ends the process if it is invalid."""
-    parser = argparse.ArgumentParser(
-        program,
-        description="Repeat what a scheduler, worker or client has recorded, and print the state that it leads to.",
-    )
-    parser.add_argument("file", help="the recording")
-    stop = parser.add_mutually_exclusive_group()
-    stop.add_argument(
-        "--until",
-        type=_time,
-        metavar="TIME",
-        help="stop at this time: seconds since the recording began, or ISO 8601 such as 2026-03-19T12:16:10-04:00",
-    )
-    stop.add_argument("--event", type=int, metavar="N", help="stop after the Nth input, counted from 1")
-    parser.add_argument(
-        "--check", action="store_true", help="of a scheduler: check all invariants after each input, which takes time"
-    )
-    parser.add_argument("--list", action="store_true", help="print the inputs, a line each, and repeat nothing")
-    parser.add_argument("--json", action="store_true", help="print the state as JSON")
-    return parser.parse_args(arguments)
-
-
-def _time(text: str) -> float:
-    """Seconds; from 1970 on where they are more than a recording can last."""
-    try:
-        return float(text)
-    except ValueError:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-        return moment.astimezone(timezone.utc).timestamp()
 
 
 def run_replay(options: argparse.Namespace, program: str, make_replay: MakeReplay, version: str) -> int:
