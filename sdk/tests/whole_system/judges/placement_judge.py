@@ -91,6 +91,7 @@ class PlacementJudge:
         self._served: Dict[TaskClass, None] = {}  # in this tick
         self._served_slots: List[Tuple[TaskClass, Set[TaskClass]]] = []  # with those that fitted there, too
         self._overtaken: List[Overtaken] = []
+        self._without_turns: Set[JudgedClient] = set()  # they lost theirs in this tick
         self._given_back: Dict[int, AtWorker] = {}  # by key, until they are at a worker again
         self._lost: Set[int] = set()  # keys of tasks that were at a worker that is gone
         self._now = self._placed_near_at = 0.0
@@ -218,6 +219,7 @@ class PlacementJudge:
             is_active: it is neither held nor congested, at least not more than before.
         """
         client.lose_turns()
+        self._without_turns.add(client)
         if self._shares is not None and not is_active:
             self._shares.forget()
 
@@ -340,10 +342,13 @@ class PlacementJudge:
         """
         for worker in self._workers.values():
             worker.now = now
+        without_turns, self._without_turns = self._without_turns if is_of_parts else set(), set()
         for client, task_class, by in self._overtaken:
             waits = self._clients.get(client.session) is client and client.claims[task_class].keys
-            assert not waits, f"client {client.session} waits, and {by} has a turn"
+            assert not waits or client in without_turns, f"client {client.session} waits, and {by} has a turn"
         self._overtaken.clear()
+        for client in without_turns:
+            client.lose_turns()  # in some part of the tick
         if self._served:
             self._check_classes(set() if is_of_parts else set(self._waiting_classes()))
         if not is_of_parts:
