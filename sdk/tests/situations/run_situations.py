@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Dict, NamedTuple
 
 SAME, WRONG, REFUSED, NOTHING, ABSENT = "same", "wrong", "error", "no outcome", "not tried"
-_TIMEOUTS = ("TimeoutError",)
-_DISTRIBUTIONS = {"Scaler": "scaler-sdk", "Dask": "distributed"}
+_TIMEOUTS = ("TimeoutError", "GetTimeoutError")
+_DISTRIBUTIONS = {"Scaler": "scaler-sdk", "Dask": "distributed", "Ray": "ray"}
 
 
 class Outcome(NamedTuple):
@@ -97,7 +97,7 @@ def outcomes_in(process: subprocess.Popen[str]) -> Dict[str, Outcome]:
 
 _BEGINNING = """# Everyday situations
 
-The results of everyday Python code that runs in other processes. `make situations` runs each situation on four engines
+The results of everyday Python code that runs in other processes. `make situations` runs each situation on five engines
 and writes this page; a test runs each on Scaler and `ProcessPoolExecutor`. The engines are started first, as in a
 notebook; on Linux, those of the standard library fork their processes at that point.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -153,6 +154,73 @@ class DaskEngine(Engine):
         self._cluster.close(5)
 
 
+class _RayResult:
+    def __init__(self, reference: Any) -> None:
+        self.reference = reference
+
+    def result(self, timeout: float) -> Any:
+        import ray
+
+        if isinstance(self.reference, ray.ObjectRefGenerator):
+            return [ray.get(each, timeout=timeout) for each in self.reference]
+        return ray.get(self.reference, timeout=timeout)
+
+
+class RayEngine(Engine):
+    name = "Ray"
+    wait_seconds = 15.0
+
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        import ray
+
+        ray.init(num_cpus=WORKERS, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.get([ray.remote(_nothing).remote() for _ in range(WORKERS)])
+
+    def submit(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        import ray
+
+        remote = ray.remote(function if inspect.isfunction(function) else _function_of(function))
+        return _RayResult(remote.remote(*map(_reference_of, args), **kwargs))
+
+    def map(self, function: Callable[..., Any], *iterables: Iterable[Any]) -> List[Any]:
+        return [each.result(self.wait_seconds) for each in [self.submit(function, *args) for args in zip(*iterables)]]
+
+    def repair(self) -> None:
+        try:
+            for _ in range(WORKERS):
+                self.submit(_nothing).result(self.wait_seconds)
+        except Exception:
+            self.close()
+            self._start()
+
+    def close(self) -> None:
+        import ray
+
+        ray.shutdown()
+
+
+def _function_of(callable_object: Callable[..., Any]) -> Callable[..., Any]:
+    """Ray takes functions only: what its users write around anything else."""
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return callable_object(*args, **kwargs)
+
+    return called
+
+
+def _reference_of(argument: Any) -> Any:
+    if isinstance(argument, list):
+        return [_reference_of(each) for each in argument]
+    return argument.reference if isinstance(argument, _RayResult) else argument
+
+
+def _nothing() -> None:
+    """What shows that a process is there."""
+
+
 ENGINES: Dict[str, Type[Engine]] = {
-    engine.name: engine for engine in (ScalerEngine, ExecutorEngine, PoolEngine, DaskEngine)
+    engine.name: engine for engine in (ScalerEngine, ExecutorEngine, PoolEngine, DaskEngine, RayEngine)
 }
