@@ -31,9 +31,9 @@ from scaler.provision.provision_options import PROVISION
 from scaler.worker.worker_options import CLUSTER
 from scaler_protocol.programs.logging_setup import setup_logging
 from scaler_protocol.programs.options import ConfigurationError, Reading, read_sections
-from scaler_protocol.programs.options.program import EXIT_FAULTS, EXIT_USAGE
+from scaler_protocol.programs.options.program import EXIT_FAULTS
 from scaler_protocol.programs.options.sources import closest
-from scaler_protocol.programs.options.table import Sections
+from scaler_protocol.programs.options.table import EXIT_USAGE, Sections
 from scaler_protocol.programs.service_manager import ServiceManager
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

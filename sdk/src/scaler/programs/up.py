@@ -21,8 +21,7 @@ from scaler.programs.from_file import RunningPrograms, has_only_local_units, par
 from scaler.programs.scaler_options import DEFAULT_PORT, DEFAULT_UI_PORT, UP
 from scaler_protocol.programs.logging_setup import setup_logging
 from scaler_protocol.programs.options import ConfigurationError, read_sections
-from scaler_protocol.programs.options.program import EXIT_USAGE
-from scaler_protocol.programs.options.table import Sections
+from scaler_protocol.programs.options.table import EXIT_USAGE, Sections
 
 _ADDRESS_VARIABLE = "SCALER_SCHEDULER_ADDRESS"
 _MAXIMUM_VARIABLE = "SCALER_PROVISION_MAXIMUM"

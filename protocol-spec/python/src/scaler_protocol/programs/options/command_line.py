@@ -9,10 +9,11 @@ import argparse
 import sys
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence
 
+from scaler_protocol.programs.documentation import link_to
 from scaler_protocol.programs.options.earlier import add_to
 from scaler_protocol.programs.options.kinds import Choice, Kind, Switch, Words
 from scaler_protocol.programs.options.suggestions import meant_option, unknown_option
-from scaler_protocol.programs.options.table import CONFIG_ENTRY, SHELLS, Option, Table
+from scaler_protocol.programs.options.table import CONFIG_ENTRY, EXIT_USAGE, SHELLS, Option, Table
 
 
 def make_parser(program: Table, name: str) -> argparse.ArgumentParser:
@@ -26,7 +27,7 @@ def make_parser(program: Table, name: str) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter if is_raw else argparse.HelpFormatter,
         argument_default=argparse.SUPPRESS,
     )
-    parser.page_line = program.page_line
+    parser.page = link_to(program.page) if program.page else ""
     parser.add_argument("--version", action=_Print, nargs=0, text=program.version, help="print versions and exit")
     groups: Dict[str, argparse._ArgumentGroup] = {}
     for option in program.options:
@@ -136,9 +137,12 @@ def _add_configuration(parser: argparse.ArgumentParser, program: Table) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports an unknown option first: argparse would take its value for another argument. Errors end with a link."""
+    """Reports an unknown option first: argparse would take its value for another argument.
 
-    page_line = ""
+    Errors end with a link, and do not begin with the usage: of a program with many options, it hides all else.
+    """
+
+    page = ""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         arguments: List[str] = list(sys.argv[1:] if args is None else args)
@@ -149,7 +153,9 @@ class _Parser(argparse.ArgumentParser):
         return super().parse_known_args(arguments, namespace)
 
     def error(self, message: str) -> NoReturn:
-        super().error(f"{message}\n{self.page_line}".rstrip())
+        places = [] if f"{self.prog} -h" in message else [f"{self.prog} -h"]
+        places += [self.page] if self.page else []
+        self.exit(EXIT_USAGE, f"{self.prog}: error: {message}\n" + (f"see {', or '.join(places)}\n" if places else ""))
 
 
 class _Print(argparse.Action):

@@ -13,10 +13,9 @@ from typing import List, Optional, Sequence
 
 from scaler_protocol.programs.options.reading import Reading
 from scaler_protocol.programs.options.sources import ConfigurationError
-from scaler_protocol.programs.options.table import Table
+from scaler_protocol.programs.options.table import EXIT_USAGE, Table
 
 EXIT_FAULTS = 1  # of --check
-EXIT_USAGE = 2
 
 
 @dataclass(frozen=True)

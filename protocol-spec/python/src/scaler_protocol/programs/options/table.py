@@ -13,6 +13,7 @@ from scaler_protocol.programs.documentation import link_to
 from scaler_protocol.programs.options.kinds import Kind, Whole
 
 SHELLS = ("bash", "zsh", "fish")
+EXIT_USAGE = 2
 
 Sections = Mapping[str, Sequence[Mapping[str, Any]]]
 
