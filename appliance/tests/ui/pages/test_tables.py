@@ -134,4 +134,4 @@ def test_actors_say_where_they_are_or_why_they_are_lost() -> None:
     assert column(body, "worker_name") == ["", "", "worker-1000"]
     assert column(body, "state") == ["waiting", "lost", "alive"]
     assert column(actors(state, query(filter="was lost with")), "name") == ["<i>Pool</i>"]
-    assert column(actors(state, query(filter="visits")), "actor") == [1 << 40]
+    assert column(actors(state, query(filter="visits")), "actor") == [str(1 << 40)]

@@ -39,6 +39,7 @@ from scaler.values.texts import description_of
 if TYPE_CHECKING:
     from scaler.client.client_options import Options
 
+_OWN_ATTRIBUTES = frozenset({"_submission", "_record", "_session", "_methods", "_end", "created"})
 SHOWN_METHODS = 20  # in a notebook
 MAXIMUM_NAME = 100  # characters of the name that a user gives an actor
 
@@ -57,9 +58,10 @@ class _Call:
 
 
 class ActorMethod:
-    """A method of an actor: calling it returns a future."""
+    """A method of an actor: calling it returns a future. It may be an argument of tasks, but not their function."""
 
     __slots__ = ("_actor", "_name")
+    _is_actor_method = True
 
     def __init__(self, actor: Actor, name: str) -> None:
         self._actor = actor
@@ -81,7 +83,8 @@ class Actor:
     Attributes:
         created: a future, done when the instance exists; it raises ActorCreationError if it could not be made.
 
-    It is a context manager, and its end ends the actor.
+    It is a context manager, `with` or `async with`, and its end ends the actor. Its attributes cannot be set: those of
+    the instance change in its methods.
     """
 
     def __init__(
@@ -115,6 +118,16 @@ class Actor:
             )
         return ActorMethod(self, name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _OWN_ATTRIBUTES:
+            raise AttributeError(
+                f"{self._record.name}.{name} cannot be set here: an actor changes in its methods; call one that sets it"
+            )
+        object.__setattr__(self, name, value)
+
+    def __dir__(self) -> List[str]:
+        return sorted({*object.__dir__(self), *(self._methods or ())})
+
     def call(self, method: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call any method by its name, and return its future.
 
@@ -147,6 +160,17 @@ class Actor:
         return self
 
     def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Actor:
+        return self
+
+    async def __aexit__(
         self,
         kind: Optional[Type[BaseException]],
         error: Optional[BaseException],

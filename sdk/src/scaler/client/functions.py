@@ -339,6 +339,13 @@ def function_name(function: Callable[..., Any]) -> str:
     return name if isinstance(name, str) and name else type(function).__qualname__
 
 
+def actor_method_in(function: Any) -> Optional[Any]:
+    """The method of an actor's handle that this is, or that a chunk of a `map` or an executor's function calls."""
+    while type(function).__module__.startswith("scaler.") and hasattr(function, "function"):
+        function = function.function
+    return function if getattr(type(function), "_is_actor_method", False) is True else None
+
+
 def takes_keyword(function: Callable[..., Any], keyword: str) -> bool:
     """Whether a keyword argument is the function's own: it has such a parameter, or its parameters are not known."""
     try:
