@@ -245,3 +245,14 @@ def test_actors_that_all_change_take_turns_in_the_increments(harness: Harness, m
     worker.finish(taken(worker))
     harness.core.watch(False, False)
     assert not harness.state.changes.actors.dirty and not harness.state.changes.actors.gone
+
+
+def test_an_actor_that_waits_is_published_once(harness: Harness) -> None:
+    client = harness.client()
+    seen, function = Seen(harness, client), named(client, 1, "Counter")
+    call(client, function, 0)
+    assert list(seen.look().actors.ids) == [function]
+    for _ in range(3):
+        harness.worker(slots=1)  # which runs no actors: the scheduler looks again for a place
+        harness.wait(1.0)
+        assert not seen.look().actors.ids

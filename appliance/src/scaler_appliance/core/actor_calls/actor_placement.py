@@ -161,9 +161,9 @@ class ActorPlacement:
         """Send calls of an actor; returns the amount of work."""
         done = 0
         worker = self._state.workers.get(actor.worker)
-        self._state.touch_actor(actor)
         if worker is not None and not actor.has_begun and (worker.is_congested or worker.leaving):
             worker.remove_actor(actor)
+            self._state.touch_actor(actor)
             worker = None
         if worker is None:
             worker, done = self._choose(actor)
@@ -172,6 +172,7 @@ class ActorPlacement:
                 return done
             # SCL-SCH-042
             worker.add_actor(actor)
+            self._state.touch_actor(actor)
         if worker.is_congested:
             self._stall(actor)
             return done
@@ -229,6 +230,7 @@ class ActorPlacement:
                 ready_class.add(TaskSpan(span.batch, span.start + sent, span.stop), in_front=True)
             if sent:
                 actor.has_begun = True
+                self._state.touch_actor(actor)
                 ready_class.count_turn(sent * estimate, unmeasured)
                 room -= sent
             if sent < count:
@@ -239,6 +241,7 @@ class ActorPlacement:
             self._stall(actor)  # because of a quota: no call that ends will wake it
             if not actor.has_begun:  # others may use what it needs
                 worker.remove_actor(actor)
+                self._state.touch_actor(actor)
         return done
 
     def _room(self, actor: ActorRecord, worker: WorkerSession) -> int:
