@@ -159,7 +159,7 @@ class NamesNoActorThatEnds(ReferenceScheduler):
 
 
 @mutant(breaks="SCL-MON-012", caught_by=SEEN_BY_MONITORS)
-class TellsNobodyWhoIsLost(ReferenceScheduler):
+class HidesWhoIsLost(ReferenceScheduler):
     def actor_fields(self, is_snapshot: bool) -> Dict[str, Any]:
         told = super().actor_fields(is_snapshot)
         told["actors"]["states"] = [min(each, 1) for each in told["actors"]["states"]]

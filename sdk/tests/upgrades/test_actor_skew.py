@@ -1,4 +1,4 @@
-"""Actors between versions: they are made, called and seen whichever side is newer, or does not tell of actors."""
+"""Actors between versions: they are made, called and seen whichever side is newer, or reports no actors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scaler.client.requests import info_of
 from scaler_protocol import messages as m
 
 
-def test_a_scheduler_that_tells_of_no_actors_has_none_for_the_client() -> None:
+def test_a_scheduler_that_reports_no_actors_has_none_for_the_client() -> None:
     info = info_of(m.Info(worker_count=1), "tcp://127.0.0.1:2345", 1.0)
     assert (info.actor_count, info.actors, info.actors_not_listed) == (0, (), 0)
     assert "actor" not in str(info) and "actor" not in info._repr_html_()

@@ -171,12 +171,12 @@ def test_an_actor_whose_first_call_failed_could_not_be_made(harness: Harness) ->
 
 
 def test_calls_of_one_who_may_not_call_it_are_not_counted(harness: Harness) -> None:
-    client, stranger, worker = harness.client("a"), harness.client("b"), worker_of(harness, tenant="*")
+    client, foreign, worker = harness.client("a"), harness.client("b"), worker_of(harness, tenant="*")
     function = named(client, 1, "Counter")
     call(client, function, 0)
     worker.finish(taken(worker))
-    call(stranger, function, 0)
-    call(stranger, 0, 1)
+    call(foreign, function, 0)
+    call(foreign, 0, 1)
     (actor,) = ask(client).actors
     assert (actor.calls_finished, actor.calls_failed) == (1, 0)
 

@@ -225,7 +225,7 @@ class Actor:
         return card("Actor", rows)
 
     def _known_state(self) -> str:
-        """What this process knows; nobody is asked."""
+        """What this process knows, without a request."""
         if not self._session:
             return "closed"
         if self._end is None:
