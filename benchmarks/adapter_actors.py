@@ -1,12 +1,15 @@
 """Calls of actors beside plain tasks, and beside actors of Dask.
 
-    python benchmarks/adapter_actors.py [--calls 2000] [--rounds 5]
+    .venv-adapters/bin/python benchmarks/adapter_actors.py [--calls 2000] [--rounds 5]
 
 Rules:
 - One process per engine and round, in turns; each of Scaler and of Dask has one worker with two slots, or one process
   with one thread.
 - A call adds a number to a counter. "one at a time": with its result each; "at once": all are submitted, and then all
   results are awaited. Figures are microseconds per call, the median of the rounds; plain tasks run in the same process.
+- "10 MB": an actor keeps so many bytes. "change" is a call that changes one of them, "push" and "pull" are calls with
+  all of them as the argument or as the result, one at a time.
+- The last column is how many times as long Dask takes, by the medians.
 - Run it with an interpreter that has `distributed`, such as `.venv-adapters/bin/python`, to compare with Dask.
 """
 
@@ -23,6 +26,8 @@ from typing import Any, Callable, Dict, List
 
 ONE_AT_A_TIME = 100
 TURNS = 7  # of actors and tasks, in one process
+STATE_BYTES = 10_000_000
+STATE_CALLS = 10  # of each kind in a turn, with a state of so many bytes
 
 
 class Counter:
@@ -32,6 +37,22 @@ class Counter:
     def add(self, amount: int) -> int:
         self.value += amount
         return self.value
+
+
+class Store:
+    def __init__(self) -> None:
+        self.content = bytearray(STATE_BYTES)
+
+    def change(self, place: int) -> int:
+        self.content[place] ^= 1
+        return place
+
+    def push(self, content: bytes) -> int:
+        self.content = bytearray(content)
+        return len(content)
+
+    def pull(self, begin: int) -> bytes:
+        return bytes(self.content)
 
 
 def add(amount: int) -> int:
@@ -54,6 +75,24 @@ def at_once(call: Callable[[int], Any], calls: int) -> float:
     return (time.perf_counter() - begin) / calls * 1e6
 
 
+def with_large_state(store: Any) -> Dict[str, float]:
+    """The same, by kind of call."""
+    calls: Dict[str, Callable[[int], Any]] = {
+        "change": store.change,
+        "push": lambda number: store.push(bytes([number]) * STATE_BYTES),
+        "pull": store.pull,
+    }
+    figures: Dict[str, List[float]] = {}
+    for turn in range(1 + TURNS):
+        for name, call in calls.items():
+            begin = time.perf_counter()
+            for number in range(STATE_CALLS):
+                call(number).result()
+            if turn:  # the first one is to get warm
+                figures.setdefault(name, []).append((time.perf_counter() - begin) / STATE_CALLS * 1e6)
+    return {name: statistics.median(each) for name, each in figures.items()}
+
+
 def with_scaler(calls: int) -> Dict[str, float]:
     from scaler import Client, SchedulerClusterCombo
 
@@ -67,7 +106,9 @@ def with_scaler(calls: int) -> Dict[str, float]:
             for name, call in (("actor", counter.add), ("tasks", lambda amount: client.submit(add, amount))):
                 figures.setdefault(f"Scaler, {name}, one at a time", []).append(one_at_a_time(call))
                 figures.setdefault(f"Scaler, {name}, at once", []).append(at_once(call, calls))
-        return {name: statistics.median(each) for name, each in figures.items()}
+        counter.close()
+        large = {f"Scaler, 10 MB, {name}": each for name, each in with_large_state(client.actor(Store)).items()}
+        return {**{name: statistics.median(each) for name, each in figures.items()}, **large}
 
 
 def with_dask(calls: int) -> Dict[str, float]:
@@ -78,7 +119,9 @@ def with_dask(calls: int) -> Dict[str, float]:
         at_once(counter.add, calls)
         alone = [one_at_a_time(counter.add) for _ in range(TURNS)]
         together = [at_once(counter.add, calls) for _ in range(TURNS)]
+        store: Any = client.submit(Store, actor=True).result()
         return {
+            **{f"Dask, 10 MB, {name}": each for name, each in with_large_state(store).items()},
             "Dask, actor, one at a time": statistics.median(alone),
             "Dask, actor, at once": statistics.median(together),
         }
@@ -103,7 +146,11 @@ def main() -> None:
                 figures.setdefault(name, []).append(microseconds)
     for name, each in figures.items():
         spread = f"{min(each):.1f} to {max(each):.1f}"
-        print(f"{name:32} {statistics.median(each):9.1f} us, in {len(each)} rounds {spread}")
+        theirs = figures.get(name.replace("Scaler", "Dask")) if name.startswith("Scaler") else None
+        ratio = (
+            f", Dask takes {statistics.median(theirs) / statistics.median(each):.2f} times as long" if theirs else ""
+        )
+        print(f"{name:32} {statistics.median(each):9.1f} us, in {len(each)} rounds {spread}{ratio}")
 
 
 if __name__ == "__main__":

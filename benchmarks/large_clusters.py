@@ -172,6 +172,25 @@ def large_objects(count: int) -> Cluster:
     return cluster
 
 
+def actors(count: int) -> Cluster:
+    """So many actors, 1000 of a client, each with a call that waits for a worker."""
+    cluster = Cluster()
+    for number in range(count // 1000):
+        peer = b"client %d" % number
+        first = cluster.add_client(peer) + 1
+        ids = array("Q", range(first, first + 1000))
+        names = [f"Counter '{each}'" for each in range(1000)]
+        cluster.send(
+            peer,
+            m.ObjectInstruction(ids=ids, sizes=array("Q", [1]) * 1000, storages=INLINE * 1000, names=names),
+            b"o" * 1000,
+        )
+        for place, function in enumerate(ids, 1):
+            cluster.submit([place], peer, function=function, options=m.TaskOptions(actor=True))
+    cluster.settle()
+    return cluster
+
+
 def waiting_tasks(count: int) -> Cluster:
     """So many tasks, in batches of one, without a worker."""
     cluster = Cluster()
@@ -234,7 +253,7 @@ def info(cluster: Cluster) -> None:
     """A client asks about the cluster."""
     cluster.greet(b"asking", m.Role.CLIENT)
     cluster.seconds.clear()
-    cluster.send(b"asking", m.InfoRequest(maximum_workers=1000))
+    cluster.send(b"asking", m.InfoRequest(maximum_workers=1000, maximum_actors=1000))
 
 
 def explanation(cluster: Cluster) -> None:
@@ -297,6 +316,10 @@ SHAPES: Dict[str, Tuple[Callable[[int], Cluster], int, Callable[[Cluster], None]
     "snapshot_of_functions": (functions, 50_000, snapshot),
     "snapshot_of_graphs": (graphs, 50_000, snapshot),
     "snapshot_of_objects": (large_objects, 50_000, snapshot),
+    "snapshot_of_actors": (actors, 100_000, snapshot),
+    "increment_of_actors": (actors, 100_000, increment),
+    "tick_of_actors": (actors, 100_000, tick),
+    "info_of_actors": (actors, 100_000, info),
     "increment_of_workers": (workers, 5000, increment),
     "increment_of_functions": (functions, 50_000, increment),
     "increment_of_objects": (large_objects, 50_000, increment),

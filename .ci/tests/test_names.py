@@ -36,6 +36,7 @@ CLASSES = {
     "Log": "an effect of each core",
     "Client": "for threads, and in scaler.aio for coroutines",
     "Failure": "the name of the class that a conformance function raises is part of the protocol",
+    "ActorInfo": "the message, and what users see of it",
     "WorkerInfo": "the message, and what users see of it",
     "Processor": "the class, and what programs for earlier generations find under its name",
 }

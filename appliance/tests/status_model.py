@@ -16,7 +16,7 @@ Row = Tuple[Any, ...]
 
 _TABLES = (
     "workers", "clients", "functions", "graphs", "large_objects", "worker_names", "client_names", "function_names",
-    "object_names", "processors", "durations",
+    "object_names", "processors", "durations", "actors", "actor_names", "actor_losses",
 )  # fmt: skip
 
 
@@ -49,9 +49,10 @@ class StatusModel:
         self.sequence = status.sequence
         self._apply_figures(status)
         self._apply_names(status)
-        for name in ("workers", "clients", "graphs", "large_objects"):
+        for name in ("workers", "clients", "graphs", "large_objects", "actors"):
             rows = columns_of(getattr(status, name))
             self.tables[name].update({row[0]: row for row in rows})
+        self.tables["actor_losses"].update({each.id: each.reason for each in status.lost_actors})
         self._apply_functions(status.functions)
         self._apply_processors(status)
         self._apply_gone(status)
@@ -67,6 +68,7 @@ class StatusModel:
         self.tables["client_names"].update({each.session: each for each in status.new_clients})
         self.tables["function_names"].update({each.number: each for each in status.new_functions})
         self.tables["object_names"].update({each.id: each for each in status.new_objects})
+        self.tables["actor_names"].update({each.id: each for each in status.new_actors})
 
     def _apply_functions(self, functions: m.FunctionColumns) -> None:
         first = 0
@@ -96,6 +98,7 @@ class StatusModel:
             (("functions", "function_names", "durations"), status.functions_gone),
             (("graphs",), status.graphs_gone),
             (("large_objects", "object_names"), status.objects_gone),
+            (("actors", "actor_names", "actor_losses"), status.actors_gone),
         ):
             for name in names:
                 for number in gone:

@@ -47,6 +47,12 @@ struct TaskOptions {
   timeRequestMilliseconds @9 :UInt64;  # for how long each may run: a worker must stay so long; 0: not known
 }
 
+enum ActorState {
+  waiting @0;  # no worker has been sent a call of it
+  alive @1;  # a worker has, and it is not lost as far as the scheduler knows
+  lost @2;  # it has ended before it was closed, or could not be made
+}
+
 enum TaskStatus {
   success @0;
   failed @1;  # the function raised; the payload is a Failure

@@ -146,6 +146,7 @@ struct InfoRequest {
   # Client to scheduler: what does the cluster consist of, and how busy is it? Answered by Info.
   requestId @0 :UInt64;
   maximumWorkers @1 :UInt32;  # so many workers are listed at most
+  maximumActors @2 :UInt32;  # and so many actors
 }
 
 struct WorkerInfo {
@@ -157,8 +158,22 @@ struct WorkerInfo {
   tasks @5 :UInt32;  # that it has, running and queued
 }
 
+struct ActorInfo {
+  id @0 :UInt64;  # of the object that holds its function
+  name @1 :Text;  # of that object
+  client @2 :UInt32;  # session of the one that made it
+  worker @3 :UInt32;  # session of its worker; 0: it has none yet, or none any more
+  workerName @4 :Text;
+  callsWaiting @5 :UInt64;  # without an outcome, that are not at the worker
+  callsRunning @6 :UInt64;  # at the worker, those queued there too
+  callsFinished @7 :UInt64;  # total of those with an outcome
+  callsFailed @8 :UInt64;  # of them, failed or lost
+  state @9 :Common.ActorState;
+  whyLost @10 :Text;
+}
+
 struct Info {
-  # The cluster as the scheduler sees it. Counts are of all workers, listed or not.
+  # The cluster as the scheduler sees it. Counts are of all workers and actors, listed or not.
   requestId @0 :UInt64;
   implementation @1 :Common.Implementation;
   uptimeMilliseconds @2 :UInt64;
@@ -169,6 +184,8 @@ struct Info {
   tasksWaiting @7 :UInt64;  # that no worker has
   tasksRunning @8 :UInt64;  # that workers have, those queued there too
   workers @9 :List(WorkerInfo);  # the first ones, in the order in which they joined
+  actorCount @10 :UInt32;
+  actors @11 :List(ActorInfo);  # the first ones, client by client, in the order in which each made them
 }
 
 struct WorkerShutdown {

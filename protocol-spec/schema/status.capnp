@@ -54,6 +54,10 @@ struct SchedulerStatus {
   isInsecure @36 :Bool;  # serves peers over the network that prove no key
   demands @37 :List(Common.SlotDemand);  # all that there are now, the most wanted first
   unitNotes @38 :List(Text);  # which units are to come, and what provisioners note of pools; all that hold now
+  actors @39 :ActorColumns;
+  newActors @40 :List(ActorIdentity);
+  actorsGone @41 :List(UInt64);
+  lostActors @42 :List(LostActor);  # why, of those among `actors` that are lost
 }
 
 struct WorkerIdentity {
@@ -162,6 +166,27 @@ struct ObjectColumns $Columns.entries("ids") $Columns.complete {
   owners @1 :List(UInt32);  # session
   sizes @2 :List(UInt64);
   states @3 :List(UInt8);  # bits: 1 on disk, 2 still arriving, 4 its owner has let go of it
+}
+
+struct ActorIdentity {
+  id @0 :UInt64;  # of the object that holds its function
+  name @1 :Text;  # of that object
+  client @2 :UInt32;  # session of the one that made it
+}
+
+struct ActorColumns $Columns.entries("ids") $Columns.complete {
+  ids @0 :List(UInt64);
+  workers @1 :List(UInt32);  # session of its worker; 0: it has none yet, or none any more
+  waiting @2 :List(UInt64);  # calls without an outcome that are not at the worker
+  running @3 :List(UInt64);  # calls at the worker, those queued there too
+  finished @4 :List(UInt64);  # total of calls with an outcome
+  failed @5 :List(UInt64);  # of them, failed or lost
+  states @6 :List(UInt8);  # ActorState
+}
+
+struct LostActor {
+  id @0 :UInt64;
+  reason @1 :Text;
 }
 
 struct TaskRuns $Columns.entries("endMicroseconds") $Columns.complete {

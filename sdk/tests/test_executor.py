@@ -377,3 +377,15 @@ def test_an_initializer_that_fails_breaks_the_executor(any_client: Client, caplo
             call()
     assert "broken" in repr(executor)
     assert any_client.submit(abs, -1).result(TIMEOUT_SECONDS) == 1
+
+
+def test_a_stream_yields_what_was_submitted_before_a_shutdown_and_then_says_that_no_more_can_be(client: Client) -> None:
+    executor = client.executor()
+    results = executor.map(str, range(9), buffersize=3)
+    assert next(results) == "0"
+    executor.shutdown()
+    rest = []
+    with pytest.raises(RuntimeError, match="cannot schedule new futures after shutdown"):
+        for result in results:
+            rest.append(result)
+    assert rest == [str(number) for number in range(1, 1 + len(rest))] and len(rest) in (2, 3)

@@ -14,7 +14,7 @@ from ui_server import Play, StartUi
 
 pytestmark = pytest.mark.slow
 
-PAGES = ("overview", "stream", "workers", "tasks", "functions", "clients", "objects", "graphs")
+PAGES = ("overview", "stream", "workers", "tasks", "functions", "clients", "objects", "graphs", "actors")
 LIVE = "document.body.dataset.feed === 'live'"
 ROWS = "#page table.data tbody tr:not(.detail)"
 
@@ -37,7 +37,7 @@ def test_keys_go_to_every_page_and_each_shows_something(shown: Browser) -> None:
         if name not in ("overview", "stream"):
             shown.wait(has_rows())
     shown.back()
-    shown.wait("location.hash.startsWith('#/objects')")
+    shown.wait("location.hash.startsWith('#/graphs')")
 
 
 def test_the_overview_draws_its_charts(shown: Browser) -> None:
@@ -403,6 +403,15 @@ def test_less_motion_draws_the_stream_once_an_event(browser: Browser, four_worke
         }})()"""
     )
     assert moves <= 8
+
+
+def test_actors_show_their_state_and_why_they_are_lost(shown: Browser) -> None:
+    shown.visit("#/actors?sort=name")
+    shown.wait(has_rows(3))
+    shown.wait_for_text("#page", "the actor <i>Pool</i> was lost with its worker")
+    assert sorted(shown.texts(f"{ROWS} .badge")) == ["alive", "lost", "waits for a worker"]
+    shown.visit("#/actors?filter=visits")
+    shown.wait(f"document.querySelectorAll({ROWS!r}).length === 1")
 
 
 ODD_HEAD = {

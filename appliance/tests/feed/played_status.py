@@ -249,6 +249,22 @@ class PlayedScheduler:
             if snapshot
             else [],
             workers_gone=self._gone,
+            actors=m.ActorColumns(
+                ids=[1 << 40, 2, 3],
+                workers=[sessions[0], 0, 0],
+                waiting=[self.sequence, 1, 0],
+                running=[8, 0, 0],
+                finished=[total, 0, 5],
+                failed=[1, 0, 2],
+                states=bytes([m.ActorState.ALIVE, m.ActorState.WAITING, m.ActorState.LOST]),
+            ),
+            lost_actors=[m.LostActor(id=3, reason="the actor <i>Pool</i> was lost with its worker")],
+            new_actors=[
+                m.ActorIdentity(id=number, name=name, client=self.client)
+                for number, name in ((1 << 40, "Counter 'visits'"), (2, ""), (3, "<i>Pool</i>"))
+            ]
+            if snapshot
+            else [],
         )
 
     def _functions(self) -> m.FunctionColumns:

@@ -141,6 +141,8 @@ def test_functions_that_are_gone_do_not_gather_for_ever() -> None:
         m.SchedulerStatus(graphs=m.GraphColumns(numbers=[1, 2], clients=[1])),
         m.SchedulerStatus(large_objects=m.ObjectColumns(ids=[9], owners=[1], sizes=[1], states=b"\0")),  # never named
         m.SchedulerStatus(functions=m.FunctionColumns(duration_counts=[5])),
+        m.SchedulerStatus(actors=m.ActorColumns(ids=[1, 2], workers=[1])),
+        m.SchedulerStatus(lost_actors=[m.LostActor(id=1, reason="never named")]),
     ],
 )
 def test_a_publication_that_contradicts_itself_is_malformed(status: m.SchedulerStatus) -> None:
@@ -155,3 +157,15 @@ def test_quantiles_of_a_histogram() -> None:
     assert quantile_microseconds(counts, 0.25) == pytest.approx(2.0, rel=0.2)
     assert quantile_microseconds(counts, 0.95) == pytest.approx(1024, rel=0.2)
     assert quantile_microseconds(counts, 1.0) == pytest.approx(bound_microseconds(41))
+
+
+def test_actors_are_forgotten_when_they_end_and_by_a_snapshot_without_them() -> None:
+    played = PlayedScheduler()
+    cluster = after(played)
+    assert [each.state for each in cluster.actors.values()] == ["alive", "waiting", "lost"]
+    assert cluster.actors[3].why_lost.startswith("the actor <i>Pool</i>")
+    newer = m.ActorColumns(ids=[2], workers=[9], waiting=[0], running=[1], finished=[0], failed=[0], states=b"\x09")
+    cluster.apply(m.SchedulerStatus(scheduler_id=played.scheduler_id, actors=newer, actors_gone=[3]))
+    assert list(cluster.actors) == [1 << 40, 2] and cluster.actors[2].state == "state 9"
+    cluster.apply(m.SchedulerStatus(scheduler_id=played.scheduler_id, is_snapshot=True))
+    assert not cluster.actors

@@ -73,6 +73,8 @@ class Monitor:
         records = [state.objects.find(object_id) for object_id in tables["large_objects"]]
         assert all(record is not None and record.tenant == tenant for record in records), "foreign objects"
         assert tables["object_names"].keys() == tables["large_objects"].keys()
+        actors = {each.function for each in state.actors if each.tenant == tenant}
+        assert tables["actors"].keys() == tables["actor_names"].keys() == actors, "foreign actors"
         task_clients = {row[6] for rows in tables["processors"].values() for row in rows}
         assert task_clients <= {0, *clients}, "foreign tasks"
 

@@ -131,3 +131,21 @@ def cluster(*publications: m.SchedulerStatus) -> ClusterModel:
     for publication in publications or (status(),):
         result.apply(publication)
     return result
+
+
+def actors() -> Dict[str, Any]:
+    """Fields of a status with three actors: one alive, one waiting, one lost."""
+    names = ("Counter 'visits'", "Model", "Pool")
+    return {
+        "new_actors": [m.ActorIdentity(id=number, name=name, client=1) for number, name in enumerate(names, 1)],
+        "actors": m.ActorColumns(
+            ids=[1, 2, 3],
+            workers=[2, 0, 0],
+            waiting=[100, 2, 0],
+            running=[20, 0, 0],
+            finished=[5000, 0, 7],
+            failed=[0, 0, 1],
+            states=bytes([m.ActorState.ALIVE, m.ActorState.WAITING, m.ActorState.LOST]),
+        ),
+        "lost_actors": [m.LostActor(id=3, reason="the actor Pool was lost with its worker, w on h: it is silent")],
+    }

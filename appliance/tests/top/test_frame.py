@@ -7,7 +7,7 @@ from typing import List, Optional
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from top.sample import clients, cluster, counts, functions, status, workers
+from top.sample import actors, clients, cluster, counts, functions, status, workers
 
 from scaler_appliance.feed.cluster_model import ClusterModel
 from scaler_appliance.top import text
@@ -333,3 +333,24 @@ def test_help_tells_all_keys_and_columns() -> None:
     least = shown(view=View(shows_help=True), lines=24, columns=80)
     assert "press any key to go back" in least[0]
     assert any(line.strip().startswith(COLUMNS[-2].title) for line in least), "keys and columns fit a small terminal"
+
+
+def test_actors_stand_below_functions_with_their_place_and_why_one_is_lost_above() -> None:
+    seen = cluster(status(1, **clients("", "etl"), **functions("prepare", "score"), **actors()))
+    frame = shown(seen, columns=150)
+    assert "lost: Pool: the actor Pool was lost with its worker, w on h: it is silent" in frame
+    beside = [line.partition(" | ")[2].rstrip() for line in frame]
+    start = next(number for number, line in enumerate(beside) if line.startswith("actor_to"))
+    heading, counter, model, pool = beside[start : start + 4]
+    assert heading.split() == ["actor_to_num_calls", "at", "calls", "finished"]
+    assert counter.split() == ["Counter", "'visits'", "56b", "120", "5,000"]
+    assert model.split() == ["Model", "waiting", "2", "0"]
+    assert pool.split() == ["Pool", "lost", "0", "7"]
+    assert any(line.startswith("func_to_num_tasks") for line in beside[:start])
+
+
+@pytest.mark.parametrize("lines", range(1, 40))
+def test_actors_leave_room_for_clients_and_functions(lines: int) -> None:
+    seen = cluster(status(1, **clients("", "etl"), **functions("prepare", "score"), **actors()))
+    frame = shown(seen, columns=150, lines=lines)
+    assert len(frame) <= lines

@@ -81,7 +81,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 def test_once_prints_all_rows_as_plain_text(address: str) -> None:
     finished = run("--once", address, "--sort", "worker")
     assert (finished.returncode, finished.stderr) == (0, "")
-    assert re.findall(r"worker-10\d\d", finished.stdout) == sorted(f"worker-{1000 + each}" for each in range(12))
+    assert re.findall(r"\|(worker-10\d\d)", finished.stdout) == sorted(f"worker-{1000 + each}" for each in range(12))
     assert "Shortcuts: worker[n] agt_cpu[C] agt_rss[M] cpu[c] rss[m] free[f] sent[w] queued[d] lag[l]" in (
         finished.stdout
     )
@@ -112,7 +112,7 @@ def test_a_scheduler_is_announced_as_insecure_if_it_was_started_so(tmp_path: Pat
 
 def test_once_filters_and_reverses(address: str) -> None:
     finished = run("--once", address, "-s", "name", "-r", "-f", "WORKER-101")
-    assert re.findall(r"worker-10\d\d", finished.stdout) == ["worker-1011", "worker-1010"]
+    assert re.findall(r"\|(worker-10\d\d)", finished.stdout) == ["worker-1011", "worker-1010"]
 
 
 def test_once_without_a_scheduler_says_what_to_look_for(tmp_path: Path) -> None:

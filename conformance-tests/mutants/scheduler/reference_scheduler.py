@@ -390,6 +390,8 @@ class ReferenceScheduler(
                 {"name": each.hello.name, "slots": each.slots, "tasks": len(each.held)}
                 for each in workers[: request.maximumWorkers]
             ],
+            "actorCount": len(self.living()),
+            "actors": [self.describe_actor(each) for each in self.living()[: request.maximumActors]],
         }
 
     def on_client_shutdown(self, peer: Peer, message: Message) -> None:

@@ -17,6 +17,7 @@ class KnownActor:
         self.options = options  # of its first call
         self.worker: Optional[Worker] = None
         self.is_lost = False
+        self.ended = [0, 0]  # calls: in all, those that failed
 
 
 class ActorKeeper(TaskKeeper):
@@ -51,6 +52,41 @@ class ActorKeeper(TaskKeeper):
 
     def may_begin(self, client: Client, function: Object) -> bool:
         return function.owner is client
+
+    # Describing -----------------------------------------------------------------------------------------------------
+
+    def note_end(self, task: Task, status: int) -> None:
+        actor = self.actors.get(task.function) if task.options.actor else None
+        if actor is not None:
+            actor.ended = [actor.ended[0] + 1, actor.ended[1] + (status != 0)]
+        super().note_end(task, status)
+
+    def living(self) -> List[int]:
+        """The actors whose function object exists."""
+        return [each for each in self.actors if each in self.objects]
+
+    def describe_actor(self, function: int) -> Dict[str, Any]:
+        """As in ActorInfo."""
+        actor, kept = self.actors[function], self.objects[function]
+        worker = actor.worker if actor.worker in self.workers else None
+        held = [] if worker is None else self.calls_at(worker, function)
+        waiting = [each for each in self.queue if each.options.actor and each.function == function]
+        return {
+            "id": function,
+            "name": kept.name,
+            "client": 0 if kept.owner is None else kept.owner.number,
+            "worker": 0 if worker is None else worker.number,
+            "workerName": "" if worker is None else worker.hello.name,
+            "callsWaiting": len(waiting),
+            "callsRunning": len(held),
+            "callsFinished": actor.ended[0],
+            "callsFailed": actor.ended[1],
+            "state": self.state_of(actor),
+            "whyLost": "the actor was lost with its worker" if actor.is_lost else "",
+        }
+
+    def state_of(self, actor: KnownActor) -> int:
+        return 2 if actor.is_lost else 0 if actor.worker is None else 1
 
     # Placing --------------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,15 @@ COLUMNS = {
     "workers": ("sessions", "tasks", "sent", "finished", "failed"),
     "clients": ("sessions", "tasks", "finished", "failed"),
 }
+ACTOR_COLUMNS = {
+    "ids": "id",
+    "workers": "worker",
+    "waiting": "callsWaiting",
+    "running": "callsRunning",
+    "finished": "callsFinished",
+    "failed": "callsFailed",
+    "states": "state",
+}
 NAMES = {"workers": "newWorkers", "clients": "newClients"}
 
 
@@ -32,6 +41,8 @@ class MonitorKeeper:
     sessions: Dict[Any, Any]
     queue: List[Task]
     unit_notes: Any
+    living: Any
+    describe_actor: Any
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,6 +50,7 @@ class MonitorKeeper:
         self.ended = [0, 0]  # tasks: success, failed
         self.runs: List[Dict[str, Any]] = []
         self.told: Dict[str, Dict[int, Row]] = {name: {} for name in COLUMNS}
+        self.told_actors: Dict[int, Dict[str, Any]] = {}
         self.topics: Set[bytes] = set()
         self.next_publication = 0.0
         self.sequences = {STATUS: 0, RUNS: 0}
@@ -138,9 +150,24 @@ class MonitorKeeper:
         fields["tasks"] = [{"name": name, "value": value} for name, value in self.counts().items()]
         fields["demands"] = self.demands()
         fields["unitNotes"] = self.unit_notes()
+        fields.update(self.actor_fields(is_snapshot))
         fields["isInsecure"] = self.says_insecure(is_snapshot)
         self.told = now
         self.send_to_monitors(STATUS, "SchedulerStatus", {"schedulerId": b"0123456789abcdef", **fields})
+
+    def actor_fields(self, is_snapshot: bool) -> Dict[str, Any]:
+        """What has changed of actors, or all there is."""
+        before = {} if is_snapshot else self.told_actors
+        now = self.told_actors = {each: self.describe_actor(each) for each in self.living()}
+        changed = [told for each, told in now.items() if before.get(each) != told]
+        return {
+            "actors": {column: [told[name] for told in changed] for column, name in ACTOR_COLUMNS.items()},
+            "newActors": [
+                {name: now[each][name] for name in ("id", "name", "client")} for each in now if each not in before
+            ],
+            "actorsGone": [each for each in before if each not in now],
+            "lostActors": [{"id": told["id"], "reason": told["whyLost"]} for told in changed if told["whyLost"]],
+        }
 
     def demands(self) -> List[Dict[str, Any]]:
         """What all tasks that run or could run want: as many slots."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from mutants import mutant
 from mutants.scheduler.reference_scheduler import ReferenceScheduler
@@ -100,6 +100,12 @@ class BeginsAgain(ReferenceScheduler):
         actor.worker = None
 
 
+@mutant(breaks="SCL-SCH-044", caught_by="scheduler/actors/calls-are-lost-with-the-worker")
+class LetsLaterCallsWait(ReferenceScheduler):
+    def admits(self, call: Task) -> bool:
+        return super().admits(call) or (call.function in self.actors and self.is_named(call.function))
+
+
 @mutant(breaks="SCL-SCH-045", caught_by="scheduler/actors/calls-without-an-actor-are-lost")
 class LetsAnyClientBegin(ReferenceScheduler):
     def may_begin(self, client: Client, function: Object) -> bool:
@@ -116,3 +122,53 @@ class LetsActorsUseNothing(ReferenceScheduler):
 class NeverFreesWhatActorsUse(ReferenceScheduler):
     def users_at(self, worker: Worker) -> List[Any]:
         return [each for each in self.actors.values() if each.worker is worker]
+
+
+# What is seen of actors ----------------------------------------------------------------------------------------------
+
+SEEN_BY_CLIENTS = "scheduler/actors/info-lists-actors"
+SEEN_BY_MONITORS = "scheduler/monitors/actors-are-described-until-they-end"
+
+
+@mutant(breaks="SCL-SCH-056", caught_by=SEEN_BY_CLIENTS)
+class ListsAllActors(ReferenceScheduler):
+    def info(self, request: Message) -> Dict[str, Any]:
+        return {**super().info(request), "actors": [self.describe_actor(each) for each in self.living()]}
+
+
+@mutant(breaks="SCL-SCH-056", caught_by=SEEN_BY_CLIENTS)
+class CountsTheActorsThatItLists(ReferenceScheduler):
+    def info(self, request: Message) -> Dict[str, Any]:
+        told = super().info(request)
+        return {**told, "actorCount": len(told["actors"])}
+
+
+@mutant(breaks="SCL-SCH-056", caught_by=SEEN_BY_CLIENTS)
+class ListsActorsAsTheyBegan(ReferenceScheduler):
+    def info(self, request: Message) -> Dict[str, Any]:
+        told = super().info(request)
+        for each in told["actors"]:
+            each.update({"callsRunning": 0, "callsFinished": 0})
+        return told
+
+
+@mutant(breaks="SCL-MON-012", caught_by=SEEN_BY_MONITORS)
+class NamesNoActorThatEnds(ReferenceScheduler):
+    def actor_fields(self, is_snapshot: bool) -> Dict[str, Any]:
+        return {**super().actor_fields(is_snapshot), "actorsGone": []}
+
+
+@mutant(breaks="SCL-MON-012", caught_by=SEEN_BY_MONITORS)
+class HidesWhoIsLost(ReferenceScheduler):
+    def actor_fields(self, is_snapshot: bool) -> Dict[str, Any]:
+        told = super().actor_fields(is_snapshot)
+        told["actors"]["states"] = [min(each, 1) for each in told["actors"]["states"]]
+        return told
+
+
+@mutant(breaks="SCL-MON-012", caught_by=SEEN_BY_MONITORS)
+class ForgetsCallsThatWait(ReferenceScheduler):
+    def actor_fields(self, is_snapshot: bool) -> Dict[str, Any]:
+        told = super().actor_fields(is_snapshot)
+        told["actors"]["waiting"] = [0 for _ in told["actors"]["waiting"]]
+        return told

@@ -374,7 +374,8 @@ class CountsOnlyIdleWorkers(ReferenceScheduler):
 @mutant(breaks="SCL-SCH-035", caught_by="scheduler/questions/at-most-the-requested-workers-are-listed")
 class ListsAllWorkers(ReferenceScheduler):
     def info(self, request: Message) -> Dict[str, Any]:
-        return super().info(Message("InfoRequest", {"requestId": request.requestId, "maximumWorkers": 1000}, b"", 0))
+        limits = {"maximumWorkers": 1000, "maximumActors": request.maximumActors}
+        return super().info(Message("InfoRequest", {"requestId": request.requestId, **limits}, b"", 0))
 
 
 @mutant(breaks="SCL-SCH-024", caught_by="scheduler/questions/protected-scheduler-continues")

@@ -310,6 +310,17 @@ def test_coroutines_await_the_calls_of_an_actor(any_address: str) -> None:
     asyncio.run(scene())
 
 
+def test_the_end_of_an_async_with_block_ends_the_actor(any_address: str) -> None:
+    async def scene() -> None:
+        async with aio.Client(any_address) as client:
+            async with client.actor(Counter, 5, name="visits") as counter:
+                assert await counter.add(1) == 6
+            with pytest.raises(ActorLostError, match="Counter 'visits' is closed"):
+                counter.add(1)
+
+    asyncio.run(scene())
+
+
 def test_large_arguments_of_coroutines_keep_their_place(any_address: str) -> None:
     async def scene() -> None:
         async with aio.Client(any_address) as client:
@@ -321,3 +332,33 @@ def test_large_arguments_of_coroutines_keep_their_place(any_address: str) -> Non
             assert await counter.read("order") == [each for n in range(20) for each in (2 * n, -1, 2 * n + 1)]
 
     asyncio.run(scene())
+
+
+def test_an_actor_is_seen_by_its_class_and_name(any_client: Client) -> None:
+    counter = any_client.actor(Counter, 10, name="visits")
+    assert counter.add(1).result(TIMEOUT_SECONDS) == 11
+    assert repr(counter) == "<actor Counter 'visits'>"
+    (actor,) = [each for each in any_client.info().actors if each.name == "Counter 'visits'"]
+    assert (actor.state, actor.calls_finished, actor.calls_failed, actor.why_lost) == ("alive", 2, 0, "")
+    assert actor.worker and actor.worker_session and any_client.info(maximum_actors=0).actors == ()
+    counter.close()
+    assert "Counter 'visits'" not in str(any_client.info())
+
+
+def test_a_lost_actor_is_named_in_its_error_and_says_why_in_info(client: Client) -> None:
+    counter = client.actor(Counter, name="visits")
+    os.kill(counter.process_id().result(TIMEOUT_SECONDS), signal.SIGKILL)
+    with pytest.raises(ActorLostError, match="Counter 'visits'"):
+        while True:
+            counter.add(1).result(TIMEOUT_SECONDS)
+    (actor,) = [each for each in client.info().actors if each.name == "Counter 'visits'"]
+    assert actor.state == "lost" and "lost with its processor" in actor.why_lost
+    assert f"lost on {actor.worker}" in str(client.info())
+
+
+def test_an_actor_that_could_not_be_made_is_lost_in_info(client: Client) -> None:
+    broken = client.actor(Broken, name="model")
+    with pytest.raises(ActorCreationError, match="Broken 'model' could not be created"):
+        broken.created.result(TIMEOUT_SECONDS)
+    (actor,) = [each for each in client.info().actors if each.name == "Broken 'model'"]
+    assert actor.state == "lost" and "LookupError: no such model" in actor.why_lost

@@ -141,3 +141,84 @@ def test_invalid_calls_fail_where_they_are_made(client: Client) -> None:
         client.options(retries=1).actor(Counter)
     with pytest.raises(SerializeObjectError, match=r"Counter\.keep"):
         client.actor(Counter).keep([threading.Lock()])
+
+
+class Named:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def test_the_name_of_an_actor_is_its_label_unless_its_class_takes_it(client: Client) -> None:
+    assert repr(client.actor(Counter, name="it's")) == '<actor Counter "it\'s">'
+    assert repr(client.actor(Counter, name=None)) == "<actor Counter>"
+    own = client.actor(Named, name="its own")
+    assert repr(own) == "<actor Named>" and own.read("name").result() == "its own"
+    letters = client.actor(dict, name="a value")
+    assert letters.get("name").result() == "a value"
+
+
+@pytest.mark.parametrize("name", ["", "x" * 101, "a\nb", "\x1b[2J"])
+def test_names_that_cannot_be_shown_are_refused(client: Client, name: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="1 to 100 printable characters"):
+        client.actor(Counter, name=name)
+    with pytest.raises(ArgumentTypeError, match="name of an actor must be a str, got int"):
+        client.actor(Counter, name=7)
+
+
+def test_a_handle_in_a_notebook_says_what_it_knows(client: Client) -> None:
+    counter = client.actor(Counter, name="<b>")
+    html = counter._repr_html_()
+    assert "&lt;b&gt;" in html and "<b>" not in html and "made" in html and "add" in html
+    broken = client.actor(Broken)
+    assert "could not be made" in broken._repr_html_()
+    counter.close()
+    assert "closed" in counter._repr_html_()
+
+
+def test_actors_are_in_the_information_about_the_cluster(client: Client) -> None:
+    counter = client.actor(Counter, name="visits")
+    counter.add(1).result()
+    info = client.info()
+    (actor,) = info.actors
+    assert (info.actor_count, actor.name, actor.state, actor.worker) == (1, "Counter 'visits'", "alive", "this process")
+    counter.close()
+    assert client.info().actor_count == 0
+
+
+def test_attributes_of_the_instance_cannot_be_set_through_the_handle(client: Client) -> None:
+    counter = client.actor(Counter, 10)
+    with pytest.raises(AttributeError, match=r"Counter.value cannot be set here: an actor changes in its methods"):
+        counter.value = 5
+    with pytest.raises(AttributeError, match=r"no method 'value'; actor\.read"):
+        print(counter.value)
+    assert counter.read("value").result() == 10
+
+
+def test_methods_are_completed(client: Client) -> None:
+    names = dir(client.actor(Counter))
+    assert {"add", "fail", "call", "read", "close", "created"} <= set(names) and "value" not in names
+
+
+def test_a_method_is_called_and_not_submitted(client: Client) -> None:
+    counter: Any = client.actor(Counter)
+    with client.executor() as executor:
+        for submit in (
+            lambda: client.submit(counter.add, 1),
+            lambda: client.map(counter.add, [1, 2]),
+            lambda: client.imap_unordered(counter.add, [1, 2]),
+            lambda: executor.submit(counter.add, 1),
+            lambda: list(executor.map(counter.add, [1, 2])),
+        ):
+            with pytest.raises(ArgumentTypeError, match=r"<method add of <actor Counter>> cannot be submitted"):
+                submit()
+    assert counter.read("value").result() == 0
+
+
+def call_back(callback: Any) -> int:
+    result: int = callback(5).result()
+    return result
+
+
+def test_a_method_may_be_an_argument_of_a_task(client: Client) -> None:
+    counter = client.actor(Counter)
+    assert client.submit(call_back, counter.add).result() == 5

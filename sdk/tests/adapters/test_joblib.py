@@ -242,6 +242,17 @@ def test_memory_maps_that_tasks_could_write_to_are_refused() -> None:
         Parallel(mmap_mode="r+")(delayed(square)(number) for number in range(3))
 
 
+def test_arguments_of_the_backend_that_are_given_to_parallel_are_refused_with_what_to_write() -> None:
+    with pytest.raises(
+        ArgumentTypeError, match=r"does not take address, adress here; write parallel_config\('scaler', add"
+    ):
+        Parallel(n_jobs=2, backend="scaler", address="tcp://127.0.0.1:1", adress="")(
+            delayed(square)(1) for _ in range(3)
+        )
+    with pytest.raises(ArgumentTypeError, match=r"does not take adress here\n"):
+        Parallel(n_jobs=2, backend="scaler", adress="")(delayed(square)(1) for _ in range(3))
+
+
 # Inside calls ---------------------------------------------------------------------------------------------------------
 
 

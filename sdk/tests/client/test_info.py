@@ -10,7 +10,7 @@ from typing import List
 import pytest
 
 from scaler import Client, Scheduler
-from scaler.client.info import ClusterInfo, WorkerInfo
+from scaler.client.info import ActorInfo, ClusterInfo, WorkerInfo
 from scaler.exceptions import DisconnectedError
 
 
@@ -84,3 +84,23 @@ def test_an_end_is_said() -> None:
                 client.info(timeout_seconds=0.2)
         with pytest.raises(DisconnectedError, match="make a new Client"):
             client.info()
+
+
+def described_actor(number: int, why_lost: str = "") -> ActorInfo:
+    worker, session = ("", 0) if why_lost else ("w", 7)
+    state = "lost" if why_lost else "alive"
+    return ActorInfo(f"Counter '{number}'", 1, worker, session, state, why_lost, 3, 2, 10, 1)
+
+
+def test_actors_are_listed_with_their_calls_and_why_they_are_lost() -> None:
+    actors = (described_actor(1), described_actor(2, "<b>its worker died</b>"))
+    info = ClusterInfo("a", "s", "1", "P", 1.0, 1, 1, 1, 1, 0, 0, (), 3, actors)
+    assert info.actors_not_listed == 1
+    assert str(info).splitlines()[-4:] == [
+        "3 actors",
+        "  Counter '1' alive on w, calls: 3 waiting, 2 running, 10 finished",
+        "  Counter '2' lost, calls: 3 waiting, 2 running, 10 finished: <b>its worker died</b>",
+        "  and 1 more",
+    ]
+    html = info._repr_html_()
+    assert "actor Counter &#x27;1&#x27;" in html and "&lt;b&gt;its worker died" in html and "other actors" in html

@@ -10,7 +10,7 @@ from __future__ import annotations
 from operator import add
 from typing import Any, Dict, List, NamedTuple, Sequence
 
-from scaler_appliance.core.actor_calls.actor_table import ActorTable
+from scaler_appliance.core.actor_calls.actor_table import ActorRecord, ActorTable
 from scaler_appliance.core.demand.unit_table import UnitTable
 from scaler_appliance.core.effects import Buffer, Effect, Log, Send
 from scaler_appliance.core.graphs.graph_nodes import Graph, GraphBatch
@@ -240,6 +240,11 @@ class SchedulerState:
         if not client.is_dirty:
             self.changes.clients.touch(client.number, client)
 
+    def touch_actor(self, actor: ActorRecord) -> None:
+        """Figures of an actor changed."""
+        if not actor.is_dirty:
+            self.changes.actors.touch(actor.number, actor)
+
     def touch_graph(self, graph: Graph) -> None:
         """Figures of a graph changed."""
         self.changes.graphs.touch(graph.counters.number, graph.counters)
@@ -391,7 +396,13 @@ class SchedulerState:
 
     def _check_actors(self) -> None:
         self.actors.check_invariants()
+        unfinished: Dict[int, int] = {}
+        for client in self.clients.values() if len(self.actors) else ():
+            for batch in client.batches():
+                if batch.options.actor:
+                    unfinished[batch.function] = unfinished.get(batch.function, 0) + batch.unfinished
         for actor in self.actors:
+            assert actor.unfinished == unfinished.get(actor.function, 0), f"{actor.label}: {actor.unfinished} counted"
             record = self.objects.find(actor.function)
             assert record is not None and record.owner == actor.owner, f"the actor {actor.function:x} has no object"
             assert not actor.worker or actor.worker in self.workers

@@ -10,6 +10,8 @@ from typing import Dict, List, NamedTuple, Optional
 from scaler_appliance.feed.durations import quantile_microseconds
 from scaler_protocol import messages as m
 
+_ACTOR_STATES = {int(state): state.name.lower() for state in m.ActorState}
+
 
 class SchedulerFigures:
     """The scheduler's own figures.
@@ -221,6 +223,29 @@ class GraphRecord:
         self.waiting, self.queued, self.running = waiting, queued, running
         self.succeeded, self.failed, self.canceled = succeeded, failed, canceled
         self.started_unix_microseconds = started_unix_microseconds
+
+
+class ActorFigures:
+    """An actor and its calls. `worker` is 0 until it has one, and when it has lost it; `why_lost` is empty if it lives.
+
+    `running` are the calls at its worker, with those that wait there.
+    """
+
+    def __init__(self, identity: m.ActorIdentity) -> None:
+        self.actor_id = identity.id
+        self.name = identity.name
+        self.client = identity.client
+        self.why_lost = ""
+        self.take(0, 0, 0, 0, 0, 0)
+
+    @property
+    def label(self) -> str:
+        return self.name or f"actor {self.actor_id:x}"
+
+    def take(self, worker: int, waiting: int, running: int, finished: int, failed: int, state: int) -> None:
+        self.worker, self.waiting, self.running = worker, waiting, running
+        self.finished, self.failed = finished, failed
+        self.state = _ACTOR_STATES.get(state, f"state {state}")
 
 
 class SharedObjectRecord:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, Dict, Iterator, List, Mapping, MutableMapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from scaler_appliance.feed.cluster_entities import (
+    ActorFigures,
     ClientRecord,
     DemandFigures,
     FunctionFigures,
@@ -47,6 +48,7 @@ class ClusterModel:
         workers, clients: by session.
         functions, graphs: by the scheduler's numbers, those that are gone included.
         objects: large ones, by id.
+        actors: by the id of their function's object.
         slots: which slot of its worker a processor runs in.
         waiting_reasons: why tasks cannot run, in words.
         unit_notes: which units are to come, and what provisioners note of pools.
@@ -68,6 +70,7 @@ class ClusterModel:
         self.functions: Dict[int, FunctionFigures] = {}
         self.graphs: Dict[int, GraphRecord] = {}
         self.objects: Dict[int, SharedObjectRecord] = {}
+        self.actors: Dict[int, ActorFigures] = {}
         self.slots = ProcessorSlots()
         self.waiting_reasons: List[str] = []
         self.unit_notes: List[str] = []
@@ -81,7 +84,8 @@ class ClusterModel:
         Raises MalformedMessageError when columns are inconsistent, or refer to something that was never named.
         """
         for batch in (
-            status.workers, status.processors, status.clients, status.functions, status.graphs, status.large_objects
+            status.workers, status.processors, status.clients, status.functions, status.graphs, status.large_objects,
+            status.actors,
         ):  # fmt: skip
             batch.check_columns()
         if self.scheduler is None or self.scheduler.scheduler_id != status.scheduler_id:
@@ -103,6 +107,7 @@ class ClusterModel:
         self._apply_functions(status, elapsed_seconds)
         self._apply_graphs(status)
         self._apply_objects(status)
+        self._apply_actors(status)
 
     def _keep_only(self, snapshot: m.SchedulerStatus) -> None:
         """Forget entities that a snapshot does not contain."""
@@ -110,6 +115,7 @@ class ClusterModel:
             (self.workers, snapshot.workers.sessions),
             (self.clients, snapshot.clients.sessions),
             (self.objects, snapshot.large_objects.ids),
+            (self.actors, snapshot.actors.ids),
         )
         for known, named in living:
             for number in set(known).difference(named):
@@ -248,6 +254,17 @@ class ClusterModel:
             _known(self.objects, object_id, "object").take(owner, size, bits)
         for object_id in status.objects_gone:
             self.objects.pop(object_id, None)
+
+    def _apply_actors(self, status: m.SchedulerStatus) -> None:
+        for identity in status.new_actors:
+            self.actors.setdefault(identity.id, ActorFigures(identity))
+        c = status.actors
+        for actor_id, *figures in zip(c.ids, c.workers, c.waiting, c.running, c.finished, c.failed, c.states):
+            _known(self.actors, actor_id, "actor").take(*figures)
+        for lost in status.lost_actors:
+            _known(self.actors, lost.id, "actor").why_lost = lost.reason
+        for actor_id in status.actors_gone:
+            self.actors.pop(actor_id, None)
 
 
 def _histograms(c: m.FunctionColumns) -> Iterator[Dict[int, int]]:

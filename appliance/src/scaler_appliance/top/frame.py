@@ -172,6 +172,8 @@ def _notices(cluster: ClusterModel, view: View, source: FeedSource, shows_all_re
         lines.append((Span("filter: ", NOTICE), Span(text.safe(view.wanted)), Span("  (Esc clears it)", FAINT)))
     lines += _first_of("tasks wait", cluster.waiting_reasons, "reasons", shows_all_reasons)
     lines += _first_of("units", cluster.unit_notes, "notes", shows_all_reasons)
+    lost = [f"{each.label}: {each.why_lost}" for each in cluster.actors.values() if each.why_lost]
+    lines += _first_of("lost", lost, "lost actors", shows_all_reasons)
     return lines
 
 
@@ -242,6 +244,8 @@ def _columns_beside(columns: int, table: int, name: int, wanted: int) -> int:
 
 def _lines_beside(cluster: ClusterModel, most_lines: Optional[int]) -> int:
     everything = 3 + len(cluster.clients) + sum(not function.has_gone for function in cluster.functions.values())
+    if cluster.actors:
+        everything = max(everything + 2 + len(cluster.actors), 3 * (1 + len(cluster.actors)))
     return everything if most_lines is None else most_lines
 
 

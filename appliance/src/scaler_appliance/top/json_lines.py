@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, Dict
 
 from scaler_appliance.feed.cluster_entities import (
+    ActorFigures,
     ClientRecord,
     FunctionFigures,
     GraphRecord,
@@ -43,6 +44,7 @@ def describe(cluster: ClusterModel, address: str) -> Dict[str, Any]:
         "clients": [_client(each) for each in cluster.clients.values()],
         "functions": [_function(each) for each in cluster.functions.values() if not each.has_gone],
         "graphs": [_graph(each) for each in cluster.graphs.values() if not each.has_gone],
+        "actors": [_actor(each) for each in cluster.actors.values()],
     }
 
 
@@ -151,4 +153,19 @@ def _graph(graph: GraphRecord) -> Dict[str, Any]:
         "failed": graph.failed,
         "canceled": graph.canceled,
         "started_unix_seconds": graph.started_unix_microseconds / 1e6,
+    }
+
+
+def _actor(actor: ActorFigures) -> Dict[str, Any]:
+    return {
+        "id": actor.actor_id,
+        "name": actor.name,
+        "client": actor.client,
+        "worker": actor.worker,
+        "state": actor.state,
+        "why_lost": actor.why_lost,
+        "waiting": actor.waiting,
+        "running": actor.running,
+        "calls_finished": actor.finished,
+        "calls_failed": actor.failed,
     }

@@ -1,4 +1,4 @@
-"""The panel beside the workers: the clients and functions with the most tasks.
+"""The panel beside the workers: the clients, functions and actors with the most tasks.
 
 Rules:
 - Those with the most tasks come first; the number of omitted ones is shown.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Sequence
 
-from scaler_appliance.feed.cluster_entities import ClientRecord, FunctionFigures
+from scaler_appliance.feed.cluster_entities import ActorFigures, ClientRecord, FunctionFigures
 from scaler_appliance.feed.cluster_model import ClusterModel
 from scaler_appliance.top import text
 from scaler_appliance.top.lines import FAINT, TITLE, Line, Span
@@ -17,6 +17,7 @@ from scaler_appliance.top.lines import FAINT, TITLE, Line, Span
 LEAST_COLUMNS = 26
 MOST_COLUMNS = 76
 _LEAST_NAME_COLUMNS = 17
+_PLACE_COLUMNS = 16  # of the name of an actor's worker
 
 
 class _Entry(NamedTuple):
@@ -25,7 +26,17 @@ class _Entry(NamedTuple):
 
 
 def panel(cluster: ClusterModel, columns: int, most_lines: int) -> List[Line]:
-    """Lines of at most that width. Clients may use half of the lines, and those that functions do not need."""
+    """Lines of at most that width. Clients may use half of the lines, and those that functions do not need.
+
+    Actors, if there are any, have a third of the lines at most.
+    """
+    actors = sorted(cluster.actors.values(), key=lambda each: (-(each.waiting + each.running), each.actor_id))
+    below: List[Line] = []
+    if actors:
+        headings = ("at", "calls", "finished")
+        entries = [_actor(each, cluster) for each in actors[:most_lines]]
+        below = [(Span(""),), *_table("actor_to_num_calls", headings, entries, columns, most_lines // 3, len(actors))]
+        most_lines -= len(below)
     clients = sorted(cluster.clients.values(), key=lambda each: (-each.tasks, each.session))
     functions = [each for each in cluster.functions.values() if not each.has_gone]
     functions.sort(key=lambda each: (-(each.running + each.waiting), -each.finished_per_second, each.number))
@@ -41,7 +52,20 @@ def panel(cluster: ClusterModel, columns: int, most_lines: int) -> List[Line]:
         most_lines - len(lines),
         len(functions),
     )
-    return lines[:most_lines]
+    return lines[:most_lines] + below if most_lines > 0 else []
+
+
+def _actor(actor: ActorFigures, cluster: ClusterModel) -> _Entry:
+    worker = cluster.workers.get(actor.worker)
+    place = actor.state if worker is None else text.fit(text.safe(worker.name), _PLACE_COLUMNS)
+    return _Entry(
+        text.safe(actor.label),
+        (
+            "lost" if actor.why_lost else place,
+            text.count(actor.waiting + actor.running),
+            text.count(actor.finished),
+        ),
+    )
 
 
 def _client(client: ClientRecord) -> _Entry:

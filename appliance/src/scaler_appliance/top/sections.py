@@ -49,6 +49,7 @@ MEANINGS: Tuple[Tuple[str, str], ...] = (
     ("scheduler_sent", "messages that it sent, and received (scheduler_received), by kind"),
     ("client_manager", "clients: tasks without an outcome, tasks that ended"),
     ("func_to_num_tasks", "functions: unfinished tasks, tasks that end per second, their median duration"),
+    ("actor_to_num_calls", "actors: their worker, calls without an outcome, calls that ended"),
 )
 """The figures above the table and beside it, with their meanings."""
 

@@ -8,11 +8,18 @@ from typing import Any, Dict, List
 import pytest
 from ui.browsing import query, told_state
 
-from scaler_appliance.ui.pages.entity_pages import clients, functions, graphs, objects, workers
+from scaler_appliance.ui.pages.entity_pages import actors, clients, functions, graphs, objects, workers
 from scaler_appliance.ui.pages.queries import QueryError
 from scaler_appliance.ui.pages.tables import BigNumber, EntityTable
 
-PAGES = {"workers": workers, "functions": functions, "clients": clients, "objects": objects, "graphs": graphs}
+PAGES = {
+    "workers": workers,
+    "functions": functions,
+    "clients": clients,
+    "objects": objects,
+    "graphs": graphs,
+    "actors": actors,
+}
 
 
 def column(body: Dict[str, Any], name: str) -> List[Any]:
@@ -119,3 +126,12 @@ def test_a_wrong_query_is_named(parameters: Dict[str, str], text: str) -> None:
 
     with pytest.raises(QueryError, match=text.replace("?", r"\?")):
         workers(state, query(**parameters))
+
+
+def test_actors_say_where_they_are_or_why_they_are_lost() -> None:
+    state, _ = told_state(workers=3)
+    body = actors(state, query(sort="actor"))
+    assert column(body, "worker_name") == ["", "", "worker-1000"]
+    assert column(body, "state") == ["waiting", "lost", "alive"]
+    assert column(actors(state, query(filter="was lost with")), "name") == ["<i>Pool</i>"]
+    assert column(actors(state, query(filter="visits")), "actor") == [str(1 << 40)]

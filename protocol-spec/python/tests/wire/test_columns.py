@@ -23,7 +23,8 @@ def task(**changes: Any) -> m.Task:
 def test_the_batches_are_those_that_carry_columns() -> None:
     assert {kind.__name__ for kind in BATCHES} == {
         "Task", "TaskResult", "TaskCancelConfirm", "GraphTask", "GraphTaskResult", "ObjectInstruction", "WorkerColumns",
-        "ProcessorColumns", "ClientColumns", "FunctionColumns", "GraphColumns", "ObjectColumns", "TaskRuns",
+        "ProcessorColumns", "ClientColumns", "FunctionColumns", "GraphColumns", "ObjectColumns", "ActorColumns",
+        "TaskRuns",
     }  # fmt: skip
 
 

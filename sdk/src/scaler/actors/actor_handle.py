@@ -8,6 +8,7 @@ Rules:
 - An actor ends with the handle that `client.actor` returned: `close`, the end of a `with` block, or garbage collection.
   Calls that were submitted before still run. Copies of the handle, which arrive in tasks, do not keep it.
 - A handle never makes a second instance: if the actor is lost, each call raises or ends with ActorLostError.
+- A name is a label for people, in errors and monitors: nothing is looked up by it, and several may have the same.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from __future__ import annotations
 import pickle
 import weakref
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Optional, Tuple, Type
 
 from scaler.actors.actor_function import ATTRIBUTE, CREATE, ActorFunction
 from scaler.client.core.deferring import ACTORS
-from scaler.client.functions import FunctionRecord, function_name
+from scaler.client.functions import FunctionRecord, function_name, takes_keyword
 from scaler.client.signatures import check_call
 from scaler.client.submission import Submission
 from scaler.exceptions import (
@@ -31,11 +32,16 @@ from scaler.exceptions import (
     ModuleUploadError,
     SerializeObjectError,
 )
+from scaler.notebook import Row, card
 from scaler.values.payload import INLINE_BYTES, PROTOCOL, is_plain
 from scaler.values.texts import description_of
 
 if TYPE_CHECKING:
     from scaler.client.client_options import Options
+
+_OWN_ATTRIBUTES = frozenset({"_submission", "_record", "_session", "_methods", "_end", "created"})
+SHOWN_METHODS = 20  # in a notebook
+MAXIMUM_NAME = 100  # characters of the name that a user gives an actor
 
 
 class _Call:
@@ -52,9 +58,10 @@ class _Call:
 
 
 class ActorMethod:
-    """A method of an actor: calling it returns a future."""
+    """A method of an actor: calling it returns a future. It may be an argument of tasks, but not their function."""
 
     __slots__ = ("_actor", "_name")
+    _is_actor_method = True
 
     def __init__(self, actor: Actor, name: str) -> None:
         self._actor = actor
@@ -76,7 +83,8 @@ class Actor:
     Attributes:
         created: a future, done when the instance exists; it raises ActorCreationError if it could not be made.
 
-    It is a context manager, and its end ends the actor.
+    It is a context manager, `with` or `async with`, and its end ends the actor. Its attributes cannot be set: those of
+    the instance change in its methods.
     """
 
     def __init__(
@@ -110,6 +118,16 @@ class Actor:
             )
         return ActorMethod(self, name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _OWN_ATTRIBUTES:
+            raise AttributeError(
+                f"{self._record.name}.{name} cannot be set here: an actor changes in its methods; call one that sets it"
+            )
+        object.__setattr__(self, name, value)
+
+    def __dir__(self) -> List[str]:
+        return sorted({*object.__dir__(self), *(self._methods or ())})
+
     def call(self, method: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call any method by its name, and return its future.
 
@@ -142,6 +160,17 @@ class Actor:
         return self
 
     def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Actor:
+        return self
+
+    async def __aexit__(
         self,
         kind: Optional[Type[BaseException]],
         error: Optional[BaseException],
@@ -190,6 +219,23 @@ class Actor:
     def __repr__(self) -> str:
         return f"<actor {self._record.name}{'' if self._session else ', closed'}>"
 
+    def _repr_html_(self) -> str:
+        methods = "" if self._methods is None else ", ".join(sorted(self._methods)[:SHOWN_METHODS])
+        rows: List[Row] = [("actor", self._record.name), ("state", self._known_state()), ("methods", methods)]
+        return card("Actor", rows)
+
+    def _known_state(self) -> str:
+        """What this process knows, without a request."""
+        if not self._session:
+            return "closed"
+        if self._end is None:
+            return "a copy of the handle, as tasks get it"
+        if self._session != self._submission._shell.welcome.session:
+            return "lost with the connection to the scheduler"
+        if not self.created.done():
+            return "being made"
+        return "made" if not self.created._has_failed else "could not be made, or was lost"
+
 
 def _restored(
     client: Any, options: Options, object_id: int, session: int, name: str, methods: Optional[FrozenSet[str]]
@@ -211,6 +257,9 @@ def make_actor(submission: Any, maker: Callable[..., Any], args: Tuple[Any, ...]
     shell = submission._shell
     if not callable(maker):
         raise ArgumentTypeError(f"an actor needs a class, not {type(maker).__name__}")
+    label: Optional[str] = None
+    if "name" in kwargs and not takes_keyword(maker, "name"):
+        label = _checked_name(kwargs.pop("name"))
     options = submission._options
     if options.retries:
         raise InvalidArgumentError("retries: calls of an actor are not repeated; leave it out, or set it to 0")
@@ -226,6 +275,8 @@ def make_actor(submission: Any, maker: Callable[..., Any], args: Tuple[Any, ...]
             f"the scheduler at {shell.address} ({speaks.name} {speaks.version}) knows no actors: install a newer one"
         )
     name = function_name(maker)
+    if label is not None:
+        name = f"{name} {label!r}"
     session = shell.welcome.session
     try:
         record = shell.functions.add_once(ActorFunction(maker, name), name)
@@ -239,6 +290,19 @@ def make_actor(submission: Any, maker: Callable[..., Any], args: Tuple[Any, ...]
     actor = Actor(calls, record, session, _methods_of(maker), is_owner=True)
     actor.created = actor._submit(CREATE, args, kwargs)
     return actor
+
+
+def _checked_name(name: Any) -> Optional[str]:
+    """The name that a user gives an actor; None: none."""
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        raise ArgumentTypeError(f"the name of an actor must be a str, got {type(name).__name__}")
+    if not 0 < len(name) <= MAXIMUM_NAME or not name.isprintable():
+        raise InvalidArgumentError(
+            f"the name of an actor must have 1 to {MAXIMUM_NAME} printable characters, got {name[:MAXIMUM_NAME]!r}"
+        )
+    return name
 
 
 def _methods_of(maker: Any) -> Optional[FrozenSet[str]]:

@@ -36,6 +36,8 @@ NEVER_BYTES = 1 << 62
 SLOTS_TIMEOUT_SECONDS = 1.0
 FOR_OTHER_ENGINES = frozenset({"temp_folder", "prefer", "require", "verbose", "context", "idle_worker_timeout"})
 """Arguments that joblib passes to each of its engines, and that mean nothing here."""
+OF_THE_BACKEND = frozenset({"address", "client", "wait_for_workers"})
+"""Arguments of the backend, which `Parallel` cannot pass to it."""
 
 
 class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
@@ -179,7 +181,9 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         """
         unknown = sorted(set(others) - FOR_OTHER_ENGINES)
         if unknown:
-            raise ArgumentTypeError(f"the joblib backend 'scaler' does not take {', '.join(unknown)}")
+            misplaced = sorted(OF_THE_BACKEND.intersection(unknown))
+            advice = f"; write parallel_config('scaler', {misplaced[0]}=...)" if misplaced else ""
+            raise ArgumentTypeError(f"the joblib backend 'scaler' does not take {', '.join(unknown)} here{advice}")
         if mmap_mode not in ("r", "c", None):
             raise InvalidArgumentError(
                 f"mmap_mode={mmap_mode!r} cannot be used with Scaler: tasks run in other processes, maybe on other"

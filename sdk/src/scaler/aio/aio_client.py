@@ -19,7 +19,7 @@ from typing import Any, Dict, Optional, Sequence, Type, Union
 from scaler.aio.aio_future import TaskFuture
 from scaler.aio.loop_shell import LoopShell
 from scaler.aio.loop_submitter import LoopSubmitter
-from scaler.arguments import Duration, whole
+from scaler.arguments import Duration
 from scaler.client.archives import Uploadable, source_at
 from scaler.client.client import SHUTDOWN_TIMEOUT_SECONDS, ClientArguments, waiting_seconds
 from scaler.client.core.handles import NOT_NUMBERED
@@ -29,6 +29,7 @@ from scaler.client.requests import (
     check_cluster_stops,
     check_worker_leaves,
     info_of,
+    info_request,
     outcome_of,
     request_of_worker,
     text_of_answer,
@@ -202,15 +203,17 @@ class Client(LoopSubmitter, ClientArguments):
                 return text
         return outcome_of(future)
 
-    async def info(self, maximum_workers: int = 100, timeout_seconds: Duration = 10.0) -> ClusterInfo:
+    async def info(
+        self, maximum_workers: int = 100, timeout_seconds: Duration = 10.0, maximum_actors: int = 100
+    ) -> ClusterInfo:
         """The size and the load of the cluster, as its scheduler sees it now.
 
         Parameters and errors: as of `scaler.Client.info`.
         """
         self._shell.check_loop()
-        wanted = min(whole("maximum_workers", maximum_workers), (1 << 32) - 1)
+        query = info_request(maximum_workers, maximum_actors)
         longest = waiting_seconds(timeout_seconds)
-        return info_of(await self._shell.ask(m.InfoRequest(maximum_workers=wanted), longest), self._address, longest)
+        return info_of(await self._shell.ask(query, longest), self._address, longest)
 
     # Ending the cluster ---------------------------------------------------------------------------------------------
 

@@ -13,13 +13,13 @@ from types import ModuleType, TracebackType
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
 
 from scaler import current_client, nesting
-from scaler.arguments import Duration, seconds, whole
+from scaler.arguments import Duration, seconds
 from scaler.client.archives import CodeSource, Root, Uploadable, source_at
 from scaler.client.client_options import DEFAULTS
 from scaler.client.future import ScalerFuture
 from scaler.client.info import ClusterInfo
 from scaler.client.leaving import warn_of_cancelled
-from scaler.client.requests import explain, info, shut_down_cluster, shut_down_worker
+from scaler.client.requests import explain, info, info_request, shut_down_cluster, shut_down_worker
 from scaler.client.shell.client_shell import ClientShell
 from scaler.client.shell.left_locks import HeldTurns
 from scaler.client.shell.output import OutputCallback
@@ -285,24 +285,27 @@ class Client(Submitter, ClientArguments):
             )
         return explain(self._shell, future, waiting_seconds(timeout_seconds))
 
-    def info(self, maximum_workers: int = 100, timeout_seconds: Duration = 10.0) -> ClusterInfo:
+    def info(
+        self, maximum_workers: int = 100, timeout_seconds: Duration = 10.0, maximum_actors: int = 100
+    ) -> ClusterInfo:
         """The size and the load of the cluster, as its scheduler sees it now.
 
         Parameters:
             maximum_workers: how many workers to list at most; all of them are counted. A scheduler lists 1000 at most.
             timeout_seconds: how long to wait for the scheduler's answer, such as 10 or "500ms".
+            maximum_actors: how many actors to list at most, likewise.
 
         Raises:
             DisconnectedError: this client is disconnected, or the scheduler does not answer.
-            ArgumentTypeError, InvalidArgumentError: `maximum_workers` is not a whole number, or below 0.
+            ArgumentTypeError, InvalidArgumentError: a maximum is not a whole number, or below 0.
 
         Example:
             >>> info = client.info()
             >>> info.worker_count, info.slots
             (1, 2)
         """
-        wanted = min(whole("maximum_workers", maximum_workers), (1 << 32) - 1)
-        return info(self._shell, self._address, wanted, waiting_seconds(timeout_seconds))
+        query = info_request(maximum_workers, maximum_actors)
+        return info(self._shell, self._address, query, waiting_seconds(timeout_seconds))
 
     # Code -----------------------------------------------------------------------------------------------------------
 

@@ -189,7 +189,7 @@ class FunctionRegistry:
         with regained(self._lock):
             record = self._by_digest.get(digest.digest())
             if record is None or record.is_deleted:
-                name, takes_profiling = function_name(function), _takes_profiling(function)
+                name, takes_profiling = function_name(function), takes_keyword(function, "profiling")
                 object_id = self._send(parts, name)
                 is_small = parts_size(parts) < INLINE_BYTES
                 record = FunctionRecord(object_id, name, digest.digest(), takes_profiling, is_small)
@@ -339,9 +339,17 @@ def function_name(function: Callable[..., Any]) -> str:
     return name if isinstance(name, str) and name else type(function).__qualname__
 
 
-def _takes_profiling(function: Callable[..., Any]) -> bool:
+def actor_method_in(function: Any) -> Optional[Any]:
+    """The method of an actor's handle that this is, or that a chunk of a `map` or an executor's function calls."""
+    while type(function).__module__.startswith("scaler.") and hasattr(function, "function"):
+        function = function.function
+    return function if getattr(type(function), "_is_actor_method", False) is True else None
+
+
+def takes_keyword(function: Callable[..., Any], keyword: str) -> bool:
+    """Whether a keyword argument is the function's own: it has such a parameter, or its parameters are not known."""
     try:
         parameters: List[inspect.Parameter] = list(inspect.signature(function).parameters.values())
     except Exception:  # no signature, or a custom one that fails
         return True  # cannot be known: the keyword is the function's
-    return any(p.name == "profiling" or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+    return any(p.name == keyword or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)

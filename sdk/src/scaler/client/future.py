@@ -78,6 +78,11 @@ class TaskOutcome:
     _function: Optional[FunctionRecord] = None
     _content: Optional[Buffer] = None
 
+    @property
+    def _label(self) -> str:
+        """The name of its function, for errors; empty if it has none."""
+        return self._function.name if self._function else ""
+
     def profiling_info(self) -> ProfileResult:
         """What was measured of the task, when it was submitted with profiling.
 
@@ -112,7 +117,7 @@ class TaskOutcome:
     def _load_failure(self, payload: bytes) -> BaseException:
         if self._inherited_from is not None:
             return dependency_error(self, self._inherited_from[0], payload, self._named is not None)
-        return load_failure(payload, self._function.name if self._function else "", self._named is not None)
+        return load_failure(payload, self._label, self._named is not None)
 
     def __reduce__(self) -> Any:
         return reduce_future(self)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
+from scaler.arguments import whole
 from scaler.client.core.commands import NOT_CONNECTED
 from scaler.client.core.deferring import DeferredTask
 from scaler.client.future import ScalerFuture
-from scaler.client.info import ClusterInfo, WorkerInfo
+from scaler.client.info import ActorInfo, ClusterInfo, WorkerInfo
 from scaler.client.shell.client_shell import ClientShell
 from scaler.client.shell.future_internals import exception_if_loaded
 from scaler.exceptions import ArgumentTypeError, DisconnectedError, InvalidArgumentError, ShutdownRefusedError
@@ -67,9 +68,9 @@ def outcome_of(future: Any) -> str:
     return "the task has failed: see exception()" if future._has_failed else "the task has a result"
 
 
-def info(shell: ClientShell, address: str, maximum_workers: int, timeout_seconds: float) -> ClusterInfo:
+def info(shell: ClientShell, address: str, query: m.InfoRequest, timeout_seconds: float) -> ClusterInfo:
     """Ask the scheduler about its cluster. Raises DisconnectedError if it does not answer."""
-    answer = shell.ask(m.InfoRequest(maximum_workers=maximum_workers), timeout_seconds)
+    answer = shell.ask(query, timeout_seconds)
     if answer is None:
         shell.check_open()
     return info_of(answer, address, timeout_seconds)
@@ -99,6 +100,33 @@ def info_of(answer: Optional[m.Info], address: str, timeout_seconds: float) -> C
         answer.tasks_waiting,
         answer.tasks_running,
         workers,
+        answer.actor_count,
+        tuple(map(_actor_info, answer.actors)),
+    )
+
+
+def info_request(maximum_workers: object, maximum_actors: object) -> m.InfoRequest:
+    """Raises ArgumentTypeError or InvalidArgumentError unless both are whole numbers, not below 0."""
+    most = (1 << 32) - 1
+    return m.InfoRequest(
+        maximum_workers=min(whole("maximum_workers", maximum_workers), most),
+        maximum_actors=min(whole("maximum_actors", maximum_actors), most),
+    )
+
+
+def _actor_info(actor: m.ActorInfo) -> ActorInfo:
+    state = actor.state.name.lower() if isinstance(actor.state, m.ActorState) else f"state {actor.state}"
+    return ActorInfo(
+        actor.name,
+        actor.client,
+        actor.worker_name,
+        actor.worker,
+        state,
+        actor.why_lost,
+        actor.calls_waiting,
+        actor.calls_running,
+        actor.calls_finished,
+        actor.calls_failed,
     )
 
 

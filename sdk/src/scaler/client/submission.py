@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from scaler import nesting
 from scaler.client.client_options import Options
 from scaler.client.core.commands import NumberFuture, SubmitTask
-from scaler.client.functions import FunctionRecord, function_name
+from scaler.client.functions import FunctionRecord, actor_method_in, function_name
 from scaler.client.future import ScalerFuture
 from scaler.client.future_arguments import dump_with_futures
 from scaler.client.shell.client_shell import ClientShell
@@ -48,6 +48,12 @@ class Submission:
     def _register(self, fn: Callable[..., Any]) -> FunctionRecord:
         if not callable(fn):
             raise ArgumentTypeError(f"a task needs a function to call, not {type(fn).__name__}")
+        method = actor_method_in(fn)
+        if method is not None:
+            raise ArgumentTypeError(
+                f"{method!r} cannot be submitted: call it, which returns a future, as in"
+                f" [actor.{method._name}(item) for item in items]"
+            )
         self._shell.check_open()
         try:
             return self._shell.functions.add(fn)

@@ -408,12 +408,14 @@ class Submitter(Maps):
 
         Parameters:
             cls: a class, or what else makes the instance.
-            args, kwargs: as of `submit`, but futures must be done.
+            args, kwargs: as of `submit`, but futures must be done. `name="..."` labels the actor in errors, `info`
+            and monitors, unless the class has a parameter of that name; it must have 1 to 100 printable characters.
 
         Raises:
             TypeError: the class does not take these arguments, as far as that can be known here.
             SerializeObjectError: the class or an argument cannot be serialised.
-            InvalidArgumentError: an argument is a future that is not done, or the option `retries` is set.
+            InvalidArgumentError: an argument is a future that is not done, the option `retries` is set, or the name
+            is empty, too long or not printable.
             ActorsNotSupportedError: the scheduler is too old.
             DisconnectedError: this client is closed, or has lost its scheduler.
 

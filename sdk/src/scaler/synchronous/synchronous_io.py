@@ -42,7 +42,7 @@ from scaler_protocol.wire import messages as m
 _OBJECTS = LocalObjects()
 _sessions = itertools.count(1)
 _served = ServedFunctions()
-
+_HERE = "this process"  # the name of the worker
 
 _turns: Dict[int, threading.RLock] = {}  # of the actors, by their function
 
@@ -140,6 +140,7 @@ class SynchronousIo:
         self._next_task_id = 0
         self._lock = threading.Lock()
         self.held: Dict[int, Optional[KeptObject]] = {}  # objects of this client; None: made for a task here
+        self._actors: Dict[int, m.ActorInfo] = {}  # those made here, by function
         self._named: Dict[Tuple[str, str], int] = {}  # objects that define functions called by name
         self._running = 0
         self._appliers: Dict[type, Callable[..., None]] = {
@@ -187,12 +188,28 @@ class SynchronousIo:
             try:
                 with _turn_of(function, task.options):
                     outcome = self._run(number, function, task.payload, task.dependencies, task.options)
+                    if task.options is not None and task.options.actor:
+                        self._count_call(function, outcome)
             finally:
                 if task.arguments_bytes:
                     self._let_go(task.dependencies[:1])
             self._settle(future, outcome)
         if task.asker is not None:
             task.asker.put(True)
+
+    def _count_call(self, function: int, outcome: LocalOutcome) -> None:
+        """A call of an actor has ended; if the first one fails, the actor could not be made."""
+        actor = self._actors.get(function)
+        kept = self.held.get(function)
+        if actor is None and kept is not None:
+            actor = m.ActorInfo(id=function, name=kept.name, client=self._session)
+            actor.worker, actor.worker_name = self._session, _HERE
+            actor.state = m.ActorState.LOST if outcome.has_failed else m.ActorState.ALIVE
+            actor.why_lost = "it could not be made" if outcome.has_failed else ""
+            self._actors[function] = actor
+        if actor is not None:
+            actor.calls_finished += 1
+            actor.calls_failed += outcome.has_failed
 
     def _submit_graph(self, command: c.SubmitGraph) -> None:
         columns, payload = command.run.content
@@ -278,6 +295,7 @@ class SynchronousIo:
         _OBJECTS.drop(object_ids)
         for object_id in object_ids:
             self.held.pop(object_id, None)
+            self._actors.pop(object_id, None)
             _turns.pop(object_id, None)
 
     let_go = _let_go
@@ -288,7 +306,7 @@ class SynchronousIo:
         if isinstance(query, m.InfoRequest):
             worker = m.WorkerInfo(
                 session=self._session,
-                name="this process",
+                name=_HERE,
                 host=self._host,
                 process_id=os.getpid(),
                 slots=1,
@@ -303,6 +321,8 @@ class SynchronousIo:
                 slots_free=max(0, 1 - self._running),
                 tasks_running=self._running,
                 workers=[worker] if query.maximum_workers else [],
+                actor_count=len(self._actors),
+                actors=list(self._actors.values())[: query.maximum_actors],
             )
         if isinstance(query, m.ClientShutdown):
             return m.ClientShutdownResponse(accepted=True)

@@ -61,8 +61,12 @@ class ActorPlacement:
             if count >= MAXIMUM_ACTORS_OF_CLIENT:
                 text = f"the client has {count} actors, and each may have {MAXIMUM_ACTORS_OF_CLIENT}: close some first"
                 return _failure(m.FailureKind.REJECTED, text)
-            actor = ActorRecord(batch.function, client.number, batch.requirement, batch.options)
+            actor = ActorRecord(batch.function, function.name, client.number, batch.requirement, batch.options)
             self._state.actors.add(actor)
+            self._state.changes.actors.add(actor.number, actor)
+        if actor is not None:
+            actor.unfinished += len(batch)
+            self._state.touch_actor(actor)
         if function is None or actor is None or not function.held:
             text = "the actor has ended, because it was closed or its client is gone; or there never was one"
             return _failure(m.FailureKind.ACTOR_LOST, text)
@@ -80,8 +84,9 @@ class ActorPlacement:
             actor = self._state.actors.find(function)
             assert actor is not None
             if actor.has_begun:
-                actor.why_lost = f"the actor was lost with its worker, {worker.label}: {why}"
+                actor.why_lost = f"{actor.label} was lost with its worker, {worker.label}: {why}"
             self._state.ready.wake(actor.requirement)
+            self._state.touch_actor(actor)
 
     def forget_worker(self, worker: WorkerSession) -> None:
         """The tasks of a worker that is gone have ended."""
@@ -89,6 +94,7 @@ class ActorPlacement:
             actor = self._state.actors.find(function)
             assert actor is not None
             worker.remove_actor(actor)
+            self._state.touch_actor(actor)
 
     def _end_calls(self, actor: ActorRecord, ready_class: ReadyClass, amount: int) -> int:
         """End waiting calls of a lost actor, some in any case; returns the amount of work."""
@@ -157,6 +163,7 @@ class ActorPlacement:
         worker = self._state.workers.get(actor.worker)
         if worker is not None and not actor.has_begun and (worker.is_congested or worker.leaving):
             worker.remove_actor(actor)
+            self._state.touch_actor(actor)
             worker = None
         if worker is None:
             worker, done = self._choose(actor)
@@ -165,6 +172,7 @@ class ActorPlacement:
                 return done
             # SCL-SCH-042
             worker.add_actor(actor)
+            self._state.touch_actor(actor)
         if worker.is_congested:
             self._stall(actor)
             return done
@@ -222,6 +230,7 @@ class ActorPlacement:
                 ready_class.add(TaskSpan(span.batch, span.start + sent, span.stop), in_front=True)
             if sent:
                 actor.has_begun = True
+                self._state.touch_actor(actor)
                 ready_class.count_turn(sent * estimate, unmeasured)
                 room -= sent
             if sent < count:
@@ -232,6 +241,7 @@ class ActorPlacement:
             self._stall(actor)  # because of a quota: no call that ends will wake it
             if not actor.has_begun:  # others may use what it needs
                 worker.remove_actor(actor)
+                self._state.touch_actor(actor)
         return done
 
     def _room(self, actor: ActorRecord, worker: WorkerSession) -> int:

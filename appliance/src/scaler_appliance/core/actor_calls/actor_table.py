@@ -9,7 +9,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Optional
+from typing import Dict, Iterable, Iterator, List, Optional
 
 from scaler_appliance.core.tasks.batches import Requirement
 from scaler_protocol import messages as m
@@ -19,6 +19,7 @@ ACTORS = "actors"
 
 MAXIMUM_ACTORS_OF_CLIENT = 1000
 MAXIMUM_ACTORS_OF_WORKER = 100  # each is a process
+MAXIMUM_NAME = 256  # characters, in texts and for monitors
 
 
 class ActorRecord:
@@ -26,18 +27,22 @@ class ActorRecord:
 
     Parameters:
         function: id of the object that holds its function.
+        name: of that object.
         owner: session of the client that made it.
         requirement: of its calls, which is that of the first one.
     """
 
     __slots__ = (
-        "function", "owner", "requirement", "capabilities", "memory_limit_bytes", "worker", "has_begun", "why_lost",
-        "open_calls", "load_microseconds",
+        "function", "name", "owner", "tenant", "requirement", "capabilities", "memory_limit_bytes", "worker",
+        "has_begun", "why_lost", "reported_loss", "unfinished", "finished", "failed", "open_calls", "load_microseconds",
+        "is_dirty",
     )  # fmt: skip
 
-    def __init__(self, function: int, owner: int, requirement: Requirement, options: m.TaskOptions) -> None:
+    def __init__(self, function: int, name: str, owner: int, requirement: Requirement, options: m.TaskOptions) -> None:
         needs = requirement.needs
         self.function = function
+        self.name = name[:MAXIMUM_NAME]
+        self.tenant = needs.tenant
         self.owner = owner
         self.capabilities = needs.capabilities
         self.memory_limit_bytes = options.memory_limit_bytes
@@ -45,12 +50,33 @@ class ActorRecord:
         self.worker = 0  # session; 0: it has none yet
         self.has_begun = False  # a call was sent there
         self.why_lost = ""  # empty: it is not, as far as the scheduler knows
+        self.reported_loss = ""  # the same, as its worker has reported it; calls still go there, and end there
+        self.unfinished = 0  # calls without an outcome
+        self.finished = 0  # calls with one, in total
+        self.failed = 0  # of these, failed or lost
         self.open_calls = 0  # at its worker
         self.load_microseconds = 0.0  # of these, as estimated when they were sent
+        self.is_dirty = False
 
     @property
-    def tenant(self) -> str:
-        return self.requirement.needs.tenant
+    def number(self) -> int:
+        return self.function
+
+    @property
+    def label(self) -> str:
+        """For messages: the actor, by its name."""
+        return f"the actor {self.name}" if self.name else "the actor"
+
+    @property
+    def known_loss(self) -> str:
+        """Why it is lost, as far as the scheduler or its worker knows; empty: it is not."""
+        return self.why_lost or self.reported_loss
+
+    @property
+    def state(self) -> m.ActorState:
+        if self.known_loss:
+            return m.ActorState.LOST
+        return m.ActorState.ALIVE if self.has_begun else m.ActorState.WAITING
 
 
 class ActorTable:
@@ -58,7 +84,7 @@ class ActorTable:
 
     def __init__(self) -> None:
         self.known: Dict[int, ActorRecord] = {}  # by function
-        self._counts: Dict[int, int] = {}  # by session of their owner
+        self._by_owner: Dict[int, Dict[int, ActorRecord]] = {}  # by session, then by function
 
     def __len__(self) -> int:
         return len(self.known)
@@ -71,21 +97,24 @@ class ActorTable:
 
     def count_of(self, client: int) -> int:
         """How many actors of a client there are."""
-        return self._counts.get(client, 0)
+        return len(self._by_owner.get(client, ()))
+
+    def of(self, client: int) -> Iterable[ActorRecord]:
+        """A client's, in the order in which it made them."""
+        return self._by_owner.get(client, {}).values()
 
     def add(self, actor: ActorRecord) -> None:
         self.known[actor.function] = actor
-        self._counts[actor.owner] = self._counts.get(actor.owner, 0) + 1
+        self._by_owner.setdefault(actor.owner, {})[actor.function] = actor
 
     def remove(self, function: int) -> Optional[ActorRecord]:
         """The object is gone, and the actor with it; returns it if there was one."""
         actor = self.known.pop(function, None)
         if actor is not None:
-            left = self._counts[actor.owner] - 1
-            if left:
-                self._counts[actor.owner] = left
-            else:
-                del self._counts[actor.owner]
+            own = self._by_owner[actor.owner]
+            del own[function]
+            if not own:
+                del self._by_owner[actor.owner]
         return actor
 
     def at(self, worker: int) -> List[ActorRecord]:
@@ -93,9 +122,10 @@ class ActorTable:
         return [actor for actor in self.known.values() if actor.worker == worker]
 
     def check_invariants(self) -> None:
-        """Check the counts."""
-        counts: Dict[int, int] = {}
+        """Check that each actor is listed by its owner, and its counts."""
         for actor in self.known.values():
-            counts[actor.owner] = counts.get(actor.owner, 0) + 1
             assert actor.open_calls >= 0 and (actor.worker or not actor.open_calls)
-        assert counts == self._counts, f"{self._counts} are counted, {counts} exist"
+            assert actor.unfinished >= actor.open_calls, f"{actor.label}: {actor.unfinished} calls are unfinished"
+            assert actor.finished >= actor.failed >= 0
+            assert self._by_owner[actor.owner][actor.function] is actor
+        assert all(self._by_owner.values()) and sum(map(len, self._by_owner.values())) == len(self.known)

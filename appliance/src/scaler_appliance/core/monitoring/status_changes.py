@@ -1,4 +1,4 @@
-"""What has changed since the last publication: workers, clients, functions, graphs and large objects.
+"""What has changed since the last publication: workers, clients, functions, graphs, large objects and actors.
 
     reactions ──touch, add, remove──▶ Changes, one of each kind ──once a second──▶ StatusColumns ──▶ SchedulerStatus
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Dict, List, Tuple, Union
 
+from scaler_appliance.core.actor_calls.actor_table import ActorRecord
 from scaler_appliance.core.large_tables import LARGE, Table, in_chunks
 from scaler_appliance.core.monitoring.changes import Changes
 from scaler_appliance.core.monitoring.counters import FunctionCounters, GraphCounters
@@ -41,6 +42,7 @@ class StatusChanges:
         self.functions: Changes[FunctionCounters] = Changes()
         self.graphs: Changes[GraphCounters] = Changes()
         self.objects = ObjectChanges(large_bytes)
+        self.actors: Changes[ActorRecord] = Changes()
         self.is_watched = False
         self.reasons: List[Tuple[str, str]] = []  # why tasks cannot run: tenants and texts
         self._functions_by_key: List[Dict[Key, FunctionCounters]] = [{} for _ in range(DICTS_OF_FUNCTIONS)]
@@ -116,7 +118,7 @@ class StatusChanges:
     def watch(self, is_watched: bool) -> None:
         """Begin or stop recording what ends, because there are subscribers or no longer any."""
         self.is_watched = is_watched
-        for changes in (self.workers, self.clients, self.functions, self.graphs, self.objects):
+        for changes in (self.workers, self.clients, self.functions, self.graphs, self.objects, self.actors):
             changes.is_watched = is_watched
             if not is_watched:  # figures of what ended meanwhile
                 changes.clear()
@@ -133,5 +135,5 @@ class StatusChanges:
                 f"{counters.name}: {counters.running} of {counters.unfinished} run"
             )
         assert len(self._listed) <= MAXIMUM_IDLE_FUNCTIONS
-        for changes in (self.workers, self.clients, self.functions, self.graphs, self.objects):
+        for changes in (self.workers, self.clients, self.functions, self.graphs, self.objects, self.actors):
             assert all(entry.is_dirty for entry in changes.dirty.values())

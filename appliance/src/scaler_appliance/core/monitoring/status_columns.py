@@ -3,8 +3,8 @@
     take() ──▶ entries to be published ──some rows a call──▶ columns and names ──▶ SchedulerStatus
 
 Rules:
-- A publication costs time in proportion to what changed since the previous one. Many workers may change all the time,
-  so at most WORKERS_AT_ONCE of them are published at a time, in turn.
+- A publication costs time in proportion to what changed since the previous one. Many workers and actors may change all
+  the time, so at most WORKERS_AT_ONCE and ACTORS_AT_ONCE of them are published at a time, in turn.
 - It is made in parts, so that peers do not wait for it. Which entries it names is known from the beginning; the figures
   of each are of when it was read. What changes after that is in the next publication, too.
 - A tenant's view of a publication has the same sequence number, and in it the rows and figures of the tenant alone,
@@ -19,6 +19,7 @@ from array import array
 from itertools import chain
 from typing import Any, Callable, Collection, Iterable, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
 
+from scaler_appliance.core.actor_calls.actor_table import ActorRecord
 from scaler_appliance.core.demand.task_demand import TaskDemand
 from scaler_appliance.core.monitoring.changes import Publishable, TakenChanges
 from scaler_appliance.core.monitoring.counters import FunctionCounters, GraphCounters
@@ -30,7 +31,7 @@ from scaler_appliance.core.tasks.task_states import TaskState
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import ANY_TENANT
 
-WORKERS_AT_ONCE = 2000  # per increment; the others follow in turn
+WORKERS_AT_ONCE = ACTORS_AT_ONCE = 2000  # per increment; the others follow in turn
 MAXIMUM_TEXT = 256  # characters of a name
 LARGEST = (1 << 64) - 1  # the limit of a column: workers may report nonsensical durations
 MAXIMUM_CAPABILITIES = 64  # of a worker
@@ -54,6 +55,7 @@ class _Contents(NamedTuple):
     functions: TakenChanges[FunctionCounters]
     graphs: TakenChanges[GraphCounters]
     objects: TakenChanges[ObjectRecord]
+    actors: TakenChanges[ActorRecord]
 
     def of(self, tenant: str) -> _Contents:
         """What a tenant may see."""
@@ -65,6 +67,7 @@ class _Contents(NamedTuple):
             self.graphs.of(lambda each: each.tenant == tenant),
             # A result of a shared worker becomes the tenant's when others have seen its name already.
             TakenChanges(list(objects.entries), objects.entries, objects.gone),
+            self.actors.of(lambda each: each.tenant == tenant),
         )
 
 
@@ -125,6 +128,7 @@ class StatusColumns:
             changes.functions.settle(taken.functions.entries)
             changes.graphs.settle(taken.graphs.entries)
             changes.objects.settle(taken.objects.entries)
+            changes.actors.settle(taken.actors.entries)
         self._parts = self._taken = self._view = None
         changes.watch(is_watched)
 
@@ -138,6 +142,7 @@ class StatusColumns:
             changes.functions.take(),
             changes.graphs.take(),
             changes.objects.take(),
+            changes.actors.take(0 if is_snapshot else ACTORS_AT_ONCE),
         )
 
     def _everything(self) -> _Contents:
@@ -149,6 +154,7 @@ class StatusColumns:
             _all(state.changes.function_counters()),
             TakenChanges([], chain.from_iterable(map(_graphs_of, clients)), {}),
             _all(state.changes.objects.large.values()),
+            _all(state.actors.known.values()),
         )
 
     # Making a publication -------------------------------------------------------------------------------------------
@@ -169,6 +175,7 @@ class StatusColumns:
         status.functions_gone = array("I", contents.functions.gone)
         status.graphs_gone = array("Q", contents.graphs.gone)
         status.objects_gone = array("Q", contents.objects.gone)
+        status.actors_gone = array("Q", contents.actors.gone)
         self._add_figures(status, tenant)
         yield status
 
@@ -198,6 +205,14 @@ class StatusColumns:
             _extend(status.large_objects, _object_columns(objects))
             changes.objects.settle(objects)
             yield units
+        # SCL-MON-012
+        for actors, units in _in_parts(contents.actors.entries, _units_of_actor, part):
+            _extend(status.actors, _actor_columns(actors))
+            status.lost_actors += [
+                m.LostActor(id=each.number, reason=each.known_loss) for each in actors if each.known_loss
+            ]
+            changes.actors.settle(actors)
+            yield units
 
     def _identities(self, status: m.SchedulerStatus, contents: _Contents) -> Iterator[int]:
         """Add the names of new entries, in parts; yields the amounts of work."""
@@ -219,6 +234,9 @@ class StatusColumns:
                 m.ObjectIdentity(id=record.object_id, name=record.name[:MAXIMUM_TEXT], kind=record.kind)
                 for record in objects
             ]
+            yield units
+        for actors, units in _in_parts(contents.actors.new, _units_of_name, part):
+            status.new_actors += [m.ActorIdentity(id=each.number, name=each.name, client=each.owner) for each in actors]
             yield units
 
     def _add_figures(self, status: m.SchedulerStatus, tenant: str) -> None:
@@ -352,6 +370,10 @@ def _units_of_object(record: ObjectRecord) -> int:
     return 2
 
 
+def _units_of_actor(actor: ActorRecord) -> int:
+    return 3 if actor.known_loss else 2
+
+
 def _units_of_worker_identity(worker: WorkerSession) -> int:
     return 4 + len(worker.hello.capabilities)
 
@@ -421,6 +443,18 @@ def _object_columns(records: List[ObjectRecord]) -> m.ObjectColumns:
                 for record in records
             ]
         ),
+    )
+
+
+def _actor_columns(actors: List[ActorRecord]) -> m.ActorColumns:
+    return m.ActorColumns(
+        ids=[actor.number for actor in actors],
+        workers=[actor.worker for actor in actors],
+        waiting=[actor.unfinished - actor.open_calls for actor in actors],
+        running=[actor.open_calls for actor in actors],
+        finished=[actor.finished for actor in actors],
+        failed=[actor.failed for actor in actors],
+        states=bytes([actor.state for actor in actors]),
     )
 
 

@@ -52,7 +52,9 @@ class Requeue:
 
     # SCL-SCH-044
     def _lose_calls(self, batch: TaskBatch, start: int, stop: int, what: str) -> None:
-        text = f"the actor was lost with its worker, {what}; the call may have begun"
+        actor = self._state.actors.find(batch.function)
+        label = "the actor" if actor is None else actor.label
+        text = f"{label} was lost with its worker, {what}; the call may have begun"
         for first, end in runs(batch.states, start, stop, TaskState.ASSIGNED):
             self._outcomes.lose(TaskSpan(batch, first, end), m.FailureKind.ACTOR_LOST, text)
 

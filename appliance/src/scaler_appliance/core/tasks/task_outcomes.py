@@ -223,12 +223,24 @@ class TaskOutcomes:
             batch.graph.record_ended(batch, start, stop)
             self._state.touch_graph(batch.graph)
             self._state.advance(client, batch.graph)
+        elif batch.options.actor:
+            self._count_calls(batch, start, stop)
         if batch.is_charged and 0 < batch.unfinished * WORTH_COMPACTING <= batch.kept:
             client.mark_compactable(batch)
         if batch.unfinished == 0:
             client.remove_batch(batch)
             if batch.function:
                 self.release(batch.function)
+
+    def _count_calls(self, batch: TaskBatch, start: int, stop: int) -> None:
+        """Calls of an actor ended; it may be gone, or never have been there."""
+        actor = self._state.actors.find(batch.function)
+        if actor is not None and actor.tenant == batch.tenant:
+            actor.unfinished -= stop - start
+            actor.finished += stop - start
+            states = batch.states
+            actor.failed += sum(states.count(each, start, stop) for each in (TaskState.FAILED, TaskState.LOST))
+            self._state.touch_actor(actor)
 
     def give_up(self, client: ClientSession, batch: TaskBatch) -> None:
         """One task of a batch continues elsewhere, with all that it refers to."""
@@ -294,9 +306,11 @@ class TaskOutcomes:
         if self._state.objects.find(object_id) is None:
             self._state.durations.forget(object_id)
             actor = self._state.actors.remove(object_id)
-            if actor is not None and actor.worker:
+            if actor is not None:
                 home = actor.worker
-                self._state.workers[home].remove_actor(actor)
+                if home:
+                    self._state.workers[home].remove_actor(actor)
+                self._state.changes.actors.remove(actor.number, actor)
             client = self._state.clients.get(record.charged_to)
             if client is not None:
                 client.flow.release(0, record.size)

@@ -25,12 +25,12 @@ from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps
-from scaler_appliance.core.tasks.batches import Dispatch
+from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
 from scaler_appliance.core.tasks.client_results import OPTIONAL_COLUMNS, ResultSpan
 from scaler_appliance.core.tasks.held_results import HeldResult
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.task_states import TaskEvent, TaskState, apply, runs
-from scaler_protocol import encode_struct
+from scaler_protocol import MalformedMessageError, decode_struct, encode_struct
 from scaler_protocol import messages as m
 
 _EVENT_OF_STATUS = {
@@ -43,6 +43,8 @@ _optional_columns = attrgetter(*OPTIONAL_COLUMNS)
 _DURATION_WEIGHT = 0.3  # of the newest measurement
 _SHORTEST_MICROSECONDS = 0.5
 UNITS_OF_A_RUN = 8  # of results
+LARGEST_REASON_BYTES = 64 * 1024  # of a failure that is read to learn why an actor was lost
+MAXIMUM_TEXT = 1000  # characters of that reason
 _NOT_ITS_RESULT = "TaskResult: objects must be the worker's own, and each the result of one task"
 
 
@@ -193,6 +195,8 @@ class WorkerReports:
         worker.finished += stop - start
         if span.statuses:
             worker.failed += stop - start - span.statuses.count(m.TaskStatus.SUCCESS)
+            if dispatch.is_of_actor:
+                self._note_loss(batch, span)
         crossed = runs(batch.states, start, stop, TaskState.CANCELLING)
         self._outcomes.close(worker, dispatch, start, stop)
         if span.statuses:
@@ -218,6 +222,25 @@ class WorkerReports:
             for task_id in batch.ids[first:end]:
                 client.confirm_cancel(task_id, m.CancelOutcome.NOT_FOUND)
         self._outcomes.finish(client, batch, start, stop)
+
+    def _note_loss(self, batch: TaskBatch, span: ResultSpan) -> None:
+        """An actor has ended at its worker, or could not be made, if one of its calls was lost, or its first failed."""
+        actor = self._state.actors.find(batch.function)
+        assert actor is not None, f"the actor {batch.function:x} is forgotten, and has calls"
+        place = span.statuses.find(m.TaskStatus.LOST)
+        if place < 0 and not actor.finished and span.statuses[0] == m.TaskStatus.FAILED:
+            place = 0
+        if place < 0 or actor.reported_loss:
+            return
+        begin = sum(span.sizes[:place])
+        actor.reported_loss = f"{actor.label} has ended"
+        if span.sizes[place] <= LARGEST_REASON_BYTES:
+            try:
+                failure = decode_struct(m.Failure, bytes(span.payload[begin : begin + span.sizes[place]]))
+                actor.reported_loss = failure.message[:MAXIMUM_TEXT] or actor.reported_loss
+            except MalformedMessageError:
+                pass  # it is for the client to complain of the outcome
+        self._state.touch_actor(actor)
 
     def _check_objects(self, worker: WorkerSession, object_ids: array[int]) -> None:
         """Raise PeerError unless each large result is an object of the worker, and named once."""

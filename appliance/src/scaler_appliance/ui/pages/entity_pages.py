@@ -1,4 +1,4 @@
-"""The pages that are one table each: workers, functions, clients, objects, graphs.
+"""The pages that are one table each: workers, functions, clients, objects, graphs, actors.
 
 Rule: this module defines what is shown of an entity; `tables` sorts, filters and cuts.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional
 
 from scaler_appliance.feed.cluster_entities import (
+    ActorFigures,
     ClientRecord,
     FunctionFigures,
     GraphRecord,
@@ -202,6 +203,33 @@ def graphs(state: UiState, query: Query) -> Body:
         ("graph", "client", "client_name", "first_task"),
     )
     return table.body(state.cluster.graphs.values(), query)
+
+
+def actors(state: UiState, query: Query) -> Body:
+    table: EntityTable[ActorFigures] = EntityTable(
+        {
+            "actor": lambda actor: BigNumber(actor.actor_id),
+            "name": lambda actor: actor.name,
+            "client": lambda actor: actor.client,
+            "client_name": lambda actor: state.client_name(actor.client),
+            "worker": lambda actor: actor.worker,
+            "worker_name": lambda actor: _worker_name(state, actor.worker),
+            "state": lambda actor: actor.state,
+            "why_lost": lambda actor: actor.why_lost,
+            "waiting": lambda actor: actor.waiting,
+            "running": lambda actor: actor.running,
+            "finished": lambda actor: actor.finished,
+            "failed": lambda actor: actor.failed,
+        },
+        "-running",
+        ("name", "client_name", "worker_name", "state", "why_lost"),
+    )
+    return table.body(state.cluster.actors.values(), query)
+
+
+def _worker_name(state: UiState, session: int) -> str:
+    worker = state.cluster.workers.get(session)
+    return "" if worker is None else worker.name or f"worker {session}"
 
 
 def _implementation(implementation: m.Implementation) -> str:

@@ -42,6 +42,7 @@ PAGES: Dict[str, Page] = {
     "clients": _whole(entity_pages.clients),
     "objects": _whole(entity_pages.objects),
     "graphs": _whole(entity_pages.graphs),
+    "actors": _whole(entity_pages.actors),
 }
 
 

@@ -6,6 +6,7 @@ from typing import Any, Dict, List
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
+from scaler_conformance.codec.schema_codec import Message
 from scaler_conformance.playing.conversation import check
 from scaler_conformance.playing.scheduler_peers import Given, PlayedClient, PlayedWorker
 
@@ -134,3 +135,43 @@ def actors_use_capabilities_while_they_exist(bench: RoleBench) -> None:
     client.delete(function)
     worker.succeed(worker.expect_task(b"2"))
     client.expect_outcome(waiting, "success")
+
+
+def listed(client: PlayedClient, most: int = 9) -> Message:
+    """The scheduler's Info."""
+    client.send("InfoRequest", requestId=7, maximumActors=most)
+    return client.expect("Info", requestId=7)
+
+
+def check_listed(client: PlayedClient, function: int, **expected: Any) -> None:
+    """One actor, as it is listed now."""
+    (actor,) = [each for each in listed(client).actors if each.id == function]
+    for name, value in expected.items():
+        check(getattr(actor, name) == value, f"{name} = {value} of the actor", getattr(actor, name))
+
+
+@case(covers=["SCL-SCH-056"], features=[FEATURE])
+def info_lists_actors(bench: RoleBench) -> None:
+    """An Info lists as many actors as it may, and counts all: waiting, alive, lost, and not when they have ended."""
+    client = client_of(bench)
+    before = listed(client).actorCount
+    function = client.create(b"actor", kind=1, names=["an actor with a name"])
+    call(client, function, b"0")
+    check_listed(client, function, name="an actor with a name", worker=0, callsWaiting=1, state="waiting")
+    worker = worker_of(bench)
+    task = worker.expect_task(b"0")
+    check_listed(client, function, worker=worker.welcome.session, callsWaiting=0, callsRunning=1, state="alive")
+    worker.succeed(task)
+    bench.quiet(worker, client)
+    check_listed(client, function, callsRunning=0, callsFinished=1, callsFailed=0)
+    another = client.create(b"actor", kind=1)
+    call(client, another, b"1")
+    for most in (0, 1):
+        answer = listed(client, most)
+        check(len(answer.actors) <= most, f"at most {most} actors", len(answer.actors))
+        check(answer.actorCount == before + 2, f"actorCount = {before + 2}", answer.actorCount)
+    worker.cut()
+    client.wait_until(lambda: listed(client).workerCount == 0, "the worker to be gone")
+    check_listed(client, function, worker=0, state="lost")
+    client.delete(function, another)
+    check(listed(client).actorCount == before, f"actorCount = {before}", "another count")

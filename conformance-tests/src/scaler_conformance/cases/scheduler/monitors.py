@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Tuple
+from typing import Any, Dict, Tuple
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
@@ -240,3 +240,50 @@ def notes_of_provisioners_are_published(bench: RoleBench) -> None:
         check(list(status.unitNotes) == [note], f"only the note {note!r}", status.unitNotes)
     provisioner.leave()
     monitor.expect("SchedulerStatus", where=lambda each: not each.unitNotes)
+
+
+class Described:
+    """One actor, as what has come to a monitor says."""
+
+    def __init__(self, function: int) -> None:
+        self.function = function
+        self.name = ""
+        self.figures: Dict[str, Any] = {}
+
+    def is_so(self, status: Message, **expected: Any) -> bool:
+        """Take a SchedulerStatus; returns whether the actor is as expected now."""
+        self.name = next((each.name for each in status.newActors if each.id == self.function), self.name)
+        columns = status.actors
+        if self.function in columns.ids:
+            place = list(columns.ids).index(self.function)
+            names = ("workers", "waiting", "running", "finished", "failed", "states")
+            self.figures = {name: getattr(columns, name)[place] for name in names}
+        return bool(self.figures) and all(self.figures[name] == value for name, value in expected.items())
+
+
+@case(covers=["SCL-MON-012"], features=["actors"])
+def actors_are_described_until_they_end(bench: RoleBench) -> None:
+    """A monitor learns of an actor: that it waits, where it is, its calls, that it is lost, and that it has ended."""
+    client = bench.client(features=["actors"])
+    monitor = monitor_of(bench, client, b"status")
+    function = client.create(b"actor", kind=1, names=["an actor with a name"])
+    actor = Described(function)
+
+    def expect(**expected: Any) -> Message:
+        return monitor.expect("SchedulerStatus", where=lambda each: actor.is_so(each, **expected))
+
+    calls = {"function": function, "options": {"actor": True}}
+    client.submit_payloads([b"0"], **calls)
+    expect(waiting=1, running=0, workers=0, states=0)
+    check(actor.name == "an actor with a name", "the name of the actor's function object", actor.name)
+    worker = bench.worker(features=["actors"], queueSize=1)
+    task = worker.expect_task(b"0")
+    expect(waiting=0, running=1, workers=worker.welcome.session, states=1)
+    worker.succeed(task)
+    expect(running=0, finished=1, failed=0, states=1)
+    worker.cut()
+    status = expect(workers=0, states=2)
+    reasons = [each.reason for each in status.lostActors if each.id == function]
+    check(reasons, "an entry of lostActors for the actor", status.lostActors)
+    client.delete(function)
+    monitor.expect("SchedulerStatus", where=lambda each: function in each.actorsGone)

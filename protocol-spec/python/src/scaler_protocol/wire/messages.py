@@ -56,6 +56,15 @@ class Role(IntEnum):
 _ROLE: Dict[int, Role] = {member.value: member for member in Role}
 
 
+class ActorState(IntEnum):
+    WAITING = 0
+    ALIVE = 1
+    LOST = 2
+
+
+_ACTOR_STATE: Dict[int, ActorState] = {member.value: member for member in ActorState}
+
+
 class TaskStatus(IntEnum):
     SUCCESS = 0
     FAILED = 1
@@ -1903,25 +1912,28 @@ class ClientShutdownResponse(Struct):
         return self
 
 
-_INFO_REQUEST_WORDS = struct.Struct("<QI4x")
+_INFO_REQUEST_WORDS = struct.Struct("<QII")
 
 
 class InfoRequest(Struct):
-    __slots__ = ("request_id", "maximum_workers")
+    __slots__ = ("request_id", "maximum_workers", "maximum_actors")
     DATA_WORDS = 2
     POINTER_WORDS = 0
 
     request_id: int
     maximum_workers: int
+    maximum_actors: int
 
-    def __init__(self, *, request_id: int = 0, maximum_workers: int = 0) -> None:
+    def __init__(self, *, request_id: int = 0, maximum_workers: int = 0, maximum_actors: int = 0) -> None:
         self.request_id = request_id
         self.maximum_workers = maximum_workers
+        self.maximum_actors = maximum_actors
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _INFO_REQUEST_WORDS.pack(
             self.request_id,
             self.maximum_workers,
+            self.maximum_actors,
         )
 
     @classmethod
@@ -1934,6 +1946,7 @@ class InfoRequest(Struct):
         (
             self.request_id,
             self.maximum_workers,
+            self.maximum_actors,
         ) = words
         return self
 
@@ -1994,7 +2007,109 @@ class WorkerInfo(Struct):
         return self
 
 
-_INFO_WORDS = struct.Struct("<QQ4I4Q")
+_ACTOR_INFO_WORDS = struct.Struct("<QII4QH6x3Q")
+
+
+class ActorInfo(Struct):
+    __slots__ = (
+        "id",
+        "name",
+        "client",
+        "worker",
+        "worker_name",
+        "calls_waiting",
+        "calls_running",
+        "calls_finished",
+        "calls_failed",
+        "state",
+        "why_lost",
+    )
+    DATA_WORDS = 7
+    POINTER_WORDS = 3
+
+    id: int
+    name: str
+    client: int
+    worker: int
+    worker_name: str
+    calls_waiting: int
+    calls_running: int
+    calls_finished: int
+    calls_failed: int
+    state: Union[ActorState, int]
+    why_lost: str
+
+    def __init__(
+        self,
+        *,
+        id: int = 0,
+        name: str = "",
+        client: int = 0,
+        worker: int = 0,
+        worker_name: str = "",
+        calls_waiting: int = 0,
+        calls_running: int = 0,
+        calls_finished: int = 0,
+        calls_failed: int = 0,
+        state: Union[ActorState, int] = ActorState.WAITING,
+        why_lost: str = "",
+    ) -> None:
+        self.id = id
+        self.name = name
+        self.client = client
+        self.worker = worker
+        self.worker_name = worker_name
+        self.calls_waiting = calls_waiting
+        self.calls_running = calls_running
+        self.calls_finished = calls_finished
+        self.calls_failed = calls_failed
+        self.state = state
+        self.why_lost = why_lost
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _ACTOR_INFO_WORDS.pack(
+            self.id,
+            self.client,
+            self.worker,
+            self.calls_waiting,
+            self.calls_running,
+            self.calls_finished,
+            self.calls_failed,
+            self.state,
+            writer.text(self.name, at) if self.name else 0,
+            writer.text(self.worker_name, at + 1) if self.worker_name else 0,
+            writer.text(self.why_lost, at + 2) if self.why_lost else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> ActorInfo:
+        self = cls.__new__(cls)
+        if data_words == 7 and pointer_words == 3:
+            words = _ACTOR_INFO_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _ACTOR_INFO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 7, 3))
+        (
+            self.id,
+            self.client,
+            self.worker,
+            self.calls_waiting,
+            self.calls_running,
+            self.calls_finished,
+            self.calls_failed,
+            state,
+            name,
+            worker_name,
+            why_lost,
+        ) = words
+        self.state = _ACTOR_STATE.get(state, state)
+        at = start + data_words * 8
+        self.name = reader.text(name, segment, at) if name else ""
+        self.worker_name = reader.text(worker_name, segment, at + 8) if worker_name else ""
+        self.why_lost = reader.text(why_lost, segment, at + 16) if why_lost else ""
+        return self
+
+
+_INFO_WORDS = struct.Struct("<QQ4IQQI4x3Q")
 
 
 class Info(Struct):
@@ -2009,9 +2124,11 @@ class Info(Struct):
         "tasks_waiting",
         "tasks_running",
         "workers",
+        "actor_count",
+        "actors",
     )
-    DATA_WORDS = 6
-    POINTER_WORDS = 2
+    DATA_WORDS = 7
+    POINTER_WORDS = 3
 
     request_id: int
     implementation: Implementation
@@ -2023,6 +2140,8 @@ class Info(Struct):
     tasks_waiting: int
     tasks_running: int
     workers: List[WorkerInfo]
+    actor_count: int
+    actors: List[ActorInfo]
 
     def __init__(
         self,
@@ -2037,6 +2156,8 @@ class Info(Struct):
         tasks_waiting: int = 0,
         tasks_running: int = 0,
         workers: Iterable[WorkerInfo] = (),
+        actor_count: int = 0,
+        actors: Iterable[ActorInfo] = (),
     ) -> None:
         self.request_id = request_id
         self.implementation = Implementation() if implementation is None else implementation
@@ -2048,6 +2169,8 @@ class Info(Struct):
         self.tasks_waiting = tasks_waiting
         self.tasks_running = tasks_running
         self.workers = list(workers)
+        self.actor_count = actor_count
+        self.actors = list(actors)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _INFO_WORDS.pack(
@@ -2059,17 +2182,19 @@ class Info(Struct):
             self.slots_free,
             self.tasks_waiting,
             self.tasks_running,
+            self.actor_count,
             writer.struct(self.implementation, at),
             writer.structs(self.workers, at + 1) if self.workers else 0,
+            writer.structs(self.actors, at + 2) if self.actors else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Info:
         self = cls.__new__(cls)
-        if data_words == 6 and pointer_words == 2:
+        if data_words == 7 and pointer_words == 3:
             words = _INFO_WORDS.unpack_from(reader.data, start)
         else:
-            words = _INFO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 6, 2))
+            words = _INFO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 7, 3))
         (
             self.request_id,
             self.uptime_milliseconds,
@@ -2079,14 +2204,17 @@ class Info(Struct):
             self.slots_free,
             self.tasks_waiting,
             self.tasks_running,
+            self.actor_count,
             implementation,
             workers,
+            actors,
         ) = words
         at = start + data_words * 8
         self.implementation = (
             reader.struct(implementation, segment, at, Implementation.read) if implementation else Implementation()
         )
         self.workers = reader.structs(workers, segment, at + 8, WorkerInfo.read) if workers else []
+        self.actors = reader.structs(actors, segment, at + 16, ActorInfo.read) if actors else []
         return self
 
 
@@ -2217,7 +2345,7 @@ class Count(Struct):
         return self
 
 
-_SCHEDULER_STATUS_WORDS = struct.Struct("<QB3xIQQI4x31Q")
+_SCHEDULER_STATUS_WORDS = struct.Struct("<QB3xIQQI4x35Q")
 
 
 class SchedulerStatus(Struct):
@@ -2261,9 +2389,13 @@ class SchedulerStatus(Struct):
         "is_insecure",
         "demands",
         "unit_notes",
+        "actors",
+        "new_actors",
+        "actors_gone",
+        "lost_actors",
     )
     DATA_WORDS = 11
-    POINTER_WORDS = 25
+    POINTER_WORDS = 29
 
     scheduler_id: bytes
     sequence: int
@@ -2304,6 +2436,10 @@ class SchedulerStatus(Struct):
     is_insecure: bool
     demands: List[SlotDemand]
     unit_notes: List[str]
+    actors: ActorColumns
+    new_actors: List[ActorIdentity]
+    actors_gone: array[int]
+    lost_actors: List[LostActor]
 
     def __init__(
         self,
@@ -2347,6 +2483,10 @@ class SchedulerStatus(Struct):
         is_insecure: bool = False,
         demands: Iterable[SlotDemand] = (),
         unit_notes: Iterable[str] = (),
+        actors: Optional[ActorColumns] = None,
+        new_actors: Iterable[ActorIdentity] = (),
+        actors_gone: Column = NOTHING,
+        lost_actors: Iterable[LostActor] = (),
     ) -> None:
         self.scheduler_id = scheduler_id if type(scheduler_id) is bytes else octets(scheduler_id)
         self.sequence = sequence
@@ -2387,6 +2527,10 @@ class SchedulerStatus(Struct):
         self.is_insecure = is_insecure
         self.demands = list(demands)
         self.unit_notes = list(unit_notes)
+        self.actors = ActorColumns() if actors is None else actors
+        self.new_actors = list(new_actors)
+        self.actors_gone = _empty_uint64() if actors_gone is NOTHING else column("Q", actors_gone)
+        self.lost_actors = list(lost_actors)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _SCHEDULER_STATUS_WORDS.pack(
@@ -2427,15 +2571,19 @@ class SchedulerStatus(Struct):
             writer.texts(self.waiting_reasons, at + 22) if self.waiting_reasons else 0,
             writer.structs(self.demands, at + 23) if self.demands else 0,
             writer.texts(self.unit_notes, at + 24) if self.unit_notes else 0,
+            writer.struct(self.actors, at + 25),
+            writer.structs(self.new_actors, at + 26) if self.new_actors else 0,
+            writer.column(self.actors_gone, "Q", at + 27) if self.actors_gone else 0,
+            writer.structs(self.lost_actors, at + 28) if self.lost_actors else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> SchedulerStatus:
         self = cls.__new__(cls)
-        if data_words == 11 and pointer_words == 25:
+        if data_words == 11 and pointer_words == 29:
             words = _SCHEDULER_STATUS_WORDS.unpack_from(reader.data, start)
         else:
-            words = _SCHEDULER_STATUS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 11, 25))
+            words = _SCHEDULER_STATUS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 11, 29))
         (
             self.sequence,
             flags_8,
@@ -2474,6 +2622,10 @@ class SchedulerStatus(Struct):
             waiting_reasons,
             demands,
             unit_notes,
+            actors,
+            new_actors,
+            actors_gone,
+            lost_actors,
         ) = words
         self.is_snapshot = flags_8 & 1 != 0
         self.is_protected = flags_8 & 2 != 0
@@ -2516,6 +2668,10 @@ class SchedulerStatus(Struct):
         self.waiting_reasons = reader.texts(waiting_reasons, segment, at + 176) if waiting_reasons else []
         self.demands = reader.structs(demands, segment, at + 184, SlotDemand.read) if demands else []
         self.unit_notes = reader.texts(unit_notes, segment, at + 192) if unit_notes else []
+        self.actors = reader.struct(actors, segment, at + 200, ActorColumns.read) if actors else ActorColumns()
+        self.new_actors = reader.structs(new_actors, segment, at + 208, ActorIdentity.read) if new_actors else []
+        self.actors_gone = reader.column(actors_gone, segment, at + 216, "Q", 8) if actors_gone else _empty_uint64()
+        self.lost_actors = reader.structs(lost_actors, segment, at + 224, LostActor.read) if lost_actors else []
         return self
 
 
@@ -3395,6 +3551,161 @@ class ObjectColumns(Struct):
     def check_columns(self) -> None:
         """Raise MalformedMessageError unless the columns agree with each other."""
         check_lengths(self, "ids", ("owners", "sizes", "states"), ())
+
+
+_ACTOR_IDENTITY_WORDS = struct.Struct("<QI4xQ")
+
+
+class ActorIdentity(Struct):
+    __slots__ = ("id", "name", "client")
+    DATA_WORDS = 2
+    POINTER_WORDS = 1
+
+    id: int
+    name: str
+    client: int
+
+    def __init__(self, *, id: int = 0, name: str = "", client: int = 0) -> None:
+        self.id = id
+        self.name = name
+        self.client = client
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _ACTOR_IDENTITY_WORDS.pack(
+            self.id,
+            self.client,
+            writer.text(self.name, at) if self.name else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> ActorIdentity:
+        self = cls.__new__(cls)
+        if data_words == 2 and pointer_words == 1:
+            words = _ACTOR_IDENTITY_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _ACTOR_IDENTITY_WORDS.unpack(reader.resized(start, data_words, pointer_words, 2, 1))
+        (
+            self.id,
+            self.client,
+            name,
+        ) = words
+        at = start + data_words * 8
+        self.name = reader.text(name, segment, at) if name else ""
+        return self
+
+
+_ACTOR_COLUMNS_WORDS = struct.Struct("<7Q")
+
+
+class ActorColumns(Struct):
+    __slots__ = ("ids", "workers", "waiting", "running", "finished", "failed", "states")
+    DATA_WORDS = 0
+    POINTER_WORDS = 7
+
+    ids: array[int]
+    workers: array[int]
+    waiting: array[int]
+    running: array[int]
+    finished: array[int]
+    failed: array[int]
+    states: bytes
+
+    def __init__(
+        self,
+        *,
+        ids: Column = NOTHING,
+        workers: Column = NOTHING,
+        waiting: Column = NOTHING,
+        running: Column = NOTHING,
+        finished: Column = NOTHING,
+        failed: Column = NOTHING,
+        states: Column = b"",
+    ) -> None:
+        self.ids = _empty_uint64() if ids is NOTHING else column("Q", ids)
+        self.workers = _empty_uint32() if workers is NOTHING else column("I", workers)
+        self.waiting = _empty_uint64() if waiting is NOTHING else column("Q", waiting)
+        self.running = _empty_uint64() if running is NOTHING else column("Q", running)
+        self.finished = _empty_uint64() if finished is NOTHING else column("Q", finished)
+        self.failed = _empty_uint64() if failed is NOTHING else column("Q", failed)
+        self.states = states if type(states) is bytes else octets(states)
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _ACTOR_COLUMNS_WORDS.pack(
+            writer.column(self.ids, "Q", at) if self.ids else 0,
+            writer.column(self.workers, "I", at + 1) if self.workers else 0,
+            writer.column(self.waiting, "Q", at + 2) if self.waiting else 0,
+            writer.column(self.running, "Q", at + 3) if self.running else 0,
+            writer.column(self.finished, "Q", at + 4) if self.finished else 0,
+            writer.column(self.failed, "Q", at + 5) if self.failed else 0,
+            writer.octets(self.states, at + 6) if self.states else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> ActorColumns:
+        self = cls.__new__(cls)
+        if data_words == 0 and pointer_words == 7:
+            words = _ACTOR_COLUMNS_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _ACTOR_COLUMNS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 0, 7))
+        (
+            ids,
+            workers,
+            waiting,
+            running,
+            finished,
+            failed,
+            states,
+        ) = words
+        at = start + data_words * 8
+        self.ids = reader.column(ids, segment, at, "Q", 8) if ids else _empty_uint64()
+        self.workers = reader.column(workers, segment, at + 8, "I", 4) if workers else _empty_uint32()
+        self.waiting = reader.column(waiting, segment, at + 16, "Q", 8) if waiting else _empty_uint64()
+        self.running = reader.column(running, segment, at + 24, "Q", 8) if running else _empty_uint64()
+        self.finished = reader.column(finished, segment, at + 32, "Q", 8) if finished else _empty_uint64()
+        self.failed = reader.column(failed, segment, at + 40, "Q", 8) if failed else _empty_uint64()
+        self.states = reader.octets(states, segment, at + 48) if states else b""
+        return self
+
+    def check_columns(self) -> None:
+        """Raise MalformedMessageError unless the columns agree with each other."""
+        check_lengths(self, "ids", ("workers", "waiting", "running", "finished", "failed", "states"), ())
+
+
+_LOST_ACTOR_WORDS = struct.Struct("<QQ")
+
+
+class LostActor(Struct):
+    __slots__ = ("id", "reason")
+    DATA_WORDS = 1
+    POINTER_WORDS = 1
+
+    id: int
+    reason: str
+
+    def __init__(self, *, id: int = 0, reason: str = "") -> None:
+        self.id = id
+        self.reason = reason
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _LOST_ACTOR_WORDS.pack(
+            self.id,
+            writer.text(self.reason, at) if self.reason else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> LostActor:
+        self = cls.__new__(cls)
+        if data_words == 1 and pointer_words == 1:
+            words = _LOST_ACTOR_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _LOST_ACTOR_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 1))
+        (
+            self.id,
+            reason,
+        ) = words
+        at = start + data_words * 8
+        self.reason = reader.text(reason, segment, at) if reason else ""
+        return self
 
 
 _TASK_RUNS_WORDS = struct.Struct("<4QI4x13Q")

@@ -30,7 +30,7 @@ from scaler.client.core import effects as e
 from scaler.client.core.client_objects import missing
 from scaler.client.core.commands import refused
 from scaler.client.core.handles import Asker
-from scaler.client.shell.client_failures import abandon_recording, end_recording, make_core, text_of_failure
+from scaler.client.shell.client_failures import abandon_recording, end_recording, error_of, make_core, text_of_failure
 from scaler.client.shell.client_object_files import ClientObjectFiles, read
 from scaler.client.shell.lone_tasks import plain_command
 from scaler.client.shell.mailbox import CLOSED
@@ -166,7 +166,7 @@ class ClientDriver(ABC):
             e.SettleResults: lambda effect: settling.results(*effect),
             e.SettleOutcomes: lambda effect: settling.outcomes(effect.outcomes),
             e.Cancelled: lambda effect: settling.cancelled(effect.futures),
-            e.Failed: lambda effect: settling.failed(effect.futures, effect.error),
+            e.Failed: lambda effect: settling.failed(effect.futures, error_of(effect.futures, effect.error)),
             e.FailedAfter: lambda effect: settling.failed_after(effect.future, effect.failed),
             e.CancelAnswered: lambda effect: settling.cancel_answered(effect.future, effect.outcome),
             e.NoteStack: _note_stack,

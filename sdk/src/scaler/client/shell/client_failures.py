@@ -11,11 +11,12 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from typing import Any, Iterator, List, Mapping, Optional
+from typing import Any, Iterator, List, Mapping, Optional, Sequence
 
 from scaler.client.core.client_core import ClientCore
 from scaler.client.shell.future_internals import AnyFuture, FutureWithSharedCondition
 from scaler.client.shell.record_variables import RECORD_VARIABLE
+from scaler.exceptions import ActorLostError
 from scaler_protocol.wire import messages as m
 
 
@@ -75,3 +76,9 @@ def unfinished_futures(condition: threading.Condition, known: Mapping[int, Any])
     left = [each for each in gc.get_objects() if issubclass(type(each), FutureWithSharedCondition)]
     own = [each for each in left if getattr(each, "_condition", None) is condition]
     return [each for each in {*known.values(), *own} if not each.done()]
+
+
+def error_of(futures: Sequence[Any], error: Exception) -> Exception:
+    """The error of futures that the core has failed together; the calls of a lost actor are of one, which is named."""
+    label = futures[0]._label if futures and isinstance(error, ActorLostError) else ""
+    return ActorLostError(f"task {label}: {error}") if label else error

@@ -1,10 +1,10 @@
 /**
- * The pages there are, in the order of the navigation and of the keys 1 to 8.
+ * The pages there are, in the order of the navigation and of the keys 1 to 9.
  *
  * Rule: this is the only list of them.
  */
 
-import { openClients, openFunctions, openGraphs, openObjects } from "./pages/lists.js";
+import { openActors, openClients, openFunctions, openGraphs, openObjects } from "./pages/lists.js";
 import { openOverview } from "./pages/overview.js";
 import { openStream } from "./pages/stream.js";
 import { openTask } from "./pages/task.js";
@@ -27,6 +27,7 @@ export const PAGES = {
   clients: { title: "Clients", icon: "M8 8a2.5 2.5 0 100-5 2.5 2.5 0 000 5zM3 14c0-3 2-4.500 5-4.500s5 1.500 5 4.500", open: openClients },
   objects: { title: "Objects", icon: "M8 1.500l6 3v7l-6 3-6-3v-7zM2 4.500l6 3 6-3M8 7.500v7", open: openObjects },
   graphs: { title: "Graphs", icon: "M3 3h3v3H3zM10 3h3v3h-3zM6.500 11h3v3h-3zM4.500 6v2h7V6M8 8v3", open: openGraphs },
+  actors: { title: "Actors", icon: "M3 6h10v7H3zM8 6V3M8 3h.01M6 9h.01M10 9h.01M1 9v2M15 9v2", open: openActors },
   task: { title: "Task", icon: "", tab: "tasks", open: openTask },
 };
 

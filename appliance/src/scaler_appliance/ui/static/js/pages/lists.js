@@ -1,5 +1,5 @@
 /**
- * The plain lists: functions, clients, objects, graphs.
+ * The plain lists: functions, clients, objects, graphs, actors.
  *
  * Rule: each is its columns and nothing more; what they have in common is in list.js.
  */
@@ -199,4 +199,42 @@ export function openGraphs(context) {
   });
   page.element.prepend(legend);
   return page;
+}
+
+/** @type {Record<string, [string, string]>} */
+const ACTOR_STATES = { waiting: ["waits for a worker", "info"], alive: ["alive", "good"], lost: ["lost", "bad"] };
+
+/** @param {HTMLElement} cell @param {any} row */
+function drawActorState(cell, row) {
+  drawBadges(cell, [ACTOR_STATES[row.state] ?? [name(row.state), "plain"]]);
+  setAttribute(cell, "title", row.why_lost ? name(row.why_lost) : null);
+}
+
+/** @param {Context} context */
+export function openActors(context) {
+  return openList(context, {
+    page: "actors",
+    caption: "Actors",
+    noun: "actors",
+    sort: "-running",
+    placeholder: "Filter by name, worker, client or why lost",
+    key: (row) => row.actor,
+    columns: [
+      { key: "name", label: "actor", kind: "name", text: (row) => name(row.name, `actor ${row.actor}`) },
+      { key: "state", label: "state", kind: "name", draw: drawActorState },
+      { key: "worker_name", label: "worker", kind: "name", text: (row) => name(row.worker_name, "–") },
+      { key: "waiting", label: "waiting", kind: "number", title: "Calls that are not at the worker yet", text: (row) => count(row.waiting) },
+      { key: "running", label: "at worker", kind: "number", title: "Calls at the worker, which run one by one", text: (row) => count(row.running) },
+      { key: "finished", label: "finished", kind: "number", title: "Calls with an outcome", text: (row) => count(row.finished) },
+      { key: "failed", label: "failed", kind: "number", draw: (cell, row) => drawFailures(cell, row.failed) },
+      { key: "client", label: "client", kind: "name", draw: (cell, row) => drawLink(cell, address("tasks", [], { client: row.client }), name(clientOf(row))) },
+      { key: "why_lost", label: "why lost", kind: "small", text: (row) => name(row.why_lost, "") },
+    ],
+    empty: () =>
+      nothing(
+        "No actors",
+        "An actor is an instance that lives in one process of the cluster; calls of its methods are tasks that run one after the other:",
+        'counter = client.actor(Counter, name="visits")\nprint(counter.add(1).result())',
+      ),
+  });
 }
