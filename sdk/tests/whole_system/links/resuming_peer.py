@@ -66,6 +66,8 @@ class ResumingPeer(Peer):
         self.after(0.0, lambda: self.on_established(granted) if self.connection is granted else None)
 
     def drop(self) -> None:
+        if self._granted is None:
+            self._unread = []
         self._resumption.end()
         self._perform_links()
         self._close_left()
@@ -89,10 +91,8 @@ class ResumingPeer(Peer):
             self.connection.up.send(frames)
 
     def _read_granted(self) -> None:
-        unread, self._unread = self._unread, []
-        for message, payload in unread:
-            if self.connection is not None and self.is_alive:
-                self._hear(message, payload)
+        while self._unread and self.is_alive:
+            self._hear(*self._unread.pop(0))
 
     def _hear(self, message: Any, payload: bytes) -> None:
         if isinstance(message, m.Welcome) and message.resume_token:
@@ -159,7 +159,10 @@ class ResumingPeer(Peer):
         elif connection is self.connection and not self._resumption.is_cut_off:
             self._resumption.on_heard(self.now)
             self._perform_links()
-            self._hear(message, payload)
+            if self._unread:
+                self._unread.append((message, payload))
+            else:
+                self._hear(message, payload)
 
     # Resuming -------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ Rules:
   ends: its peer is here, and waits for no more from it.
 - What all sessions keep is bounded: beyond that, the one that keeps most cannot be resumed any more.
 
-Source: session.md of the specification, SCL-SES-027 to SCL-SES-034.
+Source: session.md of the specification, SCL-SES-027 to SCL-SES-034; security.md, SCL-SEC-033.
 """
 
 from __future__ import annotations
@@ -132,12 +132,12 @@ class ResumableSessions:
             return None
         self._offered[peer] = None
         session = self._by_number.get(hello.previous_session) if token else None
-        # SCL-SEC-021
+        # SCL-SEC-033
         if session is None or not compare_digest(token, session.welcome.resume_token):
             return None
         if not compare_digest(key, session.key):
             return None
-        # SCL-SES-035
+        # SCL-SES-033
         if hello.resume_attempt <= session.attempt:
             return Outdated(session)
         if not session.log.can_resume(hello.received):
@@ -145,7 +145,7 @@ class ResumableSessions:
         session.attempt = hello.resume_attempt
         session.acknowledge(hello.received)
         del self._offered[peer]
-        # SCL-SES-032
+        # SCL-SES-031
         welcome = copy(session.welcome)
         welcome.is_resumed, welcome.received = True, session.count()
         return Resumed(session, welcome)
@@ -171,7 +171,7 @@ class ResumableSessions:
         if self._kept_bytes > self._most_bytes_of_all:
             self._make_room()
 
-    # SCL-SES-033
+    # SCL-SES-034
     def _make_room(self) -> None:
         sessions = self._by_peer.values()
         self._kept_bytes = sum(each.log.kept_bytes for each in sessions)

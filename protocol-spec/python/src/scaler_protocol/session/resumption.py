@@ -175,7 +175,7 @@ class Resumption:
     def on_heard(self, now: float) -> None:
         """Something has come on the first connection, be it a part of a message."""
         self._heard_at = now
-        # SCL-SES-034
+        # SCL-SES-028
         if self.state is LinkState.SUSPECT:
             if self._has_second:
                 self._effects.append(CloseSecond())
@@ -259,7 +259,7 @@ class Resumption:
         if not log.is_whole:
             self._give_up("so much was to be sent meanwhile that it could not be kept")
             return
-        # SCL-SES-031
+        # SCL-SES-030
         greeting = copy(hello)
         greeting.previous_session, greeting.resume_token, greeting.received = self._number, self._token, log.received
         self._attempts += 1

@@ -10,7 +10,7 @@ Rules:
 - It is bounded: who keeps more than that keeps nothing any more, and the session cannot be resumed.
 - Counts come from a peer, which may be wrong: an impossible one costs that session its resumption, and nothing else.
 
-Source: session.md of the specification, SCL-SES-027 to SCL-SES-033.
+Source: session.md of the specification, SCL-SES-029 and SCL-SES-034.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class SessionLog:
         if self.is_whole:
             self._kept.append(frames)
             self.kept_bytes += bytes_of(frames)
-            # SCL-SES-033
+            # SCL-SES-034
             if self.kept_bytes > self._most_bytes:
                 self.give_up()
 
-    # SCL-SES-030
+    # SCL-SES-029
     def acknowledge(self, count: int) -> bool:
         """The other end has received so many messages; returns whether that is possible.
 

@@ -124,12 +124,13 @@ class ResumingConnection:
                 self._owner.on_congestion(self.congested)
 
     def _read_granted(self) -> None:
-        unread, self._unread = self._unread, []
-        for message, payload in unread:
-            self.on_message(message, payload)
+        while self._unread:
+            self._hear(*self._unread.pop(0))
 
     def drop(self) -> None:
         """Close the connection, if there is one, and drop what it has not sent."""
+        if self._granted is None:
+            self._unread = []
         self._resumption.end()
         self._perform()
         self._close_left()
@@ -159,6 +160,12 @@ class ResumingConnection:
         self._owner.on_disconnected(reason)
 
     def on_message(self, message: m.Message, payload: bytes) -> None:
+        if self._unread:
+            self._unread.append((message, payload))  # behind the Welcome
+        else:
+            self._hear(message, payload)
+
+    def _hear(self, message: m.Message, payload: bytes) -> None:
         self._resumption.on_message(time.monotonic(), message)
         if isinstance(message, m.Welcome):
             self._plan()
