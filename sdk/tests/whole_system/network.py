@@ -156,6 +156,7 @@ class Connection:
         if item is None:
             self.network.end(self)
         elif self.network.connections.get(self.name) is self:
+            self.network.scheduler.on_arrived(self.name, item)
             message, payload = decode(item[0]), item[1]
             if isinstance(message, m.TaskResult) and self.world.rates["repeated_results"]:
                 message, payload = self._with_former_results(message, payload)
@@ -253,6 +254,7 @@ class Network:
         self.connections: Dict[bytes, Connection] = {}  # that the scheduler has
         self.partitioned_until: Dict[str, float] = {}
         self.held_until: Dict[str, Tuple[float, float]] = {}  # up and down, of peers that can resume sessions
+        self.judge: Any = None  # of sessions that go on over other connections
         self._count = 0
 
     def new_name(self, peer: Peer) -> bytes:

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from collections import deque
 from random import Random
-from typing import Any, Deque, Dict, List, Set, Union
+from typing import Any, Deque, Dict, List, Set, Tuple, Union
 
 from simulation.monitors import Monitor
 from whole_system.judges.placement_judge import PlacementJudge
 from whole_system.judges.tenant_judge import TenantJudge
 from whole_system.judges.worker_dialogues import WorkerDialogues
-from whole_system.links.resumed_sessions import ResumedSessions
+from whole_system.links.resumed_sessions import LinkJudge, ResumedSessions
 from whole_system.network import Network, Peer
 from whole_system.simulated_world import NEVER, Process, World
 from whole_system.tenants import NAMES, Tenants
@@ -76,6 +76,7 @@ class SchedulerHost(Process):
         self._tenants = tenants
         self.network = network
         network.scheduler = self
+        network.judge = LinkJudge()
         self.files: Dict[str, bytes] = {}  # by path; peers on the same host see them; they go with the scheduler
         self.is_up = False
         self.generation = 0
@@ -197,6 +198,10 @@ class SchedulerHost(Process):
             self._judge.on_authenticated(name, peer.key)
             self._tenant_judge.on_authenticated(name, peer.key, peer.name)
             self.core.on_authenticated(self.now, name, *peer.key, peer.name)
+
+    def on_arrived(self, name: bytes, frames: Tuple[bytes, bytes]) -> None:
+        if self.is_up:
+            self._links.on_arrived(name, frames)
 
     def on_message(self, name: bytes, message: Any, payload: bytes) -> None:
         if self.is_up:

@@ -2,14 +2,14 @@
 
 Rules:
 - The core sees none of it: a peer keeps its name, and a token is neither in what the core gets nor in what it sends.
-- Everything that was sent arrives once and in order, whichever connections it takes: this is judged here, apart from the
-  counts of the code.
+- All that is sent in such a session arrives once and in order, whichever connections it takes: see `LinkJudge`.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from random import Random
-from typing import TYPE_CHECKING, Any, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Deque, Dict, Optional, Tuple
 
 from scaler_protocol.session.resumable_sessions import (
     TOKEN_BYTES,
@@ -19,7 +19,7 @@ from scaler_protocol.session.resumable_sessions import (
     Resumed,
 )
 from scaler_protocol.wire import messages as m
-from scaler_protocol.wire.codec import encode
+from scaler_protocol.wire.codec import decode, encode
 
 if TYPE_CHECKING:
     from whole_system.network import Network
@@ -28,6 +28,29 @@ if TYPE_CHECKING:
 MOST_KEPT_BYTES = (1 << 26, 1 << 26, 20_000)
 MOST_KEPT_BYTES_OF_ALL = (1 << 28, 1 << 28, 30_000)
 UNTOLD_BYTES = (1 << 22, 2000)
+
+
+class LinkJudge:
+    """All that is sent in a session that can be resumed arrives as it was sent, once and in order.
+
+    The code counts messages; here they are compared.
+    """
+
+    def __init__(self) -> None:
+        self._under_way: Dict[Tuple[str, int, bool], Deque[Tuple[bytes, bytes]]] = {}
+
+    def on_sent(self, peer: str, session: int, is_up: bool, frames: Tuple[bytes, bytes]) -> None:
+        self._under_way.setdefault((peer, session, is_up), deque()).append(frames)
+
+    def on_arrived(self, peer: str, session: int, is_up: bool, frames: Tuple[bytes, bytes]) -> None:
+        way = self._under_way.get((peer, session, is_up))
+        if not way and isinstance(decode(frames[0]), m.DisconnectRequest):
+            return  # it was sent before the Welcome had come
+        where = f"{'from' if is_up else 'at'} {peer} in session {session}"
+        assert way, f"a message arrives twice, or was not sent, {where}: {decode(frames[0])!r:.200}"
+        sent = way.popleft()
+        text = f"{decode(frames[0])!r:.200} instead of {decode(sent[0])!r:.200}"
+        assert sent == frames, f"messages are lost or out of order {where}: {text}"
 
 
 class ResumedSessions:
@@ -108,8 +131,17 @@ class ResumedSessions:
         frames: Tuple[bytes, bytes] = encode(message), payload
         session = self._sessions.find(name)
         if session is not None:
+            peer = self._network.connections[name].peer.name
+            self._network.judge.on_sent(peer, session.welcome.session, False, frames)
             self._sessions.keep(session, frames)
         self._network.send_down(name, *frames)
+
+    def on_arrived(self, name: bytes, frames: Tuple[bytes, bytes]) -> None:
+        """The frames of a message, before it is passed on."""
+        session = self._sessions.find(name)
+        if session is not None:
+            peer = self._network.connections[name].peer.name
+            self._network.judge.on_arrived(peer, session.welcome.session, True, frames)
 
     def on_gone(self, name: bytes) -> None:
         self._sessions.forget(name)

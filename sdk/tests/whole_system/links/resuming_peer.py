@@ -55,12 +55,13 @@ class ResumingPeer(Peer):
     # What the host does ---------------------------------------------------------------------------------------------
 
     def connect(self, network: Network) -> None:
-        granted, self._granted = self._granted, None
+        granted = self._granted
         if granted is None:
             self._unread = []
             super().connect(network)
             return
         self.drop()
+        self._granted = None
         self._beats = 0
         self.connection = granted
         self.after(0.0, lambda: self.on_established(granted) if self.connection is granted else None)
@@ -86,6 +87,7 @@ class ResumingPeer(Peer):
         resumption.before_sending(message)
         frames = encode(message), bytes(payload)
         if resumption.log is not None:
+            self._network.judge.on_sent(self.name, resumption.number, True, frames)
             resumption.log.add(frames)
         if self.connection is not None and not resumption.is_cut_off:
             self.connection.up.send(frames)
@@ -97,6 +99,9 @@ class ResumingPeer(Peer):
     def _hear(self, message: Any, payload: bytes) -> None:
         if isinstance(message, m.Welcome) and message.resume_token:
             self._tokens.append(bytes(message.resume_token))
+        is_last = isinstance(message, (m.DisconnectResponse, m.Refusal))  # behind the end of the session
+        if self._resumption.log is not None and not is_last:
+            self._network.judge.on_arrived(self.name, self._resumption.number, False, (encode(message), payload))
         self._resumption.on_message(self.now, message)
         self._plan_links()
         self.on_message(message, payload)

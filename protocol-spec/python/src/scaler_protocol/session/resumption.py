@@ -100,6 +100,7 @@ class Resumption:
 
     Attributes:
         log: of the session, if it could be resumed when it began.
+        number: of the session.
         next_time: when `on_time` has to be called at the latest.
     """
 
@@ -116,7 +117,7 @@ class Resumption:
         self._random = random
         self._most_bytes = most_bytes
         self._hello: Optional[m.Hello] = None  # of this session
-        self._number = 0
+        self.number = 0
         self._token = b""
         self._patience_seconds = 0.0
         self._heard_at = 0.0
@@ -166,7 +167,7 @@ class Resumption:
         hello = self._hello
         if hello is None or not token or RESUME not in welcome.features:
             return
-        self._token, self._number, self._attempts = token, welcome.session, 0
+        self._token, self.number, self._attempts = token, welcome.session, 0
         self.log = SessionLog(self._most_bytes)
         interval = welcome.heartbeat_interval_milliseconds or hello.heartbeat_interval_milliseconds
         self._patience_seconds = MISSED_HEARTBEATS * interval / 1000
@@ -261,7 +262,7 @@ class Resumption:
             return
         # SCL-SES-030
         greeting = copy(hello)
-        greeting.previous_session, greeting.resume_token, greeting.received = self._number, self._token, log.received
+        greeting.previous_session, greeting.resume_token, greeting.received = self.number, self._token, log.received
         self._attempts += 1
         greeting.resume_attempt = self._attempts
         self._is_greeted = True
@@ -283,7 +284,7 @@ class Resumption:
             self._has_second = False
             self.end()
             self._effects.append(BeginAnew(message))
-        elif message.session == self._number and log.can_resume(message.received):
+        elif message.session == self.number and log.can_resume(message.received):
             # SCL-SES-032
             log.acknowledge(message.received)
             self._open(now)
