@@ -49,6 +49,7 @@ class ResumingPeer(Peer):
         self._granted: Optional[Connection] = None
         self._unread: List[Tuple[Any, bytes]] = []
         self._link_timer_at = NEVER
+        self._is_greeted = self._is_wrong = False  # the second one: it was, with a wrong token
         self._tokens: List[bytes] = []  # of earlier sessions
         self.resumed = 0
 
@@ -130,8 +131,11 @@ class ResumingPeer(Peer):
 
     def _on_second_up(self, connection: Connection) -> None:
         if connection is self._second:
+            log = self._resumption.log
+            must_greet = log is not None and log.is_whole
             self._resumption.on_second_up(self.now)
             self._perform_links()
+            assert self._resumption.is_cut_off or not must_greet, f"{self.name} does not use a second connection"
 
     def on_refused(self, connection: Connection) -> None:
         if connection is self.connection:
@@ -181,6 +185,7 @@ class ResumingPeer(Peer):
         if isinstance(effect, OpenSecond):
             world.say(self.name, "tries a second connection")
             self._second = Connection(self._network, self)
+            self._is_greeted = False
             world.after(world.delay(), self._second.establish)
         elif isinstance(effect, EndSession):
             world.say(self.name, "cannot resume:", effect.reason)
@@ -188,6 +193,8 @@ class ResumingPeer(Peer):
         elif second is None:
             pass
         elif isinstance(effect, CloseSecond):
+            is_over = self._resumption.state is LinkState.NONE
+            assert is_over or not self._is_greeted, f"{self.name} closes a connection that may have its session"
             self._second = None
             second.close_by_peer()
         elif isinstance(effect, LeaveSecond):
@@ -195,8 +202,10 @@ class ResumingPeer(Peer):
             self._left.append(second)
         elif isinstance(effect, GreetOnSecond):
             hello = effect.hello
+            right, self._is_greeted = hello.resume_token, True
             if self._chance.random() < WRONG_SHARE:
                 hello.resume_token = self._chance.choice((bytes(32), self._tokens[0]))
+            self._is_wrong = hello.resume_token != right
             second.up.send((encode(hello), b""))
         elif isinstance(effect, UseSecond):
             self._use_second(second, effect)
@@ -207,6 +216,7 @@ class ResumingPeer(Peer):
 
     def _use_second(self, second: Connection, effect: UseSecond) -> None:
         self.world.say(self.name, "resumes, and sends again", len(effect.rest))
+        assert not self._is_wrong, f"{self.name} has resumed its session with a wrong token"
         self.resumed += 1
         former, self.connection, self._second = self.connection, second, None
         self._close_left()
