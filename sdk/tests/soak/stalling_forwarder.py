@@ -2,8 +2,7 @@
 
 `python stalling_forwarder.py LISTEN_HOST TARGET_HOST TARGET_PORT` prints its port, then obeys the lines on its standard
 input, and repeats each when it has: `pass`, `stall up` (what callers send stays here), `stall down`, `stall both ways`,
-`freeze` (the connections of now
-stay stalled for ever, later ones pass), `break` (every connection is reset). It ends when its standard input does.
+`break` (every connection is reset). It ends when its standard input does.
 
 Rule: while a direction is stalled it is not read: the sender's system fills up as with a network that drops packets.
 """
@@ -53,7 +52,6 @@ class Forwarder:
     def __init__(self, host: str, target_host: str, target_port: int) -> None:
         self._target = (target_host, target_port)
         self._stalled: Set[bool] = set()  # directions: whether up
-        self._frozen: List[Direction] = []
         self._directions: List[Direction] = []
         self._listener = socket.create_server((host, 0))
         self._listener.setblocking(False)
@@ -122,9 +120,6 @@ class Forwarder:
             if word == b"break":
                 for direction in self._directions:
                     _reset(direction.source)
-                self._directions = []
-            elif word == b"freeze":
-                self._frozen += self._directions
                 self._directions = []
             else:
                 stalled = {b"pass": set(), b"stall up": {True}, b"stall down": {False}}

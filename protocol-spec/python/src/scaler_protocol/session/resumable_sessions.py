@@ -22,7 +22,7 @@ from hmac import compare_digest
 from typing import Callable, Dict, NamedTuple, Optional, Union
 
 from scaler_protocol.session.features import RESUME
-from scaler_protocol.session.session_log import MAXIMUM_KEPT_BYTES, UNTOLD_BYTES, Frames, SessionLog, bytes_of
+from scaler_protocol.session.session_log import MAXIMUM_KEPT_BYTES, UNTOLD_BYTES, Frames, SessionLog
 from scaler_protocol.wire import messages as m
 
 MAXIMUM_KEPT_BYTES_OF_ALL = 512 * 1024 * 1024
@@ -56,7 +56,8 @@ class ResumableSession:
     @property
     def is_count_due(self) -> bool:
         """Whether counts are to be exchanged before the next heartbeat."""
-        return max(self.received_bytes, self.log.kept_bytes - self._told_bytes) > self._untold_bytes
+        untold = self._untold_bytes
+        return self.received_bytes > untold or self.log.kept_bytes - self._told_bytes > untold
 
     def count(self) -> int:
         """What a message says that is about to be sent, and which is answered with the peer's count."""
@@ -166,8 +167,10 @@ class ResumableSessions:
 
     def keep(self, session: ResumableSession, frames: Frames) -> None:
         """A message is sent in a session."""
-        session.log.add(frames)
-        self._kept_bytes += bytes_of(frames)
+        log = session.log
+        before = log.kept_bytes
+        log.add(frames)
+        self._kept_bytes += log.kept_bytes - before
         if self._kept_bytes > self._most_bytes_of_all:
             self._make_room()
 

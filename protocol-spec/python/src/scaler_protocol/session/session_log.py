@@ -98,7 +98,9 @@ class SessionLog:
 
 
 def bytes_of(frames: Frames) -> int:
-    """What a message takes in memory."""
-    if len(frames) == 1:
-        return MESSAGE_BYTES + len(frames[0])
-    return MESSAGE_BYTES + sum(each.nbytes if isinstance(each, memoryview) else len(each) for each in frames)
+    """What a message of one or two frames takes in memory."""
+    size = MESSAGE_BYTES + len(frames[0])
+    if len(frames) > 1:
+        payload = frames[1]
+        size += payload.nbytes if isinstance(payload, memoryview) else len(payload)
+    return size
