@@ -135,17 +135,22 @@ def test_counts_are_due_when_much_was_sent_or_received() -> None:
     scheduler = Scheduler(untold_bytes=1000)
     scheduler.greet(b"peer")
     session = scheduler.session(b"peer")
-    assert not session.is_count_due
+    due = [session.is_count_due]
 
     scheduler.send(b"peer", bytes(1000))
-    assert session.is_count_due
-    assert session.count() == 0 and not session.is_count_due
+    due.append(session.is_count_due)
+    counts = [session.count()]
+    due.append(session.is_count_due)
     session.on_received(1, 1001)
-    assert session.is_count_due
-    assert session.count() == 1 and not session.is_count_due
+    due.append(session.is_count_due)
+    counts.append(session.count())
     session.acknowledge(1)
+    due.append(session.is_count_due)
     scheduler.send(b"peer", bytes(1000))
-    assert session.is_count_due
+    due.append(session.is_count_due)
+
+    assert due == [False, True, False, True, False, True]
+    assert counts == [0, 1]
 
 
 def test_the_session_that_keeps_most_gives_way() -> None:

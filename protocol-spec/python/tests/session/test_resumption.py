@@ -239,10 +239,10 @@ def test_another_session_is_kept_for_the_owner() -> None:
     link.resumption.on_second_message(link.now, welcome)
 
     assert link.take() == [BeginAnew(welcome)]
-    assert link.state is LinkState.NONE and link.resumption.log is None
+    assert (link.state, link.resumption.log) == (LinkState.NONE, None)
     link.resumption.introduce(m.Hello(), True)
     link.resumption.on_message(link.now, welcome)
-    assert link.state is LinkState.OPEN and welcome.resume_token == b""
+    assert (link.state, welcome.resume_token) == (LinkState.OPEN, b"")
 
 
 @pytest.mark.parametrize("welcome", [{"received": 1}, {"session": 8}])

@@ -40,19 +40,19 @@ def test_a_count_of_more_than_was_sent_ends_the_log() -> None:
 
     assert not log.acknowledge(2)
 
-    assert not log.is_whole and not log.rest() and not log.kept_bytes
+    assert (log.is_whole, log.rest(), log.kept_bytes) == (False, [], 0)
     assert not log.can_resume(1)
 
 
 def test_more_than_may_be_kept_ends_the_log() -> None:
     log = SessionLog(most_bytes=2 * MESSAGE_BYTES + 10)
     log.add([b"12345", memoryview(bytes(5))])
-    assert log.is_whole
+    assert log.kept_bytes == MESSAGE_BYTES + 10
 
     log.add([b"123456789012"])
     log.add([b"and on"])
 
-    assert not log.is_whole and not log.rest() and log.kept_bytes == 0
+    assert (log.is_whole, log.rest(), log.kept_bytes) == (False, [], 0)
     assert log.acknowledge(99)  # which says nothing any more
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from scaler_conformance.benches.client import RoleBench
 from scaler_conformance.cases import case
 from scaler_conformance.playing.client_session import ClientSession
@@ -76,7 +78,7 @@ def what_was_not_received_is_sent_again(bench: RoleBench) -> None:
     second.hello = second.expect("Hello")
     before = sent.message.position - 2  # messages behind the Hello
     bench.last_session = second
-    resumed = {"isResumed": True, "received": before, "resumeToken": TOKEN, "features": [RESUME]}
+    resumed: Any = {"isResumed": True, "received": before, "resumeToken": TOKEN, "features": [RESUME]}
     bench.welcome(second, session=session.number, **resumed)
     again = second.expect_task(task)
     check(again.id == sent.id, f"task {sent.id} of the session", again.id)

@@ -32,7 +32,7 @@ MISSED_HEARTBEATS = 3
 CONNECT_SECONDS = 2.0
 """For an attempt to connect: TCP doubles the pauses between its own attempts, and would notice too late."""
 
-HANDSHAKE_SECONDS = 10.0
+HANDSHAKE_SECONDS = 5.0
 """From then until the connection is up: a scheduler that was stopped answers late."""
 
 WELCOME_SECONDS = 5.0
