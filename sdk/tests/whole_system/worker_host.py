@@ -103,9 +103,7 @@ class WorkerHost(LinkEnd, ResumingPeer):
         self.files: Dict[str, bytes] = {}
         self.folders: Dict[str, bytes] = {}  # of clients' code: the archive that each was unpacked from
         self.processors: Dict[int, Processor] = {}
-        drawn = Random(
-            f"earlier schedulers: {world.plan.seed} {name}"
-        ).random()  # apart: other draws stay what they were
+        drawn = Random(f"earlier schedulers: {world.plan.seed} {name}").random()  # apart from all other draws
         self._meets_earlier_schedulers = drawn < world.rates["earlier_schedulers"]
         self._scheduler = scheduler
         self._pages: Dict[int, memoryview] = {}

@@ -164,7 +164,7 @@ def test_the_session_that_keeps_most_gives_way() -> None:
     scheduler.send(b"c", bytes(2000 - MESSAGE_BYTES))
 
     assert [scheduler.session(each).log.is_whole for each in (b"a", b"b", b"c")] == [True, False, True]
-    scheduler.send(b"b", bytes(9000))  # which is not kept, and costs nobody anything
+    scheduler.send(b"b", bytes(9000))  # which is not kept, and costs the others nothing
     assert [scheduler.session(each).log.is_whole for each in (b"a", b"c")] == [True, True]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scaler_protocol import messages as m
 from scaler_protocol.session.resumable_sessions import CannotResume, ResumableSessions, Resumed
 from scaler_protocol.session.resumption import (
-    BeginAnew,
+    BeginAnother,
     CloseSecond,
     EndSession,
     GreetOnSecond,
@@ -138,7 +138,7 @@ class Ends:
                 name = b"second %d" % len(self.wires)
                 self.second = self.wires[name] = Wire(name)
                 continue
-            assert self.second is not None and not isinstance(effect, (BeginAnew, EndSession))
+            assert self.second is not None and not isinstance(effect, (BeginAnother, EndSession))
             if isinstance(effect, CloseSecond):
                 self.second = None
             elif isinstance(effect, LeaveSecond):

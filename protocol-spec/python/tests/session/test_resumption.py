@@ -13,7 +13,7 @@ from scaler_protocol.session.resumption import (
     HANDSHAKE_SECONDS,
     NEVER,
     WELCOME_SECONDS,
-    BeginAnew,
+    BeginAnother,
     CloseSecond,
     EndSession,
     GreetOnSecond,
@@ -238,7 +238,7 @@ def test_another_session_is_kept_for_the_owner() -> None:
 
     link.resumption.on_second_message(link.now, welcome)
 
-    assert link.take() == [BeginAnew(welcome)]
+    assert link.take() == [BeginAnother(welcome)]
     assert (link.state, link.resumption.log) == (LinkState.NONE, None)
     link.resumption.introduce(m.Hello(), True)
     link.resumption.on_message(link.now, welcome)

@@ -15,7 +15,7 @@ from whole_system.network import Connection, Network, Peer
 from whole_system.simulated_world import NEVER, World
 
 from scaler_protocol.session.resumption import (
-    BeginAnew,
+    BeginAnother,
     CloseSecond,
     EndSession,
     GreetOnSecond,
@@ -210,7 +210,7 @@ class ResumingPeer(Peer):
         elif isinstance(effect, UseSecond):
             self._use_second(second, effect)
         else:
-            assert isinstance(effect, BeginAnew)
+            assert isinstance(effect, BeginAnother)
             self._second, self._granted, self._unread = None, second, [(effect.welcome, b"")]
             self.on_disconnected("the scheduler has ended the session meanwhile")
 

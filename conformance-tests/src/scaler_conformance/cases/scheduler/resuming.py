@@ -76,7 +76,7 @@ def session_goes_on_over_another_connection(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SES-033"], features=["resume"])
 def outdated_attempt_resumes_nothing(bench: RoleBench) -> None:
-    """A Hello with a resumeAttempt that is not larger than the last one gets no session, and the session goes on."""
+    """A Hello with a resumeAttempt that is not larger than an earlier one is not answered, and the session continues."""
     client = resumable_client(bench)
     client.beats = False
     newer: PlayedClient = bench.unregistered()
@@ -94,7 +94,7 @@ def outdated_attempt_resumes_nothing(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SEC-033"], features=["resume"])
 def wrong_token_leaves_the_session_alone(bench: RoleBench) -> None:
-    """A Hello with a wrong token gets a session of its own; the one that it names goes on where it is."""
+    """A Hello with a wrong token begins another session; the session that it names continues."""
     client, worker = resumable_client(bench), bench.worker()
     (task,) = client.submit()
     given = worker.expect_task()

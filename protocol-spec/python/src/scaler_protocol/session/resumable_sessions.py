@@ -125,7 +125,7 @@ class ResumableSessions:
     def on_hello(self, peer: bytes, key: bytes, hello: m.Hello) -> Judgement:
         """A peer without a session says Hello: if that names a session, which one it resumes or ends.
 
-        The token is taken out of it: nobody else needs to know it.
+        The token is taken out of it: what is below needs none.
         """
         token, hello.resume_token = bytes(hello.resume_token), b""
         self._offered.pop(peer, None)

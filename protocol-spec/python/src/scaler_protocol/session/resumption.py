@@ -73,7 +73,7 @@ class UseSecond(NamedTuple):
     rest: List[Frames]
 
 
-class BeginAnew(NamedTuple):
+class BeginAnother(NamedTuple):
     """The session has ended, as if the first connection had; the next one has been granted on the second connection.
 
     The owner keeps that connection, and what comes on it, for the next time that `PeerSession` wants one: it is
@@ -89,7 +89,7 @@ class EndSession(NamedTuple):
     reason: str
 
 
-ResumptionEffect = Union[OpenSecond, CloseSecond, LeaveSecond, GreetOnSecond, UseSecond, BeginAnew, EndSession]
+ResumptionEffect = Union[OpenSecond, CloseSecond, LeaveSecond, GreetOnSecond, UseSecond, BeginAnother, EndSession]
 
 
 class Resumption:
@@ -283,7 +283,7 @@ class Resumption:
         elif not message.is_resumed:
             self._has_second = False
             self.end()
-            self._effects.append(BeginAnew(message))
+            self._effects.append(BeginAnother(message))
         elif message.session == self.number and log.can_resume(message.received):
             # SCL-SES-032
             log.acknowledge(message.received)

@@ -23,7 +23,7 @@ from scaler.client.shell.transport import Transport
 from scaler.exceptions import DisconnectedError
 from scaler_protocol.session.peer_session import PeerSession
 from scaler_protocol.session.resumption import (
-    BeginAnew,
+    BeginAnother,
     CloseSecond,
     EndSession,
     GreetOnSecond,
@@ -215,7 +215,7 @@ class ResumingLink:
         elif isinstance(effect, UseSecond):
             self._use(second, effect)
         else:
-            assert isinstance(effect, BeginAnew)
+            assert isinstance(effect, BeginAnother)
             second.mute()
             self._second, self._granted, self._welcome = None, second, effect.welcome
             self._session.on_disconnected(time.monotonic(), "the scheduler has ended the session meanwhile")

@@ -28,7 +28,7 @@ from scaler_protocol import messages as m
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.session.resumption import (
     NEVER,
-    BeginAnew,
+    BeginAnother,
     CloseSecond,
     EndSession,
     GreetOnSecond,
@@ -238,7 +238,7 @@ class ResumingConnection:
             second.send(effect.hello)
         elif isinstance(effect, UseSecond):
             self._use_second(second, effect)
-        elif isinstance(effect, BeginAnew):
+        elif isinstance(effect, BeginAnother):
             self._second, self._granted = None, second
             self._unread = [(effect.welcome, b"")]
             self._owner.on_disconnected("the scheduler has ended the session meanwhile")

@@ -49,7 +49,7 @@ class ResumingPeers:
         try:
             hello = decode(frames[0], MAXIMUM_ELEMENTS)
         except (MalformedMessageError, MemoryError):
-            return frames  # which the core is told of
+            return frames  # the core answers it
         if not isinstance(hello, m.Hello):
             return frames
         peers, has_token = self._peers, bool(hello.resume_token)
