@@ -76,7 +76,7 @@ def session_goes_on_over_another_connection(bench: RoleBench) -> None:
 
 @case(covers=["SCL-SES-033"], features=["resume"])
 def outdated_attempt_resumes_nothing(bench: RoleBench) -> None:
-    """A Hello with a resumeAttempt that is not larger than an earlier one is not answered, and the session continues."""
+    """A Hello with a resumeAttempt that is not a later one is not answered, and the session continues."""
     client = resumable_client(bench)
     client.beats = False
     newer: PlayedClient = bench.unregistered()
