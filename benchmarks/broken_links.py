@@ -9,7 +9,8 @@ A cut takes a port out of the bridge, so that packets vanish without a word; one
 scheduler go to a wrong hardware address. All cases run at the same time, each with namespaces of its own.
 
 For each case: how many of the results arrived, how many tasks ran more than once, and how long after healing, or after
-the loss of a scheduler that has a standby, the next result came.
+the loss of a scheduler that has a standby, the next result came. With `--old-kernel`, TCP doubles the pauses between
+its attempts up to two minutes, as before Linux 6.15.
 """
 
 from __future__ import annotations
@@ -33,6 +34,17 @@ CUT_AFTER_SECONDS = 3.0
 PORT = 2345
 ADDRESS, STANDBY_ADDRESS = f"tcp://10.77.0.1:{PORT}", f"tcp://10.77.0.4:{PORT}"
 WITHOUT_RESULT = -1.0
+
+OLD_KERNEL = """
+import socket
+
+def setsockopt(self, level, option, *value):
+    if (level, option) == (socket.IPPROTO_TCP, 44):  # TCP_RTO_MAX_MS
+        raise OSError(92, "Protocol not available")
+    return super(socket.socket, self).setsockopt(level, option, *value)
+
+socket.socket.setsockopt = setsockopt
+"""
 
 CLIENT = """
 import json, os, sys, time
@@ -113,11 +125,18 @@ class Case:
     Parameters:
         happens: called when some tasks have run; returns when all is well again.
         patience_seconds: after which the scheduler ends sessions that are silent.
+        has_old_kernel: the option of sockets that Linux has since 6.15 is refused.
         has_standby: whether there is another scheduler.
     """
 
     def __init__(
-        self, number: int, name: str, happens: Callable[[Case], None], patience_seconds: float, has_standby: bool
+        self,
+        number: int,
+        name: str,
+        happens: Callable[[Case], None],
+        patience_seconds: float,
+        has_old_kernel: bool,
+        has_standby: bool,
     ) -> None:
         self.name = name
         self._addresses = ADDRESS
@@ -125,6 +144,11 @@ class Case:
         self.hosts = Hosts(number)
         self.folder = Path(tempfile.mkdtemp(prefix="broken-links-"))
         self.row: Dict[str, Any] = {"case": name}
+        self._environment = {**os.environ, "SCALER_INSECURE": "1"}
+        if has_old_kernel:
+            (self.folder / "sitecustomize.py").write_text(OLD_KERNEL)
+            paths = [str(self.folder), os.environ.get("PYTHONPATH", "")]
+            self._environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         self._happens = happens
         self._patience_seconds = patience_seconds
         self.processes: List[subprocess.Popen[bytes]] = []
@@ -144,9 +168,8 @@ class Case:
         return self._start(host, "-m", "scaler_appliance", address, *keys, *monitor, *patience, *options)
 
     def _start(self, host: str, *command: str) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, "SCALER_INSECURE": "1"}
         log = (self.folder / f"log-{host}").open("ab")
-        process = self.hosts.start(host, *command, env=environment, stdout=log, stderr=log)
+        process = self.hosts.start(host, *command, env=self._environment, stdout=log, stderr=log)
         self.processes.append(process)
         return process
 
@@ -241,11 +264,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, nargs="+", default=[5.0, 30.0, 90.0], help="how long links are cut")
     parser.add_argument("--patience", type=float, default=60.0, help="of the scheduler with silence (default: 60)")
+    parser.add_argument("--old-kernel", action="store_true", help="as before Linux 6.15")
     arguments = parser.parse_args()
     if os.geteuid() != 0 or shutil.which("ip") is None:
         raise SystemExit("broken_links.py: it makes network namespaces: run it as root, where `ip` is installed")
     made = [
-        Case(number, name, happens, arguments.patience, "standby" in name)
+        Case(number, name, happens, arguments.patience, arguments.old_kernel, "standby" in name)
         for number, (name, happens) in enumerate(cases(arguments.seconds))
     ]
     threads = [threading.Thread(target=case.run) for case in made]

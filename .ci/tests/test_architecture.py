@@ -49,11 +49,12 @@ def test_every_link_to_a_module_names_a_function() -> None:
     assert len(re.findall(r"\]\(\.\./[^)]+\.py\)", TEXT)) == len(HOPS)
 
 
-def test_the_lives_of_a_task_a_node_an_object_and_a_worker_are_short() -> None:
+def test_the_lives_of_a_task_a_node_an_object_a_link_and_a_worker_are_short() -> None:
     assert [title for title, _ in LIVES] == [
         "The life of a task",
         "The life of a graph node",
         "The life of a large object",
+        "The life of a broken link",
         "The life of a dead worker",
     ]
     for title, text in LIVES:

@@ -18,13 +18,16 @@ struct Hello {
   slots @10 :UInt32;  # worker: how many tasks run at once
   queueSize @11 :UInt32;  # worker: how many tasks it takes for each slot, including those that run; 0 counts as 1
   capabilities @12 :List(Common.Capability);  # worker
-  previousSession @13 :UInt32;  # 0: none; for the log of a peer that comes back
+  previousSession @13 :UInt32;  # 0: none; of a peer that comes back, for the log, or to be resumed
   heartbeatIntervalMilliseconds @14 :UInt32;
   functions @15 :List(Text);  # worker: names of functions it serves; NAME* for all that begin with NAME; none listed: any
   remainingMilliseconds @16 :UInt64;  # worker: for how long from now on tasks may run here; 0: no end is known
   dataAddress @17 :Text;  # worker: where other workers fetch objects from it, with a Ticket; empty: nowhere
   dataKey @18 :Data;  # worker: its public key (CURVE) there, and when it fetches itself; empty: it uses none
   unit @19 :Text;  # worker: the id of the unit that it belongs to, if a provisioner has started it; empty: none
+  resumeToken @20 :Data;  # of the Welcome of previousSession, to resume that session; empty: a new one is wanted
+  received @21 :UInt64;  # messages of that session, if it is to be resumed
+  resumeAttempt @22 :UInt32;  # counts the Hellos that are to resume that session: the first one is 1
 }
 
 struct Welcome {
@@ -42,6 +45,9 @@ struct Welcome {
   objectDirectoryToken @10 :Data;  # content of the file `token` in that directory
   protected @11 :Bool;
   monitorAddress @12 :Text;
+  resumeToken @13 :Data;  # with which the session can be resumed on another connection; empty: it cannot
+  isResumed @14 :Bool;  # the session is the one that Hello names, and goes on
+  received @15 :UInt64;  # messages of that session, if it is resumed
 }
 
 struct Limits {
@@ -99,6 +105,7 @@ struct Heartbeat {
   latencyMicroseconds @5 :UInt32;  # half the last round trip
   queued @6 :UInt32;
   processors @7 :List(ProcessorStatus);
+  received @8 :UInt64;  # messages of this session, if it can be resumed
 }
 
 struct HeartbeatEcho {
@@ -106,6 +113,7 @@ struct HeartbeatEcho {
   slots @1 :UInt32;  # how many tasks the whole cluster can run at once
   tasksWaiting @2 :UInt64;
   isWatched @3 :Bool;  # to a worker: a monitor is subscribed, fill the column runs of TaskResult
+  received @4 :UInt64;  # messages of this session, if it can be resumed
 }
 
 struct DisconnectRequest {

@@ -1,4 +1,4 @@
-"""A network between a peer and its scheduler that tests can cut and heal."""
+"""A network between a peer and its scheduler that tests can cut, heal and silence."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class Proxy:
         self._target = (parsed.host, parsed.port)
         self._listener: Optional[socket.socket] = None
         self._streams: List[socket.socket] = []
+        self._silent: List[socket.socket] = []  # nothing passes on these any more
+        self._silenced = 0  # how often connections were silenced
         self._lock = threading.Lock()
         self._port = 0
         self.heal()
@@ -39,13 +41,20 @@ class Proxy:
         """End all connections, and allow no others."""
         with self._lock:
             listener, self._listener = self._listener, None
-            streams, self._streams = self._streams, []
+            streams, self._streams, self._silent = [*self._streams, *self._silent], [], []
         if listener is not None:
             _close(listener)
         for stream in streams:
             _close(stream)
 
     close = cut
+
+    def silence(self) -> None:
+        """Pass nothing on any more on the connections that there are, without a word; later ones work."""
+        with self._lock:
+            self._silenced += 1
+            self._silent += self._streams
+            self._streams = []
 
     def _accept(self, listener: socket.socket) -> None:
         try:
@@ -58,29 +67,31 @@ class Proxy:
                         _close(far)
                         return
                     self._streams += (near, far)
+                    silenced = self._silenced
                 for source, sink in ((near, far), (far, near)):
-                    threading.Thread(target=_pass_on, args=(source, sink), daemon=True).start()
+                    threading.Thread(target=self._pass_on, args=(source, sink, silenced), daemon=True).start()
         except OSError:
             return  # cut
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket, silenced: int) -> None:
+        try:
+            while True:
+                data = source.recv(1 << 16)
+                if self._silenced > silenced:
+                    return
+                if not data:
+                    break
+                sink.sendall(data)
+        except OSError:
+            pass
+        _close(source)
+        _close(sink)
 
     def __enter__(self) -> Proxy:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _pass_on(source: socket.socket, sink: socket.socket) -> None:
-    try:
-        while True:
-            data = source.recv(1 << 16)
-            if not data:
-                break
-            sink.sendall(data)
-    except OSError:
-        pass
-    _close(source)
-    _close(sink)
 
 
 def _close(stream: socket.socket) -> None:

@@ -24,6 +24,7 @@ from mutants.client.client_objects import ClientObjects
 from mutants.client.client_tasks import Task
 from mutants.handlers import handler_name
 from mutants.peer_keys import secure
+from mutants.resuming import RESUME, Resuming
 from scaler_conformance.codec.schema_codec import SCHEMA, Message, UnreadableMessageError
 
 UNGREETED = ("Welcome", "Refusal", "DisconnectRequest", "DisconnectResponse")
@@ -44,7 +45,7 @@ ABILITIES = ["cancel", "graph", "shutdown", "object", "clear", "map", "await", "
 CALLED = "scaler.conformance/echo"
 
 
-class ClientLoop:
+class ClientLoop(Resuming):
     """One adapter and its client.
 
     Parameters:
@@ -55,6 +56,7 @@ class ClientLoop:
     leaving_seconds = 0.15
 
     def __init__(self, reader: BinaryIO, writer: BinaryIO) -> None:
+        super().__init__()
         self.reader, self.writer = reader, writer
         self.exit_code: Optional[int] = None
         self.incomplete = b""
@@ -287,6 +289,11 @@ class ClientLoop:
         """Open a new connection and say Hello."""
         self.close_connection(False)
         self.connect_at = None
+        self.open_connection()
+        self.last_heard = time.monotonic()
+        self.say_hello()
+
+    def open_connection(self) -> None:
         self.socket = zmq.Context.instance().socket(zmq.DEALER)
         self.socket.set_hwm(0)
         self.socket.reconnect_ivl = -1
@@ -294,14 +301,13 @@ class ClientLoop:
         if self.key_file:
             self.secure()
         self.socket.connect(self.address)
-        self.last_heard = time.monotonic()
-        self.say_hello()
 
     def secure(self) -> None:
         """Use the key for the connection that is being made."""
         secure(self.socket, self.key_file)
 
     def close_connection(self, lingers: bool) -> None:
+        self.close_former()
         if self.socket is not None:
             self.socket.disable_monitor()
             self.monitor.close(0)
@@ -321,6 +327,7 @@ class ClientLoop:
             "minorMin": 0,
             "minorMax": 0,
             "role": "client",
+            "features": [RESUME],
             "implementation": {"name": "reference client", "version": "1", "language": "Python"},
             "codecs": ["json", "raw"],
             "host": socket.gethostname(),
@@ -331,7 +338,9 @@ class ClientLoop:
         }
 
     def send(self, type_: str, payload: bytes = b"", **fields: Any) -> None:
-        self.send_frames([SCHEMA.encode(type_, fields), *([payload] if payload else [])])
+        frames = [SCHEMA.encode(type_, self.with_count(type_, fields)), *([payload] if payload else [])]
+        if not self.keep_sent(frames):
+            self.send_frames(frames)
 
     def send_frames(self, frames: Sequence[bytes]) -> None:
         if self.socket is not None:
@@ -348,7 +357,8 @@ class ClientLoop:
             return
         message = Message(type_, fields, b"".join(frames[1:2]))
         self.last_heard = time.monotonic()
-        self.react(message)
+        if not self.on_received(message):
+            self.react(message)
 
     def react(self, message: Message) -> None:
         handler = getattr(self, handler_name(message.type), None)
@@ -364,6 +374,7 @@ class ClientLoop:
         is_first = self.welcome is None
         self.session = self.previous_session = message.session
         self.welcome = message
+        self.begin_counting(message)
         self.pause_seconds = self.first_pause_seconds
         self.objects.begin(message)
         self.reset_flow()
@@ -408,6 +419,7 @@ class ClientLoop:
         if not self.session:
             return
         self.session = 0
+        self.stop_resuming()
         unfinished = sorted(self.tasks.values(), key=lambda task: task.number)
         self.waiting = [task for task in unfinished if self.may_be_sent_again(task)]
         for task in unfinished:
@@ -427,6 +439,8 @@ class ClientLoop:
         return float(self.welcome.timeoutMilliseconds / 1000) if self.welcome else 60.0
 
     def on_time(self, now: float) -> None:
+        told_milliseconds = self.welcome.heartbeatIntervalMilliseconds if self.welcome else 0
+        self.listen_for_silence(now, told_milliseconds / 1000 or self.interval_seconds)
         if self.leave_at is not None and now >= self.leave_at:
             self.end_client("it has left")
         elif self.connect_at is not None and now >= self.connect_at:

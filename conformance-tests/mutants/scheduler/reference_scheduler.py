@@ -19,6 +19,7 @@ import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from mutants.handlers import handler_name
+from mutants.resuming import RESUME
 from mutants.scheduler.scheduler_actors import ActorKeeper
 from mutants.scheduler.scheduler_dependants import DependantKeeper
 from mutants.scheduler.scheduler_frames import UNKNOWN, check_table, decode
@@ -27,6 +28,7 @@ from mutants.scheduler.scheduler_keys import KeyChecks
 from mutants.scheduler.scheduler_monitors import MonitorKeeper
 from mutants.scheduler.scheduler_objects import KEPT_RESULTS, PEER_FETCH, ObjectKeeper
 from mutants.scheduler.scheduler_provisioning import PROVISIONING, ProvisionerKeeper
+from mutants.scheduler.scheduler_resuming import SessionKeeper
 from mutants.scheduler.scheduler_state import Client, Peer, Refused, Worker
 from mutants.scheduler.scheduler_tasks import TaskKeeper
 from mutants.servers.curve_server import CurveServer
@@ -49,7 +51,15 @@ MAXIMUM_ELEMENTS = 16_384
 
 
 class ReferenceScheduler(
-    KeyChecks, ActorKeeper, TaskKeeper, GraphKeeper, DependantKeeper, ObjectKeeper, MonitorKeeper, ProvisionerKeeper
+    SessionKeeper,
+    KeyChecks,
+    ActorKeeper,
+    TaskKeeper,
+    GraphKeeper,
+    DependantKeeper,
+    ObjectKeeper,
+    MonitorKeeper,
+    ProvisionerKeeper,
 ):
     """One scheduler.
 
@@ -157,6 +167,7 @@ class ReferenceScheduler(
         peer = self.sessions.get(connection)
         if peer is not None:
             self.sign_of_life(peer, frames)
+            peer.received += 1
         try:
             message = self.read_message(frames)
             if message is None:
@@ -232,7 +243,9 @@ class ReferenceScheduler(
 
     def send(self, peer: Optional[Peer], type_: str, payload: bytes = b"", **fields: Any) -> None:
         if peer is not None and not peer.is_gone:
-            self.send_to(peer.connection, type_, payload, **fields)
+            frames = self.frames_of(type_, payload, self.with_count(peer, type_, fields))
+            self.keep_sent(peer, type_, frames)
+            self.server.send(peer.connection, frames)
 
     # Sessions -------------------------------------------------------------------------------------------------------
 
@@ -245,6 +258,8 @@ class ReferenceScheduler(
             self.check_slots(hello)
         self.check_amounts(hello)
         self.check_shutting_down()
+        if self.resumes(connection, hello):
+            return
         self.end_before_hello(connection)
         number = self.new_number()
         peer = (Worker if hello.role == "worker" else Client)(connection, hello, number)
@@ -287,7 +302,7 @@ class ReferenceScheduler(
 
     def welcome(self, peer: Peer) -> None:
         peer.connection.has_session = True
-        self.send(peer, "Welcome", **self.welcome_fields(peer))
+        self.send(peer, "Welcome", **{**self.welcome_fields(peer), **self.token_fields(peer)})
 
     def welcome_fields(self, peer: Peer) -> Dict[str, Any]:
         return {
@@ -296,7 +311,8 @@ class ReferenceScheduler(
             "implementation": {"name": "reference scheduler", "version": "1", "language": "Python"},
             "schedulerId": b"0123456789abcdef",
             "session": peer.number,
-            "features": ["predecessors", "actors", KEPT_RESULTS, PEER_FETCH, DRAIN_REQUESTS, PROVISIONING],
+            "features": ["predecessors", "actors", KEPT_RESULTS, PEER_FETCH, DRAIN_REQUESTS, PROVISIONING]
+            + [RESUME] * (RESUME in peer.hello.features),
             "limits": {
                 "maximumMessageBytes": self.message_limit,
                 "maximumObjectBytes": self.object_limit,
@@ -347,6 +363,7 @@ class ReferenceScheduler(
         self.end_session(peer.connection, left=True)
 
     def on_heartbeat(self, peer: Peer, message: Message) -> None:
+        self.acknowledge(peer, message.received)
         if isinstance(peer, Worker):
             peer.suspended = sum(each.suspended for each in message.processors)
         slots = sum(each.slots for each in self.workers)
@@ -356,7 +373,10 @@ class ReferenceScheduler(
         self.send(peer, "HeartbeatEcho", **fields)
 
     def on_heartbeat_echo(self, peer: Peer, message: Message) -> None:
-        """A sign of life."""
+        self.acknowledge(peer, message.received)
+
+    def close_connection(self, connection: Connection) -> None:
+        self.server.close_connection(connection)
 
     def sign_of_life(self, peer: Peer, frames: Sequence[bytes]) -> None:
         peer.last_heard = time.monotonic()

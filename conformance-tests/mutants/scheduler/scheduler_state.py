@@ -29,6 +29,9 @@ class Peer:
         self.number = number
         self.last_heard = time.monotonic()
         self.is_gone = False
+        self.token = b""  # with which it can resume its session
+        self.kept: List[List[bytes]] = []  # messages that it has not acknowledged
+        self.received = self.acknowledged = self.attempt = 0
 
 
 class Worker(Peer):

@@ -18,6 +18,7 @@ import zmq
 
 from mutants.handlers import handler_name
 from mutants.peer_keys import secure
+from mutants.resuming import RESUME, Resuming
 from mutants.worker.conformance_functions import FUNCTIONS, PREFIX
 from mutants.worker.worker_actors import ACTORS, WorkerActors
 from mutants.worker.worker_objects import KEPT_RESULTS, WorkerObjects
@@ -40,7 +41,7 @@ ENDS_OF_CONNECTIONS = (
 )
 
 
-class WorkerLoop:
+class WorkerLoop(Resuming):
     """One worker.
 
     Parameters:
@@ -55,6 +56,7 @@ class WorkerLoop:
     first_pause_seconds, longest_pause_seconds = 0.02, 1.0
 
     def __init__(self, address: str, variant: str = "", keys: str = "") -> None:
+        super().__init__()
         self.address = address
         self.key_file = os.path.join(keys, PEER_KEY) if keys else ""
         self.exit_code: Optional[int] = None
@@ -162,20 +164,24 @@ class WorkerLoop:
         """Open a new connection and say Hello."""
         self.close_connection(False)
         self.connect_at = None
+        self.open_connection()
+        self.last_heard = self.last_beat = time.monotonic()
+        self.say_hello()
+
+    def open_connection(self) -> None:
         self.socket = zmq.Context.instance().socket(zmq.DEALER)
         self.socket.set_hwm(0)
         self.monitor = self.socket.get_monitor_socket(ENDS_OF_CONNECTIONS)
         if self.key_file:
             self.secure()
         self.socket.connect(self.address)
-        self.last_heard = self.last_beat = time.monotonic()
-        self.say_hello()
 
     def secure(self) -> None:
         """Use the key for the connection that is being made."""
         secure(self.socket, self.key_file)
 
     def close_connection(self, lingers: bool) -> None:
+        self.close_former()
         if self.socket is not None:
             self.socket.disable_monitor()
             self.monitor.close(0)
@@ -192,7 +198,7 @@ class WorkerLoop:
             "minorMax": 0,
             "role": "worker",
             "implementation": {"name": "reference worker", "version": "1", "language": "Python"},
-            "features": [KEPT_RESULTS, PEER_FETCH, DRAIN_REQUESTS, ACTORS],
+            "features": [KEPT_RESULTS, PEER_FETCH, DRAIN_REQUESTS, ACTORS, RESUME],
             "dataAddress": self.transfers.listen(),
             "codecs": ["json", "raw"],
             "functions": [PREFIX + each for each in FUNCTIONS],
@@ -204,7 +210,9 @@ class WorkerLoop:
         }
 
     def send(self, type_: str, payload: bytes = b"", **fields: Any) -> None:
-        self.send_frames([SCHEMA.encode(type_, fields), *([payload] if payload else [])])
+        frames = [SCHEMA.encode(type_, self.with_count(type_, fields)), *([payload] if payload else [])]
+        if not self.keep_sent(frames):
+            self.send_frames(frames)
 
     def send_frames(self, frames: Sequence[bytes]) -> None:
         if self.socket is not None:
@@ -221,6 +229,8 @@ class WorkerLoop:
             return
         message = Message(type_, fields, b"".join(frames[1:2]))
         self.last_heard = time.monotonic()
+        if self.on_received(message):
+            return
         handler = getattr(self, handler_name(type_), None)
         if handler is not None and (self.session or type_ in UNGREETED):
             handler(message)
@@ -232,6 +242,7 @@ class WorkerLoop:
         if not self.session:
             self.session = message.session
             self.welcome = message
+            self.begin_counting(message)
             self.pause_seconds = self.first_pause_seconds
             self.objects.begin(message)
             self.transfers.begin(message)
@@ -272,6 +283,7 @@ class WorkerLoop:
     def end_session(self) -> None:
         """Nothing of the session is of interest any more."""
         self.session = 0
+        self.stop_resuming()
         self.is_watched = False
         self.held.clear()
         for task in self.running.values():
@@ -291,6 +303,7 @@ class WorkerLoop:
 
     def on_time(self, now: float) -> None:
         self.transfers.on_time(now)
+        self.listen_for_silence(now, self.interval_seconds())
         for task in self.timed_tasks():
             if now >= task.began + task.options.timeLimitMilliseconds / 1000:
                 self.on_time_limit(task)

@@ -15,7 +15,7 @@ from array import array
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
 
 from whole_system.futures import Asker, Future
-from whole_system.network import Peer
+from whole_system.links.resuming_peer import ResumingPeer
 from whole_system.scheduler_host import SchedulerHost
 from whole_system.simulated_world import World
 from whole_system.tenants import Key
@@ -58,11 +58,12 @@ class FileContent:
 Content = Union[bytes, FileContent]
 
 
-class ClientHost(Peer):
+class ClientHost(ResumingPeer):
     def __init__(self, world: World, scheduler: SchedulerHost, name: str, key: Key) -> None:
         super().__init__(world)
         self.name, self.key = name, key
         self.is_shared = world.uses("shared_files")
+        self.prepare_links(world, scheduler.network)
         self.core: Optional[ClientCore] = None  # there is none before the first session
         self.ended: Optional[Ended] = None
         self.is_leaving = False

@@ -55,6 +55,33 @@ class Peer(Process):
     def on_message(self, message: Any, payload: bytes) -> None:
         raise NotImplementedError
 
+    # Its connections ------------------------------------------------------------------------------------------------
+
+    can_resume = False
+    """Its sessions may go on over another connection."""
+
+    def connections(self) -> List[Connection]:
+        """All that it has."""
+        return [] if self.connection is None else [self.connection]
+
+    def uses(self, connection: Connection) -> bool:
+        """Whether it has not closed a connection."""
+        return self.connection is connection
+
+    def on_established(self, connection: Connection) -> None:
+        self.on_connected()
+
+    def on_refused(self, connection: Connection) -> None:
+        self.drop()
+        self.on_connect_failed("connection refused")
+
+    def on_end_of(self, connection: Connection) -> None:
+        self.drop()
+        self.on_disconnected("the connection was closed")
+
+    def on_arrival(self, connection: Connection, message: Any, payload: bytes) -> None:
+        self.on_message(message, payload)
+
     # What its shell does --------------------------------------------------------------------------------------------
 
     @property
@@ -99,10 +126,11 @@ class Connection:
         reading_seconds = world.random.choice((0.01, 0.1)) if world.fault("slow_reader") else 0.0
         self.up = Pipe(network.scheduler, self._arrive_up, world.delay)
         self.down = Pipe(peer, self._arrive_down, world.delay, reading_seconds)
+        self.up.held_until, self.down.held_until = network.held_until.get(peer.name, (0.0, 0.0))
 
     def establish(self) -> None:
         peer, network = self.peer, self.network
-        if peer.connection is not self:
+        if not peer.uses(self):
             return
         if self.world.now < network.partitioned_until.get(peer.name, 0.0):
             self.world.at(network.partitioned_until[peer.name], self.establish)
@@ -115,20 +143,20 @@ class Connection:
             peer.at(self.world.now, self._refuse)
 
     def _tell_connected(self) -> None:
-        if self.peer.connection is self:
-            self.peer.on_connected()
+        if self.peer.uses(self):
+            self.peer.on_established(self)
 
     def _refuse(self) -> None:
-        if self.peer.connection is self:
-            self.peer.drop()
-            self.peer.on_connect_failed("connection refused")
+        if self.peer.uses(self):
+            self.peer.on_refused(self)
 
     # Messages -------------------------------------------------------------------------------------------------------
 
     def _arrive_up(self, item: Item) -> None:
         if item is None:
             self.network.end(self)
-        elif self.name in self.network.connections:
+        elif self.network.connections.get(self.name) is self:
+            self.network.scheduler.on_arrived(self.name, item)
             message, payload = decode(item[0]), item[1]
             if isinstance(message, m.TaskResult) and self.world.rates["repeated_results"]:
                 message, payload = self._with_former_results(message, payload)
@@ -150,19 +178,21 @@ class Connection:
         return both, content + payload
 
     def _arrive_down(self, item: Item) -> None:
-        if self.peer.connection is not self:
+        peer = self.peer
+        if not peer.uses(self):
             return
         if item is None:
-            self.peer.drop()
-            self.peer.on_disconnected("the connection was closed")
+            peer.on_end_of(self)
             return
         if self.is_congested and len(self.down.queue) <= 1:
             self._set_congested(False)
         message = decode(item[0])
-        self.peer.on_message(message, item[1])
-        if isinstance(message, m.Welcome) and not self.world.rates["slow_disk"]:  # for which heartbeats wait
+        is_first = peer.connection is self
+        peer.on_arrival(self, message, item[1])
+        # Heartbeats wait for a slow disk.
+        if isinstance(message, m.Welcome) and is_first and not self.world.rates["slow_disk"]:
             opened_at = self.world.now
-            self.peer.after(SECONDS_OF_TWO_BEATS, lambda: self._check_beats(opened_at))
+            peer.after(SECONDS_OF_TWO_BEATS, lambda: self._check_beats(opened_at))
 
     def _check_beats(self, opened_at: float) -> None:
         peer = self.peer
@@ -223,6 +253,8 @@ class Network:
         self.scheduler: SchedulerHost
         self.connections: Dict[bytes, Connection] = {}  # that the scheduler has
         self.partitioned_until: Dict[str, float] = {}
+        self.held_until: Dict[str, Tuple[float, float]] = {}  # up and down, of peers that can resume sessions
+        self.judge: Any = None  # of sessions that go on over other connections
         self._count = 0
 
     def new_name(self, peer: Peer) -> bytes:
@@ -236,8 +268,18 @@ class Network:
 
     def end(self, connection: Connection) -> None:
         """The scheduler learns that a connection has ended."""
-        if self.connections.pop(connection.name, None) is not None:
+        if self.connections.get(connection.name) is connection:
+            del self.connections[connection.name]
             self.scheduler.on_peer_gone(connection.name)
+
+    def take_over(self, name: bytes, newcomer: bytes) -> None:
+        """What one connection was is another one now."""
+        former, connection = self.connections[name], self.connections.pop(newcomer)
+        former.name = b""
+        former.up.cut()
+        former._end_at_peer()
+        connection.name, connection.is_congested = name, former.is_congested
+        self.connections[name] = connection
 
     def end_all(self) -> None:
         """The scheduler has died."""
@@ -248,18 +290,37 @@ class Network:
     def disturb(self, peers: List[Peer]) -> None:
         """Break connections, and begin partitions."""
         for peer in peers:
-            connection = peer.connection
-            if connection is None or not connection.is_established or peer.is_shared:
-                continue
-            if self.world.fault("break"):
-                self.world.say("break", peer.name)
-                connection.snap()
-            both = self.world.fault("partition")
-            if both or self.world.fault("one_way"):
-                until = self.world.now + self.world.random.choice(PARTITION_SECONDS)
-                directions = [connection.up, connection.down]
-                for direction in directions if both else [self.world.random.choice(directions)]:
-                    direction.held_until = max(direction.held_until, until)
-                if both:
-                    self.partitioned_until[peer.name] = until
-                self.world.say("partition", peer.name, "both" if both else "one way", until)
+            for connection in () if peer.is_shared else peer.connections():
+                if connection.is_established:
+                    self._disturb(peer, connection)
+
+    def _disturb(self, peer: Peer, connection: Connection) -> None:
+        if self.world.fault("break"):
+            self.world.say("break", peer.name)
+            connection.snap()
+        both = self.world.fault("partition")
+        if both or self.world.fault("one_way"):
+            now = self.world.now
+            until = now + self.world.random.choice(PARTITION_SECONDS)
+            directions = [connection.up, connection.down]
+            held = directions if both else [self.world.random.choice(directions)]
+            self.world.say("partition", peer.name, "both" if both else "one way", until)
+            if peer.can_resume:
+                self._cut_off(peer, until, [each in held for each in directions])
+                return
+            for direction in held:
+                direction.held_until = max(direction.held_until, until)
+            if both:
+                self.partitioned_until[peer.name] = until
+
+    def _cut_off(self, peer: Peer, until: float, is_held: List[bool]) -> None:
+        """Nothing passes in these directions, on no connection of a peer, and none is made. A connection that was there
+        stays silent for as long again, as with systems that double the pauses between their attempts."""
+        late = until + (until - self.world.now)
+        for connection in peer.connections():
+            for direction, held in zip((connection.up, connection.down), is_held):
+                if held:
+                    direction.held_until = max(direction.held_until, late)
+        up, down = self.held_until.get(peer.name, (0.0, 0.0))
+        self.held_until[peer.name] = max(up, until * is_held[0]), max(down, until * is_held[1])
+        self.partitioned_until[peer.name] = max(self.partitioned_until.get(peer.name, 0.0), until)

@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[3] / "appliance/tests"))
 
 from whole_system.bugs.leaving_bugs import LEAVING_BUGS
+from whole_system.bugs.link_bugs import LINK_BUGS
 from whole_system.bugs.planted_bugs import BUGS_OF_THE_TRIAL, NEW_BUGS, PLANTED_BUGS, planted
 from whole_system.bugs.storage_bugs import STORAGE_BUGS
 from whole_system.bugs.tenant_bugs import TENANT_BUGS
@@ -32,6 +33,7 @@ LISTS: Dict[str, Container[str]] = {
     "tenants": TENANT_BUGS,
     "transfers": TRANSFER_BUGS,
     "leaving": LEAVING_BUGS,
+    "links": LINK_BUGS,
     "storage": STORAGE_BUGS,
 }
 """Which bugs a list has, by its title; the others are of the first one."""

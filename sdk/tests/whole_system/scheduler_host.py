@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from collections import deque
 from random import Random
-from typing import Any, Deque, Dict, List, Set, Union
+from typing import Any, Deque, Dict, List, Set, Tuple, Union
 
 from simulation.monitors import Monitor
 from whole_system.judges.placement_judge import PlacementJudge
 from whole_system.judges.tenant_judge import TenantJudge
 from whole_system.judges.worker_dialogues import WorkerDialogues
+from whole_system.links.resumed_sessions import LinkJudge, ResumedSessions
 from whole_system.network import Network, Peer
 from whole_system.simulated_world import NEVER, Process, World
 from whole_system.tenants import NAMES, Tenants
@@ -59,6 +60,7 @@ CHUNK_BYTES = (9_000, 30_000, 40_000)
 BATCH_BYTES = 300
 CLIENT_BYTES = (0, 400, 3000, 100_000, 1 << 28)
 ANSWER_PAUSES_SECONDS = (0.0, 0.0, 0.001, 0.05)
+HEARTBEATS_SECONDS = (0.3, 0.6, 2.0)  # if sessions can be resumed
 SPILL_PAUSE_SECONDS = (0.3, 1.9)  # after a failure, in which nothing is to be spilled: what was decided before, is
 TICKS_PER_CHECK, TICKS_PER_CALM_CHECK = 12, 36
 TRANSFER_BYTES_PER_SECOND = (200e6, 200e6, 20e3)  # with the last one, tasks wait where their bytes are
@@ -74,6 +76,7 @@ class SchedulerHost(Process):
         self._tenants = tenants
         self.network = network
         network.scheduler = self
+        network.judge = LinkJudge()
         self.files: Dict[str, bytes] = {}  # by path; peers on the same host see them; they go with the scheduler
         self.is_up = False
         self.generation = 0
@@ -97,6 +100,9 @@ class SchedulerHost(Process):
             requires_grants=tenants.are_there,
             tenants=tenants.settings,
         )
+        if world.rates["resume"]:
+            seconds = Random(f"heartbeats: {world.plan.seed}").choice(HEARTBEATS_SECONDS)
+            self._settings = self._settings._replace(heartbeat_interval_seconds=seconds)
         rate = Random(f"transfers: {world.plan.seed}").choice(TRANSFER_BYTES_PER_SECOND)
         self._settings = self._settings._replace(transfer_bytes_per_second=rate)
         self._memory = Random(f"memory: {world.plan.seed}")
@@ -127,6 +133,7 @@ class SchedulerHost(Process):
             scheduler_id=self.generation.to_bytes(16, "little"),
         )
         self.core = SchedulerCore(settings)
+        self._links = ResumedSessions(self.world, self.network, self.generation)
         self._judge = PlacementJudge(
             settings.prefetch_seconds,
             settings.client_bytes_in_flight,
@@ -192,8 +199,21 @@ class SchedulerHost(Process):
             self._tenant_judge.on_authenticated(name, peer.key, peer.name)
             self.core.on_authenticated(self.now, name, *peer.key, peer.name)
 
+    def on_arrived(self, name: bytes, frames: Tuple[bytes, bytes]) -> None:
+        if self.is_up:
+            self._links.on_arrived(name, frames)
+
     def on_message(self, name: bytes, message: Any, payload: bytes) -> None:
         if self.is_up:
+            state = self.core.state
+            is_stopping = self.core.shutdown.has_begun
+            gone = self._links.on_message(name, message, len(payload), name in state.sessions, is_stopping)
+            if gone is not None:
+                if gone in self.network.connections:
+                    self.network.connections.pop(gone).close_by_scheduler()
+                self.on_peer_gone(gone)
+            if gone == name:
+                return
             self._dialogues.on_received(self.now, name, message)
             self._judge.on_received(self.now, name, message, payload)
             if self._tenants.are_there:
@@ -250,6 +270,7 @@ class SchedulerHost(Process):
 
     def on_peer_gone(self, name: bytes) -> None:
         if self.is_up:
+            self._links.on_gone(name)
             self._dialogues.on_peer_gone(name)
             self.core.on_peer_gone(self.now, name)
             self._tenant_judge.on_gone(name)
@@ -365,6 +386,7 @@ class SchedulerHost(Process):
             self._remove_file(effect.object_id)
         elif isinstance(effect, Forget):
             self._ended_sessions.add(effect.session)
+            self._links.on_forgotten(effect.peer)
             self._answers = deque([answer for answer in self._answers if answer.peer != effect.peer])
             self._dialogues.on_peer_gone(effect.peer)
             self._judge.on_forgotten(effect.peer)
@@ -407,7 +429,7 @@ class SchedulerHost(Process):
         header = encode(message)
         if self._tenants.are_there:
             self._tenant_judge.on_sent(name, message, header, payload)
-        self.network.send_down(name, header, payload)
+        self._links.send(name, message, payload)
 
     # Files ----------------------------------------------------------------------------------------------------------
 

@@ -267,8 +267,35 @@ LATER_THEMES: Dict[str, Theme] = {
         },
         safety_events=400,
     ),
+    "broken links": Theme(
+        {
+            "resume": 1.0,
+            "break": 0.1,
+            "silence": 0.9,
+            "partition": 0.05,
+            "one_way": 0.05,
+            "restart": 0.01,
+            "scheduler_pause": 0.02,
+            "pause": 0.02,
+            "slow_reader": 0.1,
+            "cancel": 0.1,
+            "blocking": 0.3,
+            "at_most_once": 0.5,
+            "retries": 0.3,
+            "large_results": 0.3,
+            "large_arguments": 0.3,
+            "predecessors": 0.2,
+            "questions": 0.1,
+            "drain": 0.02,
+            "repeated_results": 0.1,
+        },
+        {"delay_seconds": (0.0005, 0.01, 0.05), "safety_seconds": (6.0, 20.0), "most_unfinished": (15, 60)},
+        safety_events=1500,
+    ),
 }
 """Of some histories that would have none: so those of the others are as they were, and find what they have found."""
+
+LATER_SHARES = {"nested tasks of tenants": LATER_SHARE, "broken links": 0.08}
 
 
 def theme_of(seed: int) -> Optional[Theme]:
@@ -277,4 +304,9 @@ def theme_of(seed: int) -> Optional[Theme]:
     drawn = random.random()
     if drawn < THEMED_SHARE:
         return random.choice(list(THEMES.values()))
-    return random.choice(list(LATER_THEMES.values())) if drawn >= 1.0 - LATER_SHARE else None
+    least = 1.0
+    for name, share in LATER_SHARES.items():
+        least -= share
+        if drawn >= least:
+            return LATER_THEMES[name]
+    return None

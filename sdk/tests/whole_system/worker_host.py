@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 
 from whole_system.links.data_links import DataLinks
 from whole_system.links.link_end import DATA_EFFECTS, LinkEnd
-from whole_system.network import Peer
+from whole_system.links.resuming_peer import ResumingPeer
 from whole_system.processors import Processor
 from whole_system.scheduler_host import SchedulerHost
 from whole_system.simulated_world import CLOCK_STEPS_SECONDS, Pipe, World
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from whole_system.nested_users import NestedUser
 
 
-class WorkerHost(LinkEnd, Peer):
+class WorkerHost(LinkEnd, ResumingPeer):
     """Parameters:
     new_client: starts a client in a task of a tenant.
     links: between workers.
@@ -98,13 +98,12 @@ class WorkerHost(LinkEnd, Peer):
         self._undealt: Dict[int, int] = {}  # functions of tasks that need nothing else, by instance
         self._defined: Set[int] = set()  # objects that some processor has got in this session
         self.is_shared = world.uses("shared_files")
+        self.prepare_links(world, scheduler.network)
         self.open_links(links)
         self.files: Dict[str, bytes] = {}
         self.folders: Dict[str, bytes] = {}  # of clients' code: the archive that each was unpacked from
         self.processors: Dict[int, Processor] = {}
-        drawn = Random(
-            f"earlier schedulers: {world.plan.seed} {name}"
-        ).random()  # apart: other draws stay what they were
+        drawn = Random(f"earlier schedulers: {world.plan.seed} {name}").random()  # apart from all other draws
         self._meets_earlier_schedulers = drawn < world.rates["earlier_schedulers"]
         self._scheduler = scheduler
         self._pages: Dict[int, memoryview] = {}

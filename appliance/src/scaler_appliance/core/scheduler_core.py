@@ -101,7 +101,7 @@ class SchedulerCore:
         self._cluster_info = InfoRequests(self.state)
         self._work = PendingWork(settings.work_per_call, self._react, self._consequences, self._on_late_error)
         self._silent_peers = SilentPeers(self.state, self._work.is_awaited, self._remove_silent)
-        self._shutdown = SchedulerShutdown(self.state, lambda session, why: self._remove(session, why, is_fault=False))
+        self.shutdown = SchedulerShutdown(self.state, lambda session, why: self._remove(session, why, is_fault=False))
         self.late_work = NO_LATE_WORK  # of the last tick
         client_reactions: Dict[Type[object], Callable[..., Optional[Steps]]] = {
             m.Task: acceptance.on_task,
@@ -197,7 +197,7 @@ class SchedulerCore:
         """Whether `tick` has more to do at once, after other messages have been passed on."""
         state, is_deciding = self.state, self._placement.is_unfinished or self._explanations.is_unfinished
         is_deciding |= self._demand.is_unfinished
-        is_telling = self._silent_peers.is_unfinished or self._shutdown.is_unfinished
+        is_telling = self._silent_peers.is_unfinished or self.shutdown.is_unfinished
         is_telling |= state.has_actors and self._actors.is_unfinished
         is_telling |= state.ready.has_dropped or bool(state.objects.to_answer)
         return bool(self._work or state.advancing or is_deciding or is_telling)
@@ -307,15 +307,15 @@ class SchedulerCore:
             self._started = now if self._started is None else self._started
             self._next_watch = now + WATCH_INTERVAL_SECONDS
             self._silent_peers.begin()
-            self._shutdown.watch(now)
+            self.shutdown.watch(now)
             for client in self._flow.short_of_credit():
                 self._work.add(client, self._flow.compact(client))
             self.state.objects.memory.watch(now)
         if self._silent_peers.is_unfinished:
             self._has_news = True  # tasks of a worker that is removed wait again
             self._silent_peers.go_on(now)
-        if self._shutdown.is_unfinished:
-            self._shutdown.go_on()
+        if self.shutdown.is_unfinished:
+            self.shutdown.go_on()
         is_changed = self._has_news or is_watching or bool(self._work or self.state.advancing)
         self._has_news = False
         left = self._do_work()
@@ -392,9 +392,9 @@ class SchedulerCore:
 
     def shut_down(self, now: float, why: str) -> None:
         """Ask all peers to leave; `Stop` follows when they have, or after a grace period."""
-        if not self._shutdown.has_begun:
+        if not self.shutdown.has_begun:
             self._has_news = True
-            self._shutdown.begin(now, why)
+            self.shutdown.begin(now, why)
 
     # Joining and leaving --------------------------------------------------------------------------------------------
 
@@ -408,7 +408,7 @@ class SchedulerCore:
             hello,
             self.state.grants.get(peer, None if settings.requires_grants else OWNER_GRANT),
             self.state.last_session,
-            is_stopping=self._shutdown.has_begun,
+            is_stopping=self.shutdown.has_begun,
             peers=len(self.state.sessions),
             maximum_peers=settings.maximum_peers,
         )
@@ -488,7 +488,7 @@ class SchedulerCore:
             orders = self._work.end(session, self._release_worker(session, why, is_fault))
         state.touched.pop(session.number, None)
         state.log("WARNING" if is_fault else "INFO", f"{session.label} is gone: {why}")
-        self._shutdown.stop_if_alone()
+        self.shutdown.stop_if_alone()
         for message in orders:
             if isinstance(message, _ORDERS) and isinstance(session, ClientSession):
                 self._react(session, message, b"")

@@ -25,29 +25,33 @@ Rules:
   HELLO_TIMEOUT_SECONDS for its handshake and its Hello. Before its first message it is reported who it is.
 - The end of a connection is detected at once, and reported with the peer's name after its last messages: also if what
   shows it is that nothing can be sent to the peer. It may have said that it leaves. Names are never reused.
+- A session that can be resumed goes on with the connection of a newcomer: `take_over`. Its peer keeps its name.
 - Data that is not ZeroMQ's protocol closes the connection, and is logged.
 """
 
 from __future__ import annotations
 
 import logging
+import secrets
 import socket
 import time
 from contextlib import suppress
 from typing import Callable, Dict, List, Optional, Set, Tuple
 
 from scaler_appliance.shell.acceptor import Acceptor, RejectedError
-from scaler_appliance.shell.admission import Admission, Caller
+from scaler_appliance.shell.admission import Admission
 from scaler_appliance.shell.caller_origins import CallerOrigins
 from scaler_appliance.shell.connection_ends import FAULT_SECONDS, ConnectionEnds, is_fault
 from scaler_appliance.shell.fair_turns import FairTurns, at_work
 from scaler_appliance.shell.listening import listen, listen_locally, remove_socket_file
+from scaler_appliance.shell.peers.peer_connection import PeerConnection
 from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol.host import readiness
 from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.connection import SMALLEST_READ_BYTES, Connection
 from scaler_protocol.keys.allow_list import Grant
 from scaler_protocol.session.ids import MAXIMUM_HELLO_BYTES
+from scaler_protocol.session.resumable_sessions import TOKEN_BYTES, ResumableSessions
 from scaler_protocol.wire.curve import KeyRejectedError
 from scaler_protocol.wire.zmtp import Buffer, LimitExceededError, ZmtpError
 
@@ -78,30 +82,6 @@ _LOCAL = 1 << (8 * _NAME_BYTES - 1)  # in the number of a peer at the local sock
 logger = logging.getLogger("scaler")
 
 
-class PeerConnection:
-    """One connection and its state."""
-
-    __slots__ = (
-        "name", "label", "origin", "connection", "caller", "hello_deadline", "events", "is_congested", "is_paused",
-        "counted_bytes", "is_ending",
-    )  # fmt: skip
-
-    def __init__(
-        self, name: bytes, label: str, origin: str, connection: Connection, caller: Caller, hello_deadline: float
-    ) -> None:
-        self.name = name
-        self.label = label  # for the log
-        self.origin = origin
-        self.connection = connection
-        self.caller = caller
-        self.hello_deadline: Optional[float] = hello_deadline  # None: it has a session
-        self.events = readiness.EPOLLIN
-        self.is_congested = False
-        self.is_paused = False  # it is not read for a while
-        self.is_ending = False  # what it has sent is read, and then it is gone
-        self.counted_bytes = 0  # of messages that have been sent or received in part
-
-
 class Connections:
     """A listening socket and all connections made to it.
 
@@ -118,6 +98,7 @@ class Connections:
     Attributes:
         acceptor: accepts callers, unless the owner pauses it.
         local_acceptor: accepts those at the local socket, if there is one; callers on the network do not delay them.
+        sessions: those that can be resumed.
         received_bytes: from all peers; the owner may set it to zero.
         newcomer_seconds, local_newcomer_seconds: what callers and the ends of connections have cost at each of the
             two; the owner charges them, and sets them to zero.
@@ -137,6 +118,7 @@ class Connections:
         on_authenticated: Callable[[bytes, Grant], None] = lambda name, grant: None,
     ) -> None:
         self.turns = FairTurns()
+        self.sessions = ResumableSessions(lambda: secrets.token_bytes(TOKEN_BYTES))
         self.newcomer_seconds = self.local_newcomer_seconds = 0.0
         self.received_bytes = 0
         self._origins = CallerOrigins()
@@ -214,6 +196,8 @@ class Connections:
                     if messages:
                         if peer.caller.grant is None:
                             self._authenticate(peer)
+                        if peer.session is not None:
+                            peer.count_received(peer.session, len(messages), self.sessions)
                         turns.add(peer.name, messages)
                 if events & readiness.EPOLLOUT:
                     if writing_seconds > most_writing_seconds:
@@ -291,9 +275,39 @@ class Connections:
         """A peer has got a session: it may send messages of all sizes, at any time."""
         peer = self._peers.get(name)
         if peer is not None:
-            peer.hello_deadline = None
+            peer.hello_deadline, peer.session = None, self.sessions.find(name)
             self._unregistered.pop(name, None)
             peer.connection.protocol.allow(self._maximum_message_bytes, MAXIMUM_HEADER_BYTES)
+
+    def has_session(self, name: bytes) -> bool:
+        """Whether a peer has one, or is gone."""
+        return name not in self._unregistered
+
+    def key_of(self, name: bytes) -> bytes:
+        """The public key of a peer; empty: it needs none."""
+        return self._peers[name].key
+
+    def take_over(self, name: bytes, newcomer: bytes, welcome: Buffer) -> None:
+        """The session of a peer goes on over the connection of another one, which is no peer of its own any more:
+        this Welcome is sent there, and what the peer has not received."""
+        peer, other = self._peers[name], self._peers.pop(newcomer)
+        del self._unregistered[newcomer]
+        self._close(peer)
+        self._waiting_bytes -= peer.counted_bytes
+        peer.move_to(other)
+        self._by_descriptor[peer.connection.fileno()] = peer
+        self._not_read.pop(name, None)
+        self.turns.resume(name)
+        peer.connection.protocol.allow(self._maximum_message_bytes, MAXIMUM_HEADER_BYTES)
+        self._on_peer_gone(newcomer)
+        try:
+            try:
+                peer.send_rest(welcome)
+            except OSError:
+                self._read_rest(peer)
+            self._account(peer)
+        except Exception as error:
+            self._lose(peer, error)
 
     # SCL-SEC-012
     def forget(self, name: bytes, now: float) -> None:
@@ -301,6 +315,8 @@ class Connections:
         peer = self._peers.get(name)
         if peer is not None:
             peer.connection.drop_unsent()
+            self.sessions.end(name)
+            peer.session = None
             peer.hello_deadline = now + HELLO_TIMEOUT_SECONDS
             self._unregistered[name] = peer
             protocol, small = peer.connection.protocol, self._maximum_hello_bytes
@@ -343,8 +359,12 @@ class Connections:
             return
         try:
             connection = peer.connection
+            if peer.session is not None:
+                self.sessions.keep(peer.session, frames)
             try:
                 connection.send(frames)
+                if peer.session is not None and peer.session.is_count_due:
+                    peer.tell_count(peer.session, self.sessions)
             except OSError:
                 self._read_rest(peer)
             if connection.unsent_bytes != peer.counted_bytes:
@@ -484,9 +504,13 @@ class Connections:
         self._unregistered.pop(peer.name, None)
         self._not_read.pop(peer.name, None)
         self.turns.resume(peer.name)  # its last messages
-        del self._by_descriptor[peer.connection.fileno()]
+        self.sessions.forget(peer.name)
         self._waiting_bytes -= peer.counted_bytes
         self.charge_newcomers(peer.name, peer.connection.protocol.held_bytes * READING_SECONDS_PER_BYTE)
+        self._close(peer)
+
+    def _close(self, peer: PeerConnection) -> None:
+        del self._by_descriptor[peer.connection.fileno()]
         with suppress(OSError):
             self._epoll.unregister(peer.connection.fileno())
         with suppress(OSError):  # the descriptor is closed nevertheless

@@ -95,6 +95,8 @@ class CoreInputs:
     """
 
     def __init__(self, core: SchedulerCore, received: Counter[str], recorder: Optional[Recorder] = None) -> None:
+        self.on_count: Callable[[bytes, int], None] = lambda peer, count: None
+        """Called when a peer has said how many messages it has received."""
         self._core = core
         self._received = received
         self._recorder = recorder
@@ -163,6 +165,8 @@ class CoreInputs:
             if not self._core.on_message(now, peer, message, frames[1] if len(frames) == 2 else b""):
                 return Reception.REFUSED
             if type(message) not in WORK:
+                if isinstance(message, (m.Heartbeat, m.HeartbeatEcho)):
+                    self.on_count(peer, message.received)
                 return Reception.NO_WORK
             return Reception.WORK if type(message) is not m.TaskCancel else Reception.CANCEL
         except Exception as error:

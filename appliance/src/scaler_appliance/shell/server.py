@@ -32,7 +32,6 @@ from math import inf
 from typing import Any, Callable, Counter, Dict, Generator, List, Optional, Set, Type
 
 from scaler_appliance.core.effects import (
-    Buffer,
     Effect,
     Forget,
     Log,
@@ -59,10 +58,10 @@ from scaler_appliance.shell.core_inputs import (
 from scaler_appliance.shell.fair_turns import Answer, at_work
 from scaler_appliance.shell.memory_use import STEP_INTERVAL_SECONDS, MemoryUse
 from scaler_appliance.shell.object_files import ObjectEffects, ObjectFiles
+from scaler_appliance.shell.peers.resuming_peers import ResumingPeers
 from scaler_appliance.shell.publishing.status_publisher import StatusPublisher
 from scaler_appliance.shell.publishing.status_reporter import StatusReporter
 from scaler_appliance.shell.spilling import Copied
-from scaler_protocol import encode
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import Grant
 from scaler_protocol.programs.repeated_lines import report_repetitions
@@ -119,6 +118,7 @@ class Server:
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
         self._inputs = CoreInputs(core, self.received, recorder)
+        self._resuming = ResumingPeers(peers, self._inputs, lambda: core.shutdown.has_begun)
         now = self._awake = self._loop.time()
         self._reporter = StatusReporter(
             core, self._inputs, monitor, peers.address, self.sent, self.received, now, self._admission.is_insecure
@@ -243,7 +243,7 @@ class Server:
         A peer on whose message the core is still working is passed over, and that costs it a turn: what it sends
         meanwhile waits here, where it is bounded.
         """
-        turns, take_in, clock = self._peers.turns, self._inputs.frames, time.perf_counter
+        turns, take_in, clock = self._peers.turns, self._resuming.frames, time.perf_counter
         is_busy, has_backlog, work = self._inputs.is_working_for, self._inputs.has_backlog, Reception.WORK
         passed_over: Set[bytes] = set()
         end = begin = clock()
@@ -493,17 +493,7 @@ class Server:
         self.sent[type(message).__name__] += 1
         is_answer = type(message) in ANSWERS
         begin = time.perf_counter() if is_answer else 0.0
-        try:
-            # SCL-TRN-003
-            frames: List[Buffer] = [encode(message)]
-            if effect.payload:
-                frames.append(effect.payload[0] if len(effect.payload) == 1 else b"".join(effect.payload))
-        except MemoryError as error:
-            self._peers.lose(effect.peer, error)
-            return
-        if type(message) is m.Welcome:
-            self._peers.greet(effect.peer)
-        self._peers.send(effect.peer, frames)
+        self._resuming.send(effect)
         if is_answer:
             self._charge_idle(effect.peer, at_work(time.perf_counter() - begin))
 

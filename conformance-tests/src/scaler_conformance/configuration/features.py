@@ -21,6 +21,7 @@ FEATURES: Dict[str, str] = {
     "peer-fetch": "as a scheduler, lets workers fetch results from one another; as a worker, does so",
     "actors": "as a scheduler, keeps the calls of an actor at one worker and in order; as a worker, runs them",
     "drain-requests": "as a scheduler, drains workers that ask for it; as a worker, asks for it when it is told to end",
+    "resume": "goes on with a session over another connection",
     "demand": "as a scheduler, says how many slots tasks could use",
     "provisioning": "as a scheduler, serves provisioners, which start and release workers",
     "reload-keys": "as a scheduler that requires keys, reads the list of admitted keys again on SIGHUP",

@@ -74,6 +74,7 @@ class Conversation:
         self._log = log
         self._how_it_ended = how_it_ended
         self.first: Optional[Message] = None  # that arrived
+        self.sent_count = 0  # messages that were sent
         self.largest = 0  # bytes of a message that arrived
         self._queue: List[Message] = []
         self._arrived = 0
@@ -103,6 +104,7 @@ class Conversation:
 
     def send_frames(self, *frames: bytes) -> None:
         """Send frames unchanged, including those that no encoder would write."""
+        self.sent_count += 1
         self._log.sent(self.name, frames)
         self._transport.transmit(self, frames)
 

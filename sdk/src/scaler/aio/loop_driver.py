@@ -176,7 +176,7 @@ class LoopDriver(ClientDriver):
     def _plan(self) -> None:
         """See to it that the next turn comes in time."""
         self.transport.watch_for_writing()
-        at = self._session.next_time
+        at = self._next_time
         if at >= self._timer_at:
             return  # the timer comes before, and plans again
         self._stop_timer()

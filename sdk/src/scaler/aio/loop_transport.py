@@ -29,6 +29,14 @@ class LoopTransport(Transport):
         self._on_event = on_event
         self._is_watched_for_writing = False
 
+    def another(self) -> LoopTransport:
+        def on_event() -> None:
+            other.has_news = True
+            self._on_event()
+
+        other = LoopTransport(self._credentials, self._loop, on_event)
+        return other
+
     def finish_connecting(self) -> bool:
         was_dialled = self._stream is None
         is_connected = super().finish_connecting()
@@ -57,7 +65,7 @@ class LoopTransport(Transport):
         """Watch for writing from now on if something waits to be sent, else no longer."""
         connection = self._connection
         has_unsent = connection is not None and connection.has_unsent
-        if has_unsent == self._is_watched_for_writing or connection is None:
+        if has_unsent == self._is_watched_for_writing or connection is None or self._is_muted:
             return
         self._is_watched_for_writing = has_unsent
         if has_unsent:

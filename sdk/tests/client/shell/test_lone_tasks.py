@@ -58,7 +58,7 @@ def test_what_was_handed_over_and_not_sent_is_a_task_like_any_other() -> None:
     commands: Deque[Any] = deque()
     assert slot.use(task("late"), commands) is False
     assert sort_out(list(commands), False) == (None, [task("late")])
-    assert sort_out([LoneTask(task("interrupted"), b"")], False) == (None, [task("interrupted")])
+    assert sort_out([LoneTask(task("interrupted"), b"", [b""])], False) == (None, [task("interrupted")])
 
 
 def test_what_the_system_does_not_take_is_sent_by_the_other_thread() -> None:

@@ -11,6 +11,7 @@ from typing import Dict
 from whole_system.bugs.actor_bugs import ACTOR_BUGS
 from whole_system.bugs.kept_result_bugs import KEPT_RESULT_BUGS
 from whole_system.bugs.leaving_bugs import LEAVING_BUGS
+from whole_system.bugs.link_bugs import LINK_BUGS
 from whole_system.bugs.new_bugs import NEW_BUGS
 from whole_system.bugs.planting import AGENT as _AGENT
 from whole_system.bugs.planting import CLIENT as _CLIENT
@@ -351,6 +352,7 @@ PLANTED_BUGS: Dict[str, PlantedBug] = {
     **NEW_BUGS,
     **ACTOR_BUGS,
     **LEAVING_BUGS,
+    **LINK_BUGS,
     **TENANT_BUGS,
     **STORAGE_BUGS,
 }

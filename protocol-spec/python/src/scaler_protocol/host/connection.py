@@ -159,6 +159,11 @@ class Connection:
         return self._stream.fileno()
 
     @property
+    def is_local(self) -> bool:
+        """Whether both ends are of this host for certain, since it is a Unix domain socket."""
+        return self._stream.family == system.AF_UNIX
+
+    @property
     def local_host(self) -> str:
         """The host of our end; empty if there is none, as of a Unix domain socket.
 

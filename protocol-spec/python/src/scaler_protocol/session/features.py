@@ -16,3 +16,6 @@ DRAIN_REQUESTS = "drainRequests"
 
 PROVISIONING = "provisioning"
 """A client starts and stops workers: it is sent what tasks could use, says what it starts, and releases idle units."""
+
+RESUME = "resume"
+"""A session can be resumed on another connection, by its token: both ends keep what the other has not acknowledged."""

@@ -1159,7 +1159,7 @@ class Release(Struct):
         return self
 
 
-_HELLO_WORDS = struct.Struct("<4H5I4x11Q")
+_HELLO_WORDS = struct.Struct("<4H6I13Q")
 
 
 class Hello(Struct):
@@ -1184,9 +1184,12 @@ class Hello(Struct):
         "data_address",
         "data_key",
         "unit",
+        "resume_token",
+        "received",
+        "resume_attempt",
     )
-    DATA_WORDS = 5
-    POINTER_WORDS = 10
+    DATA_WORDS = 6
+    POINTER_WORDS = 11
 
     major: int
     minor_min: int
@@ -1208,6 +1211,9 @@ class Hello(Struct):
     data_address: str
     data_key: bytes
     unit: str
+    resume_token: bytes
+    received: int
+    resume_attempt: int
 
     def __init__(
         self,
@@ -1232,6 +1238,9 @@ class Hello(Struct):
         data_address: str = "",
         data_key: Union[bytes, bytearray, memoryview] = b"",
         unit: str = "",
+        resume_token: Union[bytes, bytearray, memoryview] = b"",
+        received: int = 0,
+        resume_attempt: int = 0,
     ) -> None:
         self.major = major
         self.minor_min = minor_min
@@ -1253,6 +1262,9 @@ class Hello(Struct):
         self.data_address = data_address
         self.data_key = data_key if type(data_key) is bytes else octets(data_key)
         self.unit = unit
+        self.resume_token = resume_token if type(resume_token) is bytes else octets(resume_token)
+        self.received = received
+        self.resume_attempt = resume_attempt
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _HELLO_WORDS.pack(
@@ -1265,7 +1277,9 @@ class Hello(Struct):
             self.queue_size,
             self.previous_session,
             self.heartbeat_interval_milliseconds,
+            self.resume_attempt,
             self.remaining_milliseconds,
+            self.received,
             writer.struct(self.implementation, at),
             writer.texts(self.features, at + 1) if self.features else 0,
             writer.texts(self.codecs, at + 2) if self.codecs else 0,
@@ -1276,15 +1290,16 @@ class Hello(Struct):
             writer.text(self.data_address, at + 7) if self.data_address else 0,
             writer.octets(self.data_key, at + 8) if self.data_key else 0,
             writer.text(self.unit, at + 9) if self.unit else 0,
+            writer.octets(self.resume_token, at + 10) if self.resume_token else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Hello:
         self = cls.__new__(cls)
-        if data_words == 5 and pointer_words == 10:
+        if data_words == 6 and pointer_words == 11:
             words = _HELLO_WORDS.unpack_from(reader.data, start)
         else:
-            words = _HELLO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 5, 10))
+            words = _HELLO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 6, 11))
         (
             self.major,
             self.minor_min,
@@ -1295,7 +1310,9 @@ class Hello(Struct):
             self.queue_size,
             self.previous_session,
             self.heartbeat_interval_milliseconds,
+            self.resume_attempt,
             self.remaining_milliseconds,
+            self.received,
             implementation,
             features,
             codecs,
@@ -1306,6 +1323,7 @@ class Hello(Struct):
             data_address,
             data_key,
             unit,
+            resume_token,
         ) = words
         self.role = _ROLE.get(role, role)
         at = start + data_words * 8
@@ -1321,10 +1339,11 @@ class Hello(Struct):
         self.data_address = reader.text(data_address, segment, at + 56) if data_address else ""
         self.data_key = reader.octets(data_key, segment, at + 64) if data_key else b""
         self.unit = reader.text(unit, segment, at + 72) if unit else ""
+        self.resume_token = reader.octets(resume_token, segment, at + 80) if resume_token else b""
         return self
 
 
-_WELCOME_WORDS = struct.Struct("<HH3IB7x7Q")
+_WELCOME_WORDS = struct.Struct("<HH3IB7x9Q")
 
 
 class Welcome(Struct):
@@ -1342,9 +1361,12 @@ class Welcome(Struct):
         "object_directory_token",
         "protected",
         "monitor_address",
+        "resume_token",
+        "is_resumed",
+        "received",
     )
-    DATA_WORDS = 3
-    POINTER_WORDS = 7
+    DATA_WORDS = 4
+    POINTER_WORDS = 8
 
     major: int
     minor: int
@@ -1359,6 +1381,9 @@ class Welcome(Struct):
     object_directory_token: bytes
     protected: bool
     monitor_address: str
+    resume_token: bytes
+    is_resumed: bool
+    received: int
 
     def __init__(
         self,
@@ -1376,6 +1401,9 @@ class Welcome(Struct):
         object_directory_token: Union[bytes, bytearray, memoryview] = b"",
         protected: bool = False,
         monitor_address: str = "",
+        resume_token: Union[bytes, bytearray, memoryview] = b"",
+        is_resumed: bool = False,
+        received: int = 0,
     ) -> None:
         self.major = major
         self.minor = minor
@@ -1392,6 +1420,9 @@ class Welcome(Struct):
         )
         self.protected = protected
         self.monitor_address = monitor_address
+        self.resume_token = resume_token if type(resume_token) is bytes else octets(resume_token)
+        self.is_resumed = is_resumed
+        self.received = received
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _WELCOME_WORDS.pack(
@@ -1400,7 +1431,8 @@ class Welcome(Struct):
             self.session,
             self.heartbeat_interval_milliseconds,
             self.timeout_milliseconds,
-            (1 if self.protected else 0),
+            (1 if self.protected else 0) | (2 if self.is_resumed else 0),
+            self.received,
             writer.struct(self.implementation, at),
             writer.octets(self.scheduler_id, at + 1) if self.scheduler_id else 0,
             writer.texts(self.features, at + 2) if self.features else 0,
@@ -1408,15 +1440,16 @@ class Welcome(Struct):
             writer.text(self.object_directory, at + 4) if self.object_directory else 0,
             writer.octets(self.object_directory_token, at + 5) if self.object_directory_token else 0,
             writer.text(self.monitor_address, at + 6) if self.monitor_address else 0,
+            writer.octets(self.resume_token, at + 7) if self.resume_token else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Welcome:
         self = cls.__new__(cls)
-        if data_words == 3 and pointer_words == 7:
+        if data_words == 4 and pointer_words == 8:
             words = _WELCOME_WORDS.unpack_from(reader.data, start)
         else:
-            words = _WELCOME_WORDS.unpack(reader.resized(start, data_words, pointer_words, 3, 7))
+            words = _WELCOME_WORDS.unpack(reader.resized(start, data_words, pointer_words, 4, 8))
         (
             self.major,
             self.minor,
@@ -1424,6 +1457,7 @@ class Welcome(Struct):
             self.heartbeat_interval_milliseconds,
             self.timeout_milliseconds,
             flags_16,
+            self.received,
             implementation,
             scheduler_id,
             features,
@@ -1431,8 +1465,10 @@ class Welcome(Struct):
             object_directory,
             object_directory_token,
             monitor_address,
+            resume_token,
         ) = words
         self.protected = flags_16 & 1 != 0
+        self.is_resumed = flags_16 & 2 != 0
         at = start + data_words * 8
         self.implementation = (
             reader.struct(implementation, segment, at, Implementation.read) if implementation else Implementation()
@@ -1445,6 +1481,7 @@ class Welcome(Struct):
             reader.octets(object_directory_token, segment, at + 40) if object_directory_token else b""
         )
         self.monitor_address = reader.text(monitor_address, segment, at + 48) if monitor_address else ""
+        self.resume_token = reader.octets(resume_token, segment, at + 56) if resume_token else b""
         return self
 
 
@@ -1665,7 +1702,7 @@ class ProcessorStatus(Struct):
         return self
 
 
-_HEARTBEAT_WORDS = struct.Struct("<QB3xIQQIIQ")
+_HEARTBEAT_WORDS = struct.Struct("<QB3xIQQIIQQ")
 
 
 class Heartbeat(Struct):
@@ -1678,8 +1715,9 @@ class Heartbeat(Struct):
         "latency_microseconds",
         "queued",
         "processors",
+        "received",
     )
-    DATA_WORDS = 5
+    DATA_WORDS = 6
     POINTER_WORDS = 1
 
     sequence: int
@@ -1690,6 +1728,7 @@ class Heartbeat(Struct):
     latency_microseconds: int
     queued: int
     processors: List[ProcessorStatus]
+    received: int
 
     def __init__(
         self,
@@ -1702,6 +1741,7 @@ class Heartbeat(Struct):
         latency_microseconds: int = 0,
         queued: int = 0,
         processors: Iterable[ProcessorStatus] = (),
+        received: int = 0,
     ) -> None:
         self.sequence = sequence
         self.shares_object_directory = shares_object_directory
@@ -1711,6 +1751,7 @@ class Heartbeat(Struct):
         self.latency_microseconds = latency_microseconds
         self.queued = queued
         self.processors = list(processors)
+        self.received = received
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _HEARTBEAT_WORDS.pack(
@@ -1721,16 +1762,17 @@ class Heartbeat(Struct):
             self.free_bytes,
             self.latency_microseconds,
             self.queued,
+            self.received,
             writer.structs(self.processors, at) if self.processors else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Heartbeat:
         self = cls.__new__(cls)
-        if data_words == 5 and pointer_words == 1:
+        if data_words == 6 and pointer_words == 1:
             words = _HEARTBEAT_WORDS.unpack_from(reader.data, start)
         else:
-            words = _HEARTBEAT_WORDS.unpack(reader.resized(start, data_words, pointer_words, 5, 1))
+            words = _HEARTBEAT_WORDS.unpack(reader.resized(start, data_words, pointer_words, 6, 1))
         (
             self.sequence,
             flags_8,
@@ -1739,6 +1781,7 @@ class Heartbeat(Struct):
             self.free_bytes,
             self.latency_microseconds,
             self.queued,
+            self.received,
             processors,
         ) = words
         self.shares_object_directory = flags_8 & 1 != 0
@@ -1747,24 +1790,28 @@ class Heartbeat(Struct):
         return self
 
 
-_HEARTBEAT_ECHO_WORDS = struct.Struct("<QIB3xQ")
+_HEARTBEAT_ECHO_WORDS = struct.Struct("<QIB3xQQ")
 
 
 class HeartbeatEcho(Struct):
-    __slots__ = ("sequence", "slots", "tasks_waiting", "is_watched")
-    DATA_WORDS = 3
+    __slots__ = ("sequence", "slots", "tasks_waiting", "is_watched", "received")
+    DATA_WORDS = 4
     POINTER_WORDS = 0
 
     sequence: int
     slots: int
     tasks_waiting: int
     is_watched: bool
+    received: int
 
-    def __init__(self, *, sequence: int = 0, slots: int = 0, tasks_waiting: int = 0, is_watched: bool = False) -> None:
+    def __init__(
+        self, *, sequence: int = 0, slots: int = 0, tasks_waiting: int = 0, is_watched: bool = False, received: int = 0
+    ) -> None:
         self.sequence = sequence
         self.slots = slots
         self.tasks_waiting = tasks_waiting
         self.is_watched = is_watched
+        self.received = received
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _HEARTBEAT_ECHO_WORDS.pack(
@@ -1772,20 +1819,22 @@ class HeartbeatEcho(Struct):
             self.slots,
             (1 if self.is_watched else 0),
             self.tasks_waiting,
+            self.received,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> HeartbeatEcho:
         self = cls.__new__(cls)
-        if data_words == 3 and pointer_words == 0:
+        if data_words == 4 and pointer_words == 0:
             words = _HEARTBEAT_ECHO_WORDS.unpack_from(reader.data, start)
         else:
-            words = _HEARTBEAT_ECHO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 3, 0))
+            words = _HEARTBEAT_ECHO_WORDS.unpack(reader.resized(start, data_words, pointer_words, 4, 0))
         (
             self.sequence,
             self.slots,
             flags_12,
             self.tasks_waiting,
+            self.received,
         ) = words
         self.is_watched = flags_12 & 1 != 0
         return self

@@ -35,6 +35,7 @@ from scaler.client.shell.client_object_files import ClientObjectFiles, read
 from scaler.client.shell.lone_tasks import plain_command
 from scaler.client.shell.mailbox import CLOSED
 from scaler.client.shell.notices import Notices
+from scaler.client.shell.resuming_link import ResumingLink
 from scaler.client.shell.transport import Transport
 from scaler.exceptions import ClientFailedError, ClientShutdownException, DisconnectedError
 from scaler.values.code_notes import NOTICE_STREAM
@@ -147,6 +148,7 @@ class ClientDriver(ABC):
         self._unread: List[List[bytes]] = []  # messages that arrived together with the first Welcome
         self._session_effects: List[SessionEffect] = []
         self._session = PeerSession(hello, settings, self._session_effects, self._heartbeat, random.random)
+        self._link = ResumingLink(self, self._session, self._on_frames)
 
     # The first connection -------------------------------------------------------------------------------------------
 
@@ -200,7 +202,9 @@ class ClientDriver(ABC):
         try:
             received = self.transport.receive()
             for position, (header, *_) in enumerate(received, start=1):
-                self._session.on_message(time.monotonic(), decode(header))
+                message = decode(header)
+                self._link.on_message(time.monotonic(), message)
+                self._session.on_message(time.monotonic(), message)
                 if self._session.is_open:
                     self._unread = received[position:]
                     return
@@ -233,11 +237,18 @@ class ClientDriver(ABC):
         self._take_commands()  # tasks before their results
         if is_readable:
             self._receive()
+        self._link.turn(now)
         if now >= self._session.next_time:
             self._session.on_time(now)
         if self.is_leaving and not self.core.is_closed:
             self._leave()
         self._perform()
+        self._link.read_on()
+
+    @property
+    def _next_time(self) -> float:
+        """When a turn is due at the latest."""
+        return min(self._session.next_time, self._link.next_time)
 
     def _leave(self) -> None:
         self.core.on_leaving()
@@ -259,6 +270,8 @@ class ClientDriver(ABC):
             self._session.on_disconnected(time.monotonic(), str(error))
             return
         now = time.monotonic()
+        if self.transport.has_heard:
+            self._link.on_heard(now)
         for header, *payload in received:
             # SCL-TRN-004
             self._on_frames(now, header, payload[0] if payload else b"")
@@ -270,6 +283,7 @@ class ClientDriver(ABC):
     def _on_frames(self, now: float, header: bytes, payload: bytes) -> None:
         try:
             message = _decode(header)
+            self._link.on_message(now, message)
             if self._session.on_message(now, message):
                 self._on_message(now, message, payload)
         except MalformedMessageError as error:
@@ -311,7 +325,7 @@ class ClientDriver(ABC):
 
     def _perform_session(self, effect: SessionEffect) -> None:
         if isinstance(effect, Transmit):
-            self.transport.send(effect.message)
+            self._link.transmit(effect.message)
         elif isinstance(effect, Connect):
             self._connect()
         elif isinstance(effect, StopConnecting):
@@ -319,6 +333,7 @@ class ClientDriver(ABC):
         elif isinstance(effect, Disconnect):
             if self.transport.is_connecting and not self._knows_why:
                 self._connect_error = self.transport.stop_connecting()
+            self._link.end()
             self.transport.drop()
         elif isinstance(effect, Opened):
             self._on_opened(effect.welcome)
@@ -336,7 +351,7 @@ class ClientDriver(ABC):
         if not self._knows_why:
             self._connect_error = OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))  # until a better one is known
         try:
-            is_connected = self.transport.connect()
+            is_connected = self._link.connect() or self.transport.connect()
         except (OSError, MemoryError) as error:
             self._on_connect_failed(error)
             return
@@ -469,6 +484,7 @@ class ClientDriver(ABC):
             steps.callback(self.output.close)
             steps.callback(self.files.close)
             steps.callback(self.core.objects.close)
+            steps.callback(self._link.close)
             steps.callback(self._close_transport)
 
     def _refuse(self, commands: List[Any]) -> None:
@@ -504,6 +520,7 @@ class ClientDriver(ABC):
         self.core.futures.clear()
         self.files.after_fork_in_child()
         self.transport.after_fork_in_child()
+        self._link.after_fork_in_child()
         abandon_recording(self.core)
 
 

@@ -126,7 +126,7 @@ class IoThread(ClientDriver):
 
     def _sleep(self, now: float) -> bool:
         """Sleep until there is something to do; whether to receive, or to finish connecting."""
-        timeout_seconds = self._session.next_time - now
+        timeout_seconds = self._next_time - now
         self._publish_room()
         if timeout_seconds > 0 and self.mailbox.room > 0:
             self._offer_slot()
@@ -158,6 +158,7 @@ class IoThread(ClientDriver):
             lone, commands = None, list(map(plain_command, commands))
         if lone is not None:
             self.core.on_sent(lone.task)
+            self.transport.keep(lone.frames)
             if lone.sent[0] < len(lone.data):
                 self.transport.send_rest(memoryview(lone.data)[lone.sent[0] :])
         if commands:

@@ -28,6 +28,7 @@ from scaler.client.core.client_objects import ClientObjects
 from scaler.client.core.commands import Command, PlainTask
 from scaler.client.shell.transport import TaskSender
 from scaler.values.codecs import PYTHON_CODEC
+from scaler.values.payload import Buffer
 from scaler_protocol.wire import messages as m
 from scaler_protocol.wire.codec import encode
 
@@ -41,13 +42,15 @@ class LoneTask:
 
     Parameters:
         data: the whole message, as it travels.
+        frames: the message.
     """
 
-    __slots__ = ("task", "data", "sent")
+    __slots__ = ("task", "data", "frames", "sent")
 
-    def __init__(self, task: PlainTask, data: bytes) -> None:
+    def __init__(self, task: PlainTask, data: bytes, frames: List[Buffer]) -> None:
         self.task = task
         self.data = data
+        self.frames = frames
         self.sent: Deque[int] = deque()  # how many of its bytes were written, once it was sent
 
 
@@ -70,10 +73,12 @@ class Slot:
 
     def use(self, task: PlainTask, commands: Deque[Any]) -> Optional[bool]:
         """Post and send a task: True; or post it for the I/O thread to send: False; or neither: None."""
-        data = self._encoded(task)
-        if data is None:
+        frames = self._frames(task)
+        buffers = self._encode(frames)
+        if len(buffers) != 1:
             return None
-        lone = LoneTask(task, data)
+        data = bytes(buffers[0])
+        lone = LoneTask(task, data, frames)
         commands.append(lone)
         try:
             # One C call: claim the slot, send, and record how much was sent.
@@ -87,7 +92,7 @@ class Slot:
             return False  # it is unknown whether it was sent
         return lone.sent[0] == len(data)
 
-    def _encoded(self, task: PlainTask) -> Optional[bytes]:
+    def _frames(self, task: PlainTask) -> List[Buffer]:
         _, function, payload, options = task
         message = m.Task(
             ids=array("Q", (self._task_id,)),
@@ -99,8 +104,7 @@ class Slot:
             message.function = self._objects.wire_id(function)
         else:
             message.function_name, message.codec = function.name, function.codec
-        buffers = self._encode([encode(message), payload])
-        return bytes(buffers[0]) if len(buffers) == 1 else None
+        return [encode(message), payload]
 
     def withdraw(self) -> bool:
         """Withdraw the slot; returns whether a thread has claimed it before."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Callable
+from typing import Any, Callable, Optional
 
 from scaler.client.shell.transport import Transport
 from scaler_protocol.host import readiness
@@ -26,20 +26,31 @@ class PolledTransport(Transport):
     """Parameters:
     credentials: for the scheduler, at its address.
     waker: ends `wait` when something was written to it.
+    poll: of another one, of which `wait` is called; None: its own.
     """
 
-    def __init__(self, credentials: Credentials, waker: Waker) -> None:
+    def __init__(self, credentials: Credentials, waker: Waker, poll: Optional[Any] = None) -> None:
         super().__init__(credentials)
         self._waker = waker
-        self._poll = readiness.poll()
-        self._poll.register(waker.fileno(), readiness.POLLIN)
+        self._poll: Any = poll
+        if poll is None:
+            self._poll = readiness.poll()
+            self._poll.register(waker.fileno(), readiness.POLLIN)
         self._events = 0  # that `wait` waits for at the connection
+        self._watched = -1
+        self._other: Optional[PolledTransport] = None
+
+    def another(self) -> PolledTransport:
+        self._other = PolledTransport(self._credentials, self._waker, self._poll)
+        return self._other
 
     def _watch(self, descriptor: int, for_writing: bool) -> None:
         self._events = readiness.POLLOUT if for_writing else readiness.POLLIN
         self._poll.register(descriptor, self._events)
+        self._watched = descriptor
 
     def _unwatch(self, descriptor: int) -> None:
+        self._watched = -1
         with contextlib.suppress(KeyError, OSError, MemoryError):  # it may not have been registered
             self._poll.unregister(descriptor)
 
@@ -60,12 +71,10 @@ class PolledTransport(Transport):
             return self._stream is not None or self.is_connecting
 
     def _wait(self, timeout_seconds: float) -> bool:
-        connection = self._connection
-        if connection is not None:
-            events = readiness.POLLIN | readiness.POLLOUT if connection.has_unsent else readiness.POLLIN
-            if events != self._events:
-                self._poll.modify(connection.fileno(), events)
-                self._events = events
+        self._update()
+        other = self._other
+        if other is not None:
+            other._update()
         is_readable = False
         seconds = timeout_seconds if timeout_seconds < _LONGEST_WAIT_SECONDS else _LONGEST_WAIT_SECONDS
         milliseconds = int(seconds * 1000) + 1
@@ -73,12 +82,26 @@ class PolledTransport(Transport):
             if descriptor == self._waker.fileno():
                 self._waker.drain()
                 continue
+            if other is not None and descriptor == other._watched:
+                other.has_news = True
+                if events & readiness.POLLOUT:
+                    other._flush()
+                continue
             if self.is_connecting:
                 return True
             if events & readiness.POLLOUT:
                 self._flush()
             is_readable = bool(events & _READABLE)
         return is_readable
+
+    def _update(self) -> None:
+        """Watch for writing while something waits to be sent."""
+        connection = self._connection
+        if connection is not None and self._watched == connection.fileno():
+            events = readiness.POLLIN | readiness.POLLOUT if connection.has_unsent else readiness.POLLIN
+            if events != self._events:
+                self._poll.modify(connection.fileno(), events)
+                self._events = events
 
     def close(self, linger_seconds: float, now: Callable[[], float]) -> None:
         """Close the connection for good, after a bounded time to send what is waiting."""

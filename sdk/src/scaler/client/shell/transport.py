@@ -47,6 +47,7 @@ from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.session.effects import EndCause, Ended
+from scaler_protocol.session.session_log import SessionLog
 from scaler_protocol.wire import messages as m
 from scaler_protocol.wire.codec import encode
 from scaler_protocol.wire.curve import KeyRejectedError
@@ -79,6 +80,9 @@ class Transport(ABC):
         self.address = credentials.address
         self._credentials = credentials
         self.is_connecting = False
+        self.has_news = False  # something has happened at it, if it is watched by another one
+        self.log: Optional[SessionLog] = None  # keeps what is sent
+        self._is_muted = False
         self.has_closed = False  # a peer has closed or reset a connection
         self._addresses = list(parse_addresses(self.address))
         self._reached = self._addresses[0]  # where there is a connection, or was one
@@ -181,18 +185,66 @@ class Transport(ABC):
         self._connection = Connection(self._stream, protocol)
         self._connection.start()
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the connection is within this host, by a Unix domain socket."""
+        return self._connection is not None and self._connection.is_local
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the handshake of the connection is complete."""
+        return self._connection is not None and self._connection.is_ready
+
+    @property
+    def has_heard(self) -> bool:
+        """Whether the last call of `receive` has read anything, be it a part of a message."""
+        return self._connection is not None and self._connection.read_bytes > 0
+
+    @abstractmethod
+    def another(self) -> Transport:
+        """A transport to the same scheduler, which may take the place of this one. When something has happened at it,
+        the owner of this one is woken, and it `has_news`."""
+
+    def mute(self) -> None:
+        """Neither read nor write any more, and leave the connection open."""
+        if not self._is_muted and self._stream is not None:
+            self._is_muted = True
+            self._unwatch(self._stream.fileno())
+
+    def unmute(self) -> None:
+        """Undo `mute`. Raises OSError or MemoryError if the system cannot watch the stream."""
+        if self._is_muted and self._stream is not None:
+            self._is_muted = False
+            self._watch(self._stream.fileno(), for_writing=False)
+
     # Messages -------------------------------------------------------------------------------------------------------
 
     def send(self, message: m.Member, payload: Sequence[Buffer] = ()) -> None:
-        """Send a message; without a connection it is lost."""
-        connection = self._connection
-        if connection is None:
+        """Send a message; without a connection, and without a log, it is lost."""
+        connection, log = self._connection, self.log
+        if connection is None and log is None:
             return
         try:
             # SCL-TRN-003
             frames: List[Buffer] = [encode(message)]
             if payload:
                 frames.append(payload[0] if len(payload) == 1 else b"".join(payload))
+        except MemoryError:
+            if connection is not None:
+                connection.abort()
+            if log is not None:
+                log.give_up()
+            return
+        if log is not None:
+            log.add(frames)
+        self.send_frames(frames)
+
+    def send_frames(self, frames: Sequence[Buffer]) -> None:
+        """Send an encoded message."""
+        connection = self._connection
+        if connection is None or self._is_muted:
+            return
+        try:
             connection.send(frames)
         except OSError:
             pass  # `receive` will report it
@@ -202,9 +254,14 @@ class Transport(ABC):
     def task_sender(self) -> Optional[TaskSender]:
         """How one message can be sent immediately; None if other bytes have to be sent first."""
         connection, stream = self._connection, self._stream
-        if connection is None or stream is None or not connection.is_ready or connection.has_unsent:
+        if connection is None or stream is None or not connection.is_ready or connection.has_unsent or self._is_muted:
             return None
         return TaskSender(connection.lone_encoder(), stream.send)
+
+    def keep(self, frames: Sequence[Buffer]) -> None:
+        """A `task_sender` has sent a message of these frames."""
+        if self.log is not None:
+            self.log.add(frames)
 
     def send_rest(self, data: Buffer) -> None:
         """Send the rest of what a `task_sender` has begun."""
@@ -217,7 +274,7 @@ class Transport(ABC):
     def receive(self) -> List[List[bytes]]:
         """The received messages, as lists of frames. Raises DisconnectedError when the connection has ended."""
         connection = self._connection
-        if connection is None:
+        if connection is None or self._is_muted:
             return []
         try:
             return connection.receive()
@@ -247,7 +304,7 @@ class Transport(ABC):
         """Close the connection as it is; what is sent from now on is lost."""
         stream, connection = self._stream, self._connection
         self._stream = self._connection = None
-        self.is_connecting = False
+        self.is_connecting = self._is_muted = False
         if connection is not None:
             self._has_spoken = connection.peer_has_spoken
         self._stop_dialing()

@@ -35,7 +35,7 @@ class Bench:
         self.congestion: List[bool] = []
         self.losses: List[str] = []
         self.failures: List[str] = []
-        self.connected = 0
+        self.connected = self.ups = self.heard = 0
         self.rounds = Rounds(self.loop, self.on_end_of_round)
         self.connection = SchedulerConnection(self.rounds, Credentials(self.address), self)
         self.open()
@@ -48,6 +48,12 @@ class Bench:
 
     def on_connected(self) -> None:
         self.connected += 1
+
+    def on_up(self) -> None:
+        self.ups += 1
+
+    def on_heard(self) -> None:
+        self.heard += 1
 
     def on_connect_failed(self, reason: str) -> None:
         self.failures.append(reason)

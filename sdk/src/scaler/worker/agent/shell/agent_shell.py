@@ -1,7 +1,7 @@
 """The agent's shell: passes events to the core, and performs its effects.
 
     workers ◀─── DataConnections ─────▶ ┌───────┐
-    scheduler ◀─ SchedulerConnection ─▶ │       │ ◀─ ProcessorHandle ─▶ processors
+    scheduler ◀── ResumingConnection ─▶ │       │ ◀─ ProcessorHandle ─▶ processors
                  signals, clock ──────▶ │ Agent │ ◀─ ForkServerClient ─▶ fork server
                  WorkerFiles ◀────────▶ └───────┘ ◀─▶ AgentCore
 
@@ -51,8 +51,8 @@ from scaler.worker.agent.shell.agent_recording import RecordedAgentCore, agent_r
 from scaler.worker.agent.shell.data_connections import NOWHERE, DataConnections
 from scaler.worker.agent.shell.process_statistics import ProcessStatistics, free_memory_bytes
 from scaler.worker.agent.shell.processor_handle import ProcessorHandle
+from scaler.worker.agent.shell.resuming_connection import ResumingConnection
 from scaler.worker.agent.shell.rounds import ERROR_PAUSE_SECONDS, Rounds
-from scaler.worker.agent.shell.scheduler_connection import SchedulerConnection
 from scaler.worker.agent.shell.worker_files import WorkerFiles
 from scaler.worker.data_address import data_address_of
 from scaler.worker.exit_codes import EXIT_BROKEN_INVARIANT, EXIT_ERROR, EXIT_USAGE
@@ -122,7 +122,7 @@ class Agent:
         self._rounds = Rounds(loop, self._turn)
         credentials = Credentials(settings.address, settings.key_file, settings.insecure or None, "worker")
         self._credentials = credentials
-        self._connection = SchedulerConnection(self._rounds, credentials, self)
+        self._connection = ResumingConnection(self._rounds, loop, credentials, self)
         self._data_connections = DataConnections(self._rounds, loop, self)
         self._files = WorkerFiles(self._core, fork_server.remove_at_end, self._data_connections.memory)
         self._data_address = data_address_of(settings.data_address)

@@ -1,4 +1,4 @@
-"""The agent's one connection to the scheduler, on an event loop.
+"""A connection of the agent to the scheduler, on an event loop. `resuming_connection` has one, or two for a while.
 
 Rules:
 - There is one attempt to connect at a time, and only on request: the session decides when to try again. Names, and
@@ -29,6 +29,7 @@ from scaler_protocol.host.dialing import Dialing
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.keys.errors import KeyFileError
+from scaler_protocol.session.session_log import Frames, SessionLog
 from scaler_protocol.wire.zmtp import Buffer, ZmtpError
 
 logger = logging.getLogger("scaler")
@@ -58,22 +59,33 @@ class ConnectionOwner(Protocol):
         """Too much waits to be sent, or all of it has been sent."""
 
 
+class WatchedConnectionOwner(ConnectionOwner, Protocol):
+    """Notified of more."""
+
+    def on_up(self) -> None:
+        """The handshake of the connection is complete."""
+
+    def on_heard(self) -> None:
+        """Something has come, be it a part of a message."""
+
+
 class SchedulerConnection:
     """Connects to the scheduler when asked, and exchanges messages with it.
 
     Raises AddressError when the address is malformed.
     """
 
-    def __init__(self, rounds: Rounds, credentials: Credentials, owner: ConnectionOwner) -> None:
+    def __init__(self, rounds: Rounds, credentials: Credentials, owner: WatchedConnectionOwner) -> None:
         self._rounds = rounds
         self._credentials = credentials
         self._addresses = list(parse_addresses(credentials.address))
         self._reached = self._addresses[0]  # where there is a connection, or was one
-        self._owner = owner
+        self.owner: WatchedConnectionOwner = owner
         self.congested = False  # too much waits to be sent: senders should pause
         self._connection: Optional[Connection] = None
         self._dialing: Optional[Dialing] = None  # before there is a connection
         self._is_connected = False
+        self._is_up = False  # the handshake is complete
         self._is_watched_for_room = False
         self._loss: Optional[Exception] = None  # an error in sending, which has not been reported yet
 
@@ -161,15 +173,20 @@ class SchedulerConnection:
         except (OSError, MemoryError) as error:
             self._fail(error)
             return
-        self._owner.on_connected()
+        self.owner.on_connected()
 
     def _fail(self, error: Exception) -> None:
         self.drop()
         if isinstance(error, (KeyFileError, MissingLibraryError)):
-            self._owner.on_connect_failed(str(error))
+            self.owner.on_connect_failed(str(error))
             return
         known = error if isinstance(error, OSError) else OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-        self._owner.on_connect_failed(why_not_connected(self._reached, known))
+        self.owner.on_connect_failed(why_not_connected(self._reached, known))
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the connection is within this host, by a Unix domain socket."""
+        return self._connection is not None and self._connection.is_local
 
     @property
     def local_host(self) -> str:
@@ -181,18 +198,36 @@ class SchedulerConnection:
 
     # Messages -------------------------------------------------------------------------------------------------------
 
-    def send(self, message: m.Member, payload: Buffer = b"") -> None:
-        """Send a message, now or as soon as there is room."""
+    def send(self, message: m.Member, payload: Buffer = b"", log: Optional[SessionLog] = None) -> None:
+        """Send a message, now or as soon as there is room.
+
+        Parameters:
+            log: keeps it, too.
+        """
+        try:
+            # SCL-TRN-003
+            frames: List[Buffer] = [encode(message), payload] if len(payload) else [encode(message)]
+        except MemoryError as error:
+            self._lose_soon(error)
+            return
+        if log is not None:
+            log.add(frames)
+        self.send_frames(frames)
+
+    def send_frames(self, frames: Frames) -> None:
+        """Send an encoded message, now or as soon as there is room."""
         connection = self._connection
         if connection is None or not self._is_connected:
             return  # it has ended, which is reported or was reported
         try:
-            # SCL-TRN-003
-            frames: List[Buffer] = [encode(message), payload] if len(payload) else [encode(message)]
             connection.send(frames)
             if connection.unsent_bytes:
                 self._watch_for_room(connection)
         except (OSError, MemoryError) as error:
+            self._lose_soon(error)
+
+    def _lose_soon(self, error: Exception) -> None:
+        if self._is_connected:
             self.drop()
             self._loss = error
             self._rounds.call_soon(self._report_loss)
@@ -226,7 +261,7 @@ class SchedulerConnection:
     def _set_congested(self, congested: bool) -> None:
         if congested != self.congested:
             self.congested = congested
-            self._owner.on_congestion(congested)
+            self.owner.on_congestion(congested)
 
     def _read(self) -> None:
         connection = self._connection
@@ -237,6 +272,11 @@ class SchedulerConnection:
         except (OSError, ZmtpError, MemoryError) as error:
             self._lose(error)
             return
+        if connection.read_bytes:
+            self.owner.on_heard()
+            if not self._is_up and connection.is_ready:
+                self._is_up = True
+                self.owner.on_up()
         for header, *payload in received:
             # SCL-TRN-004
             self._receive(header, payload[0] if payload else b"")
@@ -253,13 +293,20 @@ class SchedulerConnection:
         except MemoryError as error:
             self._lose(error)
             return
-        self._owner.on_message(message, payload)
+        self.owner.on_message(message, payload)
 
     # Ends -----------------------------------------------------------------------------------------------------------
 
+    def mute(self) -> None:
+        """Neither read nor write any more, and leave the connection open."""
+        self._loss = None
+        if self._connection is not None:
+            self._rounds.remove_reader(self._connection.fileno())
+            self._rounds.remove_writer(self._connection.fileno())
+
     def _lose(self, error: Exception) -> None:
         self.drop()
-        self._owner.on_disconnected(str(error) or "out of memory")
+        self.owner.on_disconnected(str(error) or "out of memory")
 
     def drop(self) -> None:
         """Close the connection, if there is one, and drop what it has not sent."""
@@ -271,7 +318,7 @@ class SchedulerConnection:
             self._rounds.remove_writer(self._connection.fileno())
             _close(self._connection)
             self._connection = None
-        self._is_connected = self._is_watched_for_room = False
+        self._is_connected = self._is_up = self._is_watched_for_room = False
         self._set_congested(False)
 
     def close(self, linger_seconds: float) -> None:

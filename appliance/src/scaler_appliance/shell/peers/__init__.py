@@ -1,0 +1,1 @@
+"""A peer and its connection, and sessions that go on over another one."""

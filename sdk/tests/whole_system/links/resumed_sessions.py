@@ -1,0 +1,150 @@
+"""Sessions that go on over another connection, at the simulated scheduler: what its shell does.
+
+Rules:
+- The core sees none of it: a peer keeps its name, and a token is neither in what the core gets nor in what it sends.
+- All that is sent in such a session arrives once and in order, whichever connections it takes: see `LinkJudge`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+from typing import TYPE_CHECKING, Any, Deque, Dict, Optional, Tuple
+
+from scaler_protocol.session.resumable_sessions import (
+    TOKEN_BYTES,
+    CannotResume,
+    Outdated,
+    ResumableSessions,
+    Resumed,
+)
+from scaler_protocol.wire import messages as m
+from scaler_protocol.wire.codec import decode, encode
+
+if TYPE_CHECKING:
+    from whole_system.network import Network
+    from whole_system.simulated_world import World
+
+MOST_KEPT_BYTES = (1 << 26, 1 << 26, 20_000)
+MOST_KEPT_BYTES_OF_ALL = (1 << 28, 1 << 28, 30_000)
+UNTOLD_BYTES = (1 << 22, 2000)
+
+
+class LinkJudge:
+    """All that is sent in a session that can be resumed arrives as it was sent, once and in order.
+
+    The code counts messages; here they are compared.
+    """
+
+    def __init__(self) -> None:
+        self._under_way: Dict[Tuple[str, int, bool], Deque[Tuple[bytes, bytes]]] = {}
+
+    def on_sent(self, peer: str, session: int, is_up: bool, frames: Tuple[bytes, bytes]) -> None:
+        self._under_way.setdefault((peer, session, is_up), deque()).append(frames)
+
+    def on_arrived(self, peer: str, session: int, is_up: bool, frames: Tuple[bytes, bytes]) -> None:
+        way = self._under_way.get((peer, session, is_up))
+        if not way and isinstance(decode(frames[0]), m.DisconnectRequest):
+            return  # it was sent before the Welcome had come
+        where = f"{'from' if is_up else 'at'} {peer} in session {session}"
+        assert way, f"a message arrives twice, or was not sent, {where}: {decode(frames[0])!r:.200}"
+        sent = way.popleft()
+        text = f"{decode(frames[0])!r:.200} instead of {decode(sent[0])!r:.200}"
+        assert sent == frames, f"messages are lost or out of order {where}: {text}"
+
+
+class ResumedSessions:
+    """Parameters:
+    generation: of the scheduler.
+    """
+
+    def __init__(self, world: World, network: Network, generation: int) -> None:
+        chance = Random(f"resumed: {world.plan.seed} {generation}")
+        self.is_there = world.rates["resume"] > 0.0
+        self._world, self._network = world, network
+        self._sessions = ResumableSessions(
+            lambda: chance.randbytes(TOKEN_BYTES),
+            chance.choice(MOST_KEPT_BYTES),
+            chance.choice(MOST_KEPT_BYTES_OF_ALL),
+            chance.choice(UNTOLD_BYTES),
+        )
+
+    def on_message(self, name: bytes, message: Any, size: int, has_session: bool, is_stopping: bool) -> Optional[bytes]:
+        """A message has come; returns the name of a newcomer whose connection has another name now, or of a peer that
+        is gone."""
+        if not self.is_there:
+            return None
+        if isinstance(message, m.Hello) and not has_session:
+            return self._on_hello(name, message, is_stopping)
+        session = self._sessions.find(name)
+        if session is not None:
+            session.on_received(1, size)
+            if isinstance(message, (m.Heartbeat, m.HeartbeatEcho)):
+                session.acknowledge(message.received)
+            self._exchange_counts(name)
+        return None
+
+    def _on_hello(self, name: bytes, hello: m.Hello, is_stopping: bool) -> Optional[bytes]:
+        if is_stopping:
+            hello.previous_session = 0
+        key = self._network.connections[name].peer.name.encode()
+        judgement = self._sessions.on_hello(name, key, hello)
+        assert not hello.resume_token, "a token reaches the core"
+        if isinstance(judgement, Resumed):
+            session = judgement.session
+            self._world.say("session", session.welcome.session, "goes on")
+            self._network.take_over(session.peer, name)
+            self._network.send_down(session.peer, encode(judgement.welcome), b"")
+            for frames in session.log.rest():
+                self._network.send_down(session.peer, bytes(frames[0]), bytes(frames[1]))
+            return name
+        if isinstance(judgement, Outdated):
+            return name
+        if isinstance(judgement, CannotResume):
+            self._world.say("session", judgement.session.welcome.session, "cannot go on")
+            return judgement.session.peer
+        return None
+
+    def _exchange_counts(self, name: bytes) -> None:
+        session = self._sessions.find(name)
+        if session is not None and session.is_count_due:
+            self._send(name, m.Heartbeat(received=session.count()), b"")
+
+    def send(self, name: bytes, message: Any, payload: bytes) -> None:
+        """The core sends a message."""
+        is_welcome = isinstance(message, m.Welcome)
+        if not self.is_there or name not in self._network.connections:
+            self._network.send_down(name, encode(message), payload)
+            return
+        session = self._sessions.find(name)
+        if isinstance(message, m.Welcome):
+            message = self._sessions.begin(name, self._network.connections[name].peer.name.encode(), message)
+        elif session is not None and isinstance(message, (m.Heartbeat, m.HeartbeatEcho)):
+            message.received = session.count()
+        if is_welcome:
+            self._network.send_down(name, encode(message), payload)
+        else:
+            self._send(name, message, payload)
+            self._exchange_counts(name)
+
+    def _send(self, name: bytes, message: Any, payload: bytes) -> None:
+        frames: Tuple[bytes, bytes] = encode(message), payload
+        session = self._sessions.find(name)
+        if session is not None:
+            peer = self._network.connections[name].peer.name
+            self._network.judge.on_sent(peer, session.welcome.session, False, frames)
+            self._sessions.keep(session, frames)
+        self._network.send_down(name, *frames)
+
+    def on_arrived(self, name: bytes, frames: Tuple[bytes, bytes]) -> None:
+        """The frames of a message, before it is passed on."""
+        session = self._sessions.find(name)
+        if session is not None:
+            peer = self._network.connections[name].peer.name
+            self._network.judge.on_arrived(peer, session.welcome.session, True, frames)
+
+    def on_gone(self, name: bytes) -> None:
+        self._sessions.forget(name)
+
+    def on_forgotten(self, name: bytes) -> None:
+        self._sessions.end(name)
