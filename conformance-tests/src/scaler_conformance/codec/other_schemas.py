@@ -34,6 +34,8 @@ FIELDS_OF_YESTERDAY = {
     "ObjectResponse": 4,
     "Failure": 8,
     "DisconnectRequest": 2,
+    "InfoRequest": 2,
+    "Info": 10,
 }
 
 Rewrite = Callable[[str, str, List[str]], List[str]]
