@@ -31,7 +31,7 @@ class Resuming:
     def __init__(self) -> None:
         self.token = b""
         self.unacknowledged: List[Sequence[bytes]] = []
-        self.received = self.acknowledged = self.attempts = 0
+        self.received = self.acknowledged = self.resume_attempts = 0
         self.is_resuming = False
         self.former: List[Tuple[Any, Any]] = []  # connections on which the session was
 
@@ -47,7 +47,7 @@ class Resuming:
         """There is no session any more."""
         self.token = b""
         self.unacknowledged.clear()
-        self.received = self.acknowledged = self.attempts = 0
+        self.received = self.acknowledged = self.resume_attempts = 0
         self.is_resuming = False
         self.close_former()
 
@@ -97,7 +97,7 @@ class Resuming:
 
     def resume(self) -> None:
         """Try another connection."""
-        self.attempts += 1
+        self.resume_attempts += 1
         self.former.append((self.socket, self.monitor))
         self.open_connection()
         self.last_heard = time.monotonic()
@@ -109,7 +109,7 @@ class Resuming:
             "previousSession": self.session,
             "resumeToken": self.token,
             "received": self.received,
-            "resumeAttempt": self.attempts,
+            "resumeAttempt": self.resume_attempts,
         }
 
     def on_answer(self, welcome: Message) -> None:

@@ -30,7 +30,8 @@ class SaysItsVersionsBackwards(ReferenceClient):
 @mutant(breaks="SCL-SEC-013", caught_by="client/session/hello-has-at-most-64-kib")
 class SaysALongHello(ReferenceClient):
     def hello(self) -> Dict[str, Any]:
-        return {**super().hello(), "features": ["x" * (64 << 10)]}
+        hello = super().hello()
+        return {**hello, "features": [*hello["features"], "x" * (64 << 10)]}
 
 
 @mutant(breaks="SCL-SES-014", caught_by="client/session/a-heartbeat-with-the-welcome-is-echoed")

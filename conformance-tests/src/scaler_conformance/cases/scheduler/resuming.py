@@ -82,6 +82,8 @@ def outdated_attempt_resumes_nothing(bench: RoleBench) -> None:
     newer: PlayedClient = bench.unregistered()
     newer.hello(**token_hello(client, received=0, attempt=7))
     newer.welcomed()
+    newer.send("InfoRequest", requestId=5)
+    newer.expect("Info")
     for attempt in (7, 3):
         late: PlayedClient = bench.unregistered()
         late.hello(**token_hello(client, received=0, attempt=attempt))
