@@ -1,7 +1,8 @@
 """Recorded conversations are played to the core: it answers as it did when they were recorded.
 
 Rules: what came in before the next answer came in one burst. Heartbeats' echoes count what was there at that moment,
-so only their sequence is compared. Messages to one peer are compared in order; those to several peers need no order.
+so only their sequence is compared. What the shell adds to a Welcome is added here, too; tokens are not compared.
+Messages to one peer are compared in order; those to several peers need no order.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from trace_files import Line, lines_of, names
 from scaler_appliance.core.effects import PeerError, Send, SendChunk, Stop, StoreChunk
 from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
+from scaler_protocol.session.resumable_sessions import TOKEN_BYTES, ResumableSessions
 
 Sent = Tuple[Any, bytes]
 
@@ -29,6 +31,7 @@ class Replay:
         self._harness = Harness(**_settings(lines))
         self._shared = _shared_files(lines)
         self._is_stopped = False
+        self._sessions = ResumableSessions(lambda: bytes(TOKEN_BYTES))
 
     def hear(self, line: Line) -> None:
         core, now, peer = self._harness.core, self._harness.now, line.peer.encode()
@@ -39,7 +42,10 @@ class Replay:
             return
         header, *payload = line.frames
         try:
-            core.on_message(now, peer, decode(header), b"".join(payload))
+            message = decode(header)
+            if isinstance(message, m.Hello):
+                self._sessions.on_hello(peer, b"", message)
+            core.on_message(now, peer, message, b"".join(payload))
         except MalformedMessageError as error:
             core.on_peer_error(now, peer, PeerError(m.RefusalReason.MALFORMED, str(error)))
         core.state.check_invariants()
@@ -48,7 +54,10 @@ class Replay:
         self._harness.core.tick(self._harness.now)
         for effect in self._harness.core.take_effects():
             if isinstance(effect, Send):
-                self._note(effect.peer, effect.message, b"".join(effect.payload))
+                message = effect.message
+                if isinstance(message, m.Welcome):
+                    message = self._sessions.begin(effect.peer, b"", message)
+                self._note(effect.peer, message, b"".join(effect.payload))
             elif isinstance(effect, Stop):
                 self._is_stopped = True
             elif isinstance(effect, StoreChunk):
@@ -97,6 +106,8 @@ def _shared_files(lines: List[Line]) -> Dict[int, bytes]:
 def _comparable(message: Any) -> Any:
     if isinstance(message, m.HeartbeatEcho):
         return m.HeartbeatEcho(sequence=message.sequence)
+    if isinstance(message, m.Welcome):
+        message.resume_token = bytes(len(message.resume_token))
     if isinstance(message, m.DisconnectRequest):
         return m.DisconnectRequest(reason=message.reason)
     if isinstance(message, m.Refusal):

@@ -19,7 +19,7 @@ import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from mutants.handlers import handler_name
-from mutants.resuming import RESUME
+from mutants.resuming import RESUME, SessionKeeper
 from mutants.scheduler.scheduler_actors import ActorKeeper
 from mutants.scheduler.scheduler_dependants import DependantKeeper
 from mutants.scheduler.scheduler_frames import UNKNOWN, check_table, decode
@@ -28,7 +28,6 @@ from mutants.scheduler.scheduler_keys import KeyChecks
 from mutants.scheduler.scheduler_monitors import MonitorKeeper
 from mutants.scheduler.scheduler_objects import KEPT_RESULTS, PEER_FETCH, ObjectKeeper
 from mutants.scheduler.scheduler_provisioning import PROVISIONING, ProvisionerKeeper
-from mutants.scheduler.scheduler_resuming import SessionKeeper
 from mutants.scheduler.scheduler_state import Client, Peer, Refused, Worker
 from mutants.scheduler.scheduler_tasks import TaskKeeper
 from mutants.servers.curve_server import CurveServer

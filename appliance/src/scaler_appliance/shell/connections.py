@@ -43,8 +43,8 @@ from scaler_appliance.shell.admission import Admission
 from scaler_appliance.shell.caller_origins import CallerOrigins
 from scaler_appliance.shell.connection_ends import FAULT_SECONDS, ConnectionEnds, is_fault
 from scaler_appliance.shell.fair_turns import FairTurns, at_work
+from scaler_appliance.shell.links.peer_connection import PeerConnection
 from scaler_appliance.shell.listening import listen, listen_locally, remove_socket_file
-from scaler_appliance.shell.peers.peer_connection import PeerConnection
 from scaler_protocol import MAXIMUM_HEADER_BYTES
 from scaler_protocol.host import readiness
 from scaler_protocol.host.addresses import parse_address

@@ -56,9 +56,9 @@ from scaler_appliance.shell.core_inputs import (
     Recorder,
 )
 from scaler_appliance.shell.fair_turns import Answer, at_work
+from scaler_appliance.shell.links.resuming_peers import ResumingPeers
 from scaler_appliance.shell.memory_use import STEP_INTERVAL_SECONDS, MemoryUse
 from scaler_appliance.shell.object_files import ObjectEffects, ObjectFiles
-from scaler_appliance.shell.peers.resuming_peers import ResumingPeers
 from scaler_appliance.shell.publishing.status_publisher import StatusPublisher
 from scaler_appliance.shell.publishing.status_reporter import StatusReporter
 from scaler_appliance.shell.spilling import Copied
