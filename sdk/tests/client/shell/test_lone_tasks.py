@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from types import SimpleNamespace
 from typing import Any, Callable, Deque, List
+
+import pytest
 
 from scaler.client.core.client_objects import ClientObjects
 from scaler.client.shell.lone_tasks import LoneTask, Slot, sort_out
@@ -89,6 +92,17 @@ def test_commands_that_come_after_the_end_are_refused() -> None:
     mailbox.post("late")
     assert refused == ["last", "late"]
     mailbox.close_pipe()
+
+
+def test_commands_are_refused_though_the_end_came_while_one_woke_the_io_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused: List[Any] = []
+    mailbox = Mailbox(refused.extend)
+    ends = iter([mailbox.close])
+    monkeypatch.setattr(mailbox, "waker", SimpleNamespace(write=lambda byte: next(ends, lambda: None)()))
+    mailbox.sleep()
+    mailbox.post("last")
+    mailbox.post("late")
+    assert refused == ["last", "late"]
 
 
 def test_who_sleeps_is_woken_once() -> None:

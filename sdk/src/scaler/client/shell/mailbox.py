@@ -24,6 +24,16 @@ from scaler_protocol.host.waker import Waker
 CLOSED = -1
 
 
+class _Ended(Deque[bytes]):
+    """What `sleeping` is in the end: nothing can be taken out of it, and each post looks whether the mailbox is closed.
+
+    A thread that has just woken the I/O thread may take another byte out of the deque that it has in hand.
+    """
+
+    def __bool__(self) -> bool:
+        return True
+
+
 class Mailbox:
     """Parameters:
     refuse: called with commands that the I/O thread will not take.
@@ -80,7 +90,7 @@ class Mailbox:
         """The I/O thread takes no more commands."""
         self.room = CLOSED
         self._has_ended = True
-        self.sleeping.append(b"\0")  # permanently
+        self.sleeping = _Ended()
         self._refuse(self.take())
 
     def close_pipe(self) -> None:
@@ -92,5 +102,5 @@ class Mailbox:
         self.commands.clear()
         self.room = CLOSED
         self._has_ended = True
-        self.sleeping.append(b"\0")
+        self.sleeping = _Ended()
         self.close_pipe()
