@@ -51,7 +51,7 @@ from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.connection import SMALLEST_READ_BYTES, Connection
 from scaler_protocol.keys.allow_list import Grant
 from scaler_protocol.session.ids import MAXIMUM_HELLO_BYTES
-from scaler_protocol.session.resumable_sessions import TOKEN_BYTES, ResumableSessions
+from scaler_protocol.session.resumable_sessions import MAXIMUM_KEPT_BYTES_OF_ALL, TOKEN_BYTES, ResumableSessions
 from scaler_protocol.wire.curve import KeyRejectedError
 from scaler_protocol.wire.zmtp import Buffer, LimitExceededError, ZmtpError
 
@@ -90,7 +90,8 @@ class Connections:
         maximum_message_bytes: a peer that sends more is disconnected.
         on_peer_gone: called with the name of a peer whose connection has ended.
         on_congestion: called with the name of a peer, and whether it is congested.
-        maximum_waiting_bytes: of messages that have been sent or received in part, of all peers.
+        maximum_waiting_bytes: of messages that have been sent or received in part, of all peers. Half as much is kept
+            of what was sent, so that sessions can be resumed.
         maximum_connections: further callers are rejected; 0: as many as there are descriptors.
         admission: decides about callers; None: all of them may do everything.
         on_authenticated: called with the name of a peer and what it may do, before its first message.
@@ -118,7 +119,8 @@ class Connections:
         on_authenticated: Callable[[bytes, Grant], None] = lambda name, grant: None,
     ) -> None:
         self.turns = FairTurns()
-        self.sessions = ResumableSessions(lambda: secrets.token_bytes(TOKEN_BYTES))
+        most_kept_bytes = min(MAXIMUM_KEPT_BYTES_OF_ALL, maximum_waiting_bytes // 2)
+        self.sessions = ResumableSessions(lambda: secrets.token_bytes(TOKEN_BYTES), most_bytes_of_all=most_kept_bytes)
         self.newcomer_seconds = self.local_newcomer_seconds = 0.0
         self.received_bytes = 0
         self._origins = CallerOrigins()

@@ -8,6 +8,7 @@ from typing import Any, Callable
 from scheduler_harness import hello, task
 from scheduler_process import SchedulerProcess
 
+from scaler_appliance.shell.connections import Connections
 from scaler_protocol import messages as m
 from scaler_protocol.recording.recording_file import RecordedInput, Recording
 from scaler_protocol.session.features import RESUME
@@ -61,6 +62,21 @@ def test_a_session_that_cannot_go_on_ends_and_its_tasks_with_it(scheduler: Sched
     assert not again.is_resumed and again.session != welcome.session
     cancel, _ = worker.take(m.TaskCancel)
     assert list(cancel.ids) == list(given)
+
+
+def test_half_of_what_may_wait_for_peers_is_kept_for_sessions_to_be_resumed() -> None:
+    peers = Connections("tcp://127.0.0.1:0", 1 << 20, lambda name: None, maximum_waiting_bytes=100_000)
+    try:
+        peers.sessions.on_hello(b"peer", b"", greeting())
+        peers.sessions.begin(b"peer", b"", m.Welcome(session=7))
+        session = peers.sessions.find(b"peer")
+        assert session is not None
+        peers.sessions.keep(session, [bytes(40_000)])
+        assert session.log.kept_bytes > 40_000
+        peers.sessions.keep(session, [bytes(10_000)])
+        assert session.log.kept_bytes == 0
+    finally:
+        peers.close()
 
 
 def test_neither_a_recording_nor_the_log_has_a_token(start: Start, tmp_path: Path) -> None:
