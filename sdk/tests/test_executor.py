@@ -80,7 +80,7 @@ def test_options_apply_to_all_calls(any_client: Client) -> None:
 
 
 def test_the_number_of_calls_at_once_is_that_of_the_cluster(executor: ClientExecutor) -> None:
-    wait_for(lambda: executor._max_workers == 2, "a heartbeat has told of the worker")
+    wait_for(lambda: executor._max_workers == 2, "the client knows of the worker")
 
 
 def test_arguments_are_checked() -> None:
