@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from typing import Any, Dict, NamedTuple
 
 SAME, WRONG, REFUSED, NOTHING, ABSENT = "same", "wrong", "error", "no outcome", "not tried"
 _TIMEOUTS = ("TimeoutError", "GetTimeoutError")
+_OF_THIS_RUN = re.compile(r"\\x1b\[\d+m|\(pid=\d+, ip=[^)]*\)")  # in the representation of a text: colours, processes
 _DISTRIBUTIONS = {"Scaler": "scaler-sdk", "Dask": "distributed", "Ray": "ray"}
 
 
@@ -136,7 +138,8 @@ def _version(name: str) -> str:
 
 def cell_of(outcome: Outcome) -> str:
     if outcome.kind == WRONG:
-        return f"**wrong**: `{outcome.text.replace('|', '')[:80]}`"
+        first_line = _OF_THIS_RUN.sub("", outcome.text).partition("\\n")[0].rstrip()
+        return f"**wrong**: `{first_line.replace('|', '')[:80]}`"
     if outcome.kind == REFUSED:
         return f"`{outcome.text}`"
     return outcome.kind
