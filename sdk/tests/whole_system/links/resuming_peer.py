@@ -47,6 +47,7 @@ class ResumingPeer(Peer):
         self._second: Optional[Connection] = None
         self._left: List[Connection] = []
         self._granted: Optional[Connection] = None
+        self._muted: Optional[Connection] = None  # is read no more, whatever becomes of the session
         self._unread: List[Tuple[Any, bytes]] = []
         self._link_timer_at = NEVER
         self._is_greeted = self._is_wrong = False  # the second one: it was, with a wrong token
@@ -165,7 +166,7 @@ class ResumingPeer(Peer):
             self._perform_links()
         elif connection is self._granted:
             self._unread.append((message, payload))
-        elif connection is self.connection and not self._resumption.is_cut_off:
+        elif connection is self.connection and connection is not self._muted:
             self._resumption.on_heard(self.now)
             self._perform_links()
             if self._unread:
@@ -206,6 +207,7 @@ class ResumingPeer(Peer):
             if self._chance.random() < WRONG_SHARE:
                 hello.resume_token = self._chance.choice((bytes(32), self._tokens[0]))
             self._is_wrong = hello.resume_token != right
+            self._muted = self.connection
             second.up.send((encode(hello), b""))
         elif isinstance(effect, UseSecond):
             self._use_second(second, effect)
