@@ -47,7 +47,7 @@ class ResumingPeer(Peer):
         self._second: Optional[Connection] = None
         self._left: List[Connection] = []
         self._granted: Optional[Connection] = None
-        self._muted: Optional[Connection] = None  # is read no more, whatever becomes of the session
+        self._muted: Optional[Connection] = None  # is read no more, in whichever state the session is
         self._unread: List[Tuple[Any, bytes]] = []
         self._link_timer_at = NEVER
         self._is_greeted = self._is_wrong = False  # the second one: it was, with a wrong token
