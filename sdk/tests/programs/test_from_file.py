@@ -19,6 +19,7 @@ from sdk_tasks import wait_for
 
 from scaler import Client
 from scaler.cluster.appliance import INTERFACE_VARIABLE
+from scaler.programs import other_programs, scaler_options
 from scaler.programs.from_file import from_elsewhere, has_only_local_units
 
 TIMEOUT_SECONDS = 60.0
@@ -370,6 +371,10 @@ def test_what_is_like_no_command_is_told_with_all_of_them() -> None:
 
 def test_a_file_that_is_not_there_is_a_file() -> None:
     assert scaler("drain.toml")[2].splitlines()[0] == "scaler: error: drain.toml: No such file or directory"
+
+
+def test_each_program_that_is_a_command_is_completed_by_shells() -> None:
+    assert set(other_programs.PROGRAMS) == set(scaler_options.PROGRAMS)
 
 
 @pytest.mark.parametrize("word", ["scheduler", "worker", "provision", "top", "ui"])

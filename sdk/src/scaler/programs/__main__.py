@@ -20,9 +20,6 @@ COMMANDS: Dict[str, str] = {
 }
 """The module of each command, by its name."""
 
-PROGRAMS = ("scheduler", "worker", "provision", "top", "ui")
-"""The programs that have names of their own, too: `scaler top` is `scaler_top`."""
-
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the program; its exit code."""
@@ -35,9 +32,10 @@ def _program(arguments: Optional[Sequence[str]]) -> Callable[[], int]:
     if module is not None:
         run_command = importlib.import_module(module).main
         return lambda: int(run_command(given[1:]))
-    if given and given[0] in PROGRAMS:
-        from scaler.programs.other_programs import main as run_other
+    from scaler.programs.other_programs import PROGRAMS
+    from scaler.programs.other_programs import main as run_other
 
+    if given and given[0] in PROGRAMS:
         return lambda: run_other(given[0], given[1:])
     from scaler.programs.from_file import main as run_file
 

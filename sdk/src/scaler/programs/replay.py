@@ -5,12 +5,10 @@ Rule: the file says whose recording it is. For that of a scheduler, this program
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Optional, Sequence
 
 from scaler.cluster.appliance import scheduler_command
-from scaler.exceptions import ProgramStartError, with_page
+from scaler.programs.other_programs import become
 from scaler.version import __version__
 from scaler_protocol.recording.recording_file import CLIENT, SCHEDULER, WORKER, Recording, RecordingError
 from scaler_protocol.recording.replay_command import run_replay
@@ -25,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the program; its exit code."""
     options = REPLAY.read(list(arguments))
     if _core_of(options.file) == SCHEDULER:
-        return _run_scheduler(arguments)
+        return become(scheduler_command, ["replay", *arguments], NAME, EXIT_FAILED)
     return run_replay(options, NAME, _replay_of, __version__)
 
 
@@ -49,14 +47,3 @@ def _replay_of(recording: Recording, checks_invariants: bool) -> Replay:
 
         return ClientReplay(recording)
     raise RecordingError(f"this is a recording of a {core}, which this version does not know")
-
-
-def _run_scheduler(arguments: Sequence[str]) -> int:
-    """Returns only where it cannot be run."""
-    try:
-        command = [*scheduler_command(), "replay", *arguments]
-        sys.stdout.flush()
-        os.execvp(command[0], command)
-    except (ProgramStartError, OSError) as error:
-        print(f"{NAME}: {with_page(error)}", file=sys.stderr)
-        return EXIT_FAILED

@@ -215,7 +215,9 @@ def _program(word: str, description: str, page: str) -> Program:
         description=description,
         version=_version,
         is_configured=False,
-        options=[Option("arguments", Words(), f"those of scaler_{word}", metavar="ARGUMENT")],
+        options=[
+            Option("arguments", Words(), f"those of scaler_{word}", metavar="ARGUMENT", is_command_line_only=True)
+        ],
     )
 
 
