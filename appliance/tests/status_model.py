@@ -137,3 +137,20 @@ def view_of_publication(core: Any, tenant: str) -> m.SchedulerStatus:
     while status is None:
         status = core.take_view(core.state.now, tenant)
     return through_codec(status)
+
+
+class StatusMonitor:
+    """Watches the scheduler of a harness from now on, and finds after each publication that it knows the truth."""
+
+    def __init__(self, harness: Any) -> None:
+        self.harness = harness
+        self.model = StatusModel()
+        harness.core.watch(True, True)
+        self.look(is_snapshot=True)
+
+    def look(self, is_snapshot: bool = False) -> m.SchedulerStatus:
+        """The next publication."""
+        status = publication(self.harness.core, is_snapshot)
+        self.model.apply(status)
+        self.model.assert_is_true(self.harness.core)
+        return status

@@ -7,7 +7,7 @@ from typing import Any, List, Tuple
 
 import pytest
 from scheduler_harness import Client, Harness, Worker, options
-from status_model import StatusModel, publication, view_of_publication
+from status_model import StatusModel, StatusMonitor, publication, view_of_publication
 
 from scaler_appliance.core.monitoring import info_requests, status_columns
 from scaler_appliance.core.tasks import worker_reports
@@ -58,20 +58,12 @@ def lose(worker: Worker, instances: List[int], payload: bytes, status: int = m.T
     )
 
 
-class Seen:
+class Seen(StatusMonitor):
     """What a monitor of all, and clients who ask, see."""
 
     def __init__(self, harness: Harness, client: Client) -> None:
-        self.harness, self.client = harness, client
-        self.model = StatusModel()
-        harness.core.watch(True, True)
-        self.look(is_snapshot=True)
-
-    def look(self, is_snapshot: bool = False) -> m.SchedulerStatus:
-        status = publication(self.harness.core, is_snapshot)
-        self.model.apply(status)
-        self.model.assert_is_true(self.harness.core)
-        return status
+        super().__init__(harness)
+        self.client = client
 
     def row(self, function: int) -> Row:
         """Its worker, calls that wait and are at the worker, those that ended and failed, its state and why."""

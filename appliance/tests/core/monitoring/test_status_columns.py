@@ -6,7 +6,7 @@ from typing import Any, Callable, List, Tuple
 
 import pytest
 from scheduler_harness import Client, Harness, Worker
-from status_model import StatusModel, publication, through_codec
+from status_model import StatusModel, StatusMonitor, publication, through_codec
 
 from scaler_appliance.core.monitoring import status_columns
 from scaler_appliance.core.monitoring.counters import bucket_of
@@ -14,22 +14,7 @@ from scaler_appliance.core.monitoring.status_changes import MAXIMUM_IDLE_FUNCTIO
 from scaler_protocol import messages as m
 
 
-class Monitor:
-    """Watches the harness's scheduler from now on."""
-
-    def __init__(self, harness: Harness) -> None:
-        self.harness = harness
-        self.model = StatusModel()
-        harness.core.watch(True, True)
-        self.look(is_snapshot=True)
-
-    def look(self, is_snapshot: bool = False) -> m.SchedulerStatus:
-        """The next publication."""
-        status = publication(self.harness.core, is_snapshot)
-        self.model.apply(status)
-        self.model.assert_is_true(self.harness.core)
-        return status
-
+class Monitor(StatusMonitor):
     def tasks(self) -> dict[str, int]:
         tasks: dict[str, int] = self.model.figures["tasks"]
         return {name: count for name, count in tasks.items() if count}
