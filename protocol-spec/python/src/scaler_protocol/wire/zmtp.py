@@ -181,8 +181,8 @@ class Zmtp:
             if self.is_ready:
                 raise PeerGoneError("the peer closed the connection")
             raise UnfinishedHandshakeError(
-                "the peer closed the connection in the handshake: it has waited too long, or check that it uses mechanism"
-                " NULL and a matching socket type"
+                "the peer closed the connection in the handshake: it has waited too long, or check that it uses"
+                " mechanism NULL and a matching socket type"
             )
         if self.missing_bytes or self._held or self._frames or not self.is_ready:
             data = self._continue(data, messages)
