@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import os
 import shutil
 import zipfile
 from pathlib import Path
-from typing import List
+from typing import Iterator, List
 
 import pytest
 
@@ -130,6 +131,32 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_in_its_place(
     monkeypatch.setattr(source, "_list", lambda: next(listings))
 
     assert source.look()
+
+
+@pytest.mark.parametrize("gone", ["module.py.new", "new_folder"])
+def test_what_is_deleted_while_files_are_looked_for_is_left_out(
+    package: Path, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    """As editors do that write beside the file which they replace."""
+    before = CodeSource(package).archive
+    deleted = package / gone
+    deleted.mkdir() if gone == "new_folder" else deleted.write_text("new")
+    scan = os.scandir
+
+    @contextlib.contextmanager
+    def scan_and_delete(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+        with scan(folder) as entries:
+            found = list(entries)
+        if deleted.exists():
+            deleted.rmdir() if gone == "new_folder" else deleted.unlink()
+        yield iter(found)
+
+    monkeypatch.setattr(os, "scandir", scan_and_delete)
+
+    source = CodeSource(package)
+
+    assert not deleted.exists()
+    assert source.archive == before
 
 
 def test_size_is_limited_before_files_are_read(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:

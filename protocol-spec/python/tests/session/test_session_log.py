@@ -44,7 +44,7 @@ def test_a_count_of_more_than_was_sent_ends_the_log() -> None:
     assert not log.can_resume(1)
 
 
-def test_more_than_may_be_kept_ends_the_log() -> None:
+def test_what_has_been_kept_for_longest_makes_room() -> None:
     log = SessionLog(most_bytes=2 * MESSAGE_BYTES + 10)
     log.add([b"12345", memoryview(bytes(5))])
     assert log.kept_bytes == MESSAGE_BYTES + 10
@@ -52,8 +52,43 @@ def test_more_than_may_be_kept_ends_the_log() -> None:
     log.add([b"123456789012"])
     log.add([b"and on"])
 
+    assert log.rest() == [[b"and on"]]
+    assert (log.is_whole, log.kept_bytes) == (False, MESSAGE_BYTES + 6)
+    assert [log.can_resume(each) for each in range(5)] == [False, False, True, True, False]
+
+
+def test_a_log_is_whole_again_when_what_it_has_forgotten_has_arrived() -> None:
+    log = log_of(b"one", b"two")
+    log.forget()
+    log.add([b"three"])
+    assert not log.is_whole and not log.can_resume(1)
+
+    log.acknowledge(1)
+    assert not log.is_whole
+    log.acknowledge(2)
+
+    assert log.is_whole and log.can_resume(2)
+    assert log.rest() == [[b"three"]]
+
+
+def test_a_message_that_is_too_long_to_be_kept_costs_nothing_else() -> None:
+    log = SessionLog(most_bytes=MESSAGE_BYTES + 10)
+
+    log.add([bytes(11)])
+
+    assert (log.sent, log.rest(), log.kept_bytes) == (1, [], 0)
+    assert [log.can_resume(each) for each in range(3)] == [False, True, False]
+
+
+def test_what_was_given_up_stays_so() -> None:
+    log = log_of(b"one")
+    log.give_up()
+
+    log.add([b"two"])
+    log.acknowledge(2)
+
     assert (log.is_whole, log.rest(), log.kept_bytes) == (False, [], 0)
-    assert log.acknowledge(99)  # which says nothing any more
+    assert not log.can_resume(2)
 
 
 def test_a_payload_of_other_than_bytes_counts_in_bytes() -> None:

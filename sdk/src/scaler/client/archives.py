@@ -15,6 +15,7 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import io
@@ -92,7 +93,7 @@ class CodeSource:
         self.label = self._roots[0].prefix or self._roots[0].path
         self._listing: List[_File] = []
         self._read_at = 0.0
-        self.archive = self._pack(self._list())
+        self.archive = self._read(self._list())
 
     @property
     def roots(self) -> Sequence[Root]:
@@ -108,17 +109,18 @@ class CodeSource:
         Raises ModuleUploadError when they are gone, or cannot be shipped any more.
         """
         before = self.archive
-        for attempt in range(ATTEMPTS):
-            listing = self._list()
-            if not is_thorough and listing == self._listing and self._is_settled():
-                return False
-            try:
-                self.archive = self._pack(listing)
-                break
-            except ModuleUploadError:  # a file that was there a moment ago is gone: it is being replaced
-                if attempt == ATTEMPTS - 1:
-                    raise
+        listing = self._list()
+        if not is_thorough and listing == self._listing and self._is_settled():
+            return False
+        self.archive = self._read(listing)
         return self.archive.digest != before.digest
+
+    def _read(self, listing: List[_File]) -> Archive:
+        for _ in range(ATTEMPTS - 1):
+            with contextlib.suppress(ModuleUploadError):
+                return self._pack(listing)
+            listing = self._list()  # a file that was there a moment ago is gone: it is being replaced
+        return self._pack(listing)
 
     def _is_settled(self) -> bool:
         newest = max((file.stamp[0] for file in self._listing), default=0)
@@ -162,7 +164,7 @@ def source_at(roots: Sequence[Root]) -> CodeSource:
     source = CodeSource.__new__(CodeSource)
     source._roots = list(roots)
     source.label = roots[0].prefix or roots[0].path
-    source.archive = source._pack(source._list())
+    source.archive = source._read(source._list())
     return source
 
 
@@ -253,18 +255,21 @@ def _files_of(root: Root) -> Iterator[_File]:
 
 
 def _walk(folder: str, prefix: str, inside: FrozenSet[str], top: Optional[str] = None) -> Iterator[Tuple[str, _File]]:
+    """All files below a folder, each with the name of what is at the top. What is deleted meanwhile is left out: editors
+    write to a file beside the one that they replace."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith("."):
                 continue
             name = f"{prefix}/{entry.name}" if prefix else entry.name
             this_top = top or entry.name
-            if entry.is_dir():
-                real = os.path.realpath(entry.path) if entry.is_symlink() else ""
-                if entry.name not in _IGNORED_FOLDERS and real not in inside and not _is_environment(entry.path):
-                    yield from _walk(entry.path, name, inside | {real} if real else inside, this_top)
-            elif not entry.name.endswith(_COMPILED) and entry.is_file():
-                yield this_top, _file(name, entry.path, folder, entry.stat())
+            with contextlib.suppress(FileNotFoundError):
+                if entry.is_dir():
+                    real = os.path.realpath(entry.path) if entry.is_symlink() else ""
+                    if entry.name not in _IGNORED_FOLDERS and real not in inside and not _is_environment(entry.path):
+                        yield from _walk(entry.path, name, inside | {real} if real else inside, this_top)
+                elif not entry.name.endswith(_COMPILED) and entry.is_file():
+                    yield this_top, _file(name, entry.path, folder, entry.stat())
 
 
 def _is_environment(folder: str) -> bool:

@@ -28,8 +28,8 @@ LINK_BUGS: Dict[str, PlantedBug] = {
     "a count that comes late is taken back": PlantedBug(
         "session",
         f"{SESSION}.session_log:SessionLog.acknowledge",
-        "while self.acknowledged < count:",
-        "while self.acknowledged <= count and kept:",
+        "while sent - len(kept) < count:",
+        "while sent - len(kept) <= count and kept:",
     ),
     "what is sent while there is no connection is not kept": PlantedBug(
         "session",
@@ -40,7 +40,7 @@ LINK_BUGS: Dict[str, PlantedBug] = {
     "a session of which not all is kept is resumed": PlantedBug(
         "session",
         f"{SESSION}.session_log:SessionLog.can_resume",
-        "return self.is_whole and self.acknowledged <= count <= self.sent",
+        "return self.sent - len(self._kept) <= count <= self.sent and not self._is_over",
         "return True",
     ),
     "the second connection is closed before its answer has come": PlantedBug(

@@ -105,7 +105,7 @@ class ResumingPeer(Peer):
         if self._resumption.log is not None and not is_last:
             self._network.judge.on_arrived(self.name, self._resumption.number, False, (encode(message), payload))
         self._resumption.on_message(self.now, message)
-        self._plan_links()
+        self._perform_links()
         self.on_message(message, payload)
 
     def step_clock(self, seconds: float) -> None:
@@ -168,7 +168,6 @@ class ResumingPeer(Peer):
             self._unread.append((message, payload))
         elif connection is self.connection and connection is not self._muted:
             self._resumption.on_heard(self.now)
-            self._perform_links()
             if self._unread:
                 self._unread.append((message, payload))
             else:

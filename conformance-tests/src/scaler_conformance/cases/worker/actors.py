@@ -161,6 +161,7 @@ def draining_worker_stays_for_its_actors(bench: RoleBench) -> None:
     actor.delete()
     worker.fence()
     worker.expect_nothing_more(expected="no end of a worker that has another actor")
+    other.expect_done(*other.submit([echo]))
     other.delete()
     worker.expect("DisconnectResponse")
     bench.expect_exit("the worker to exit")

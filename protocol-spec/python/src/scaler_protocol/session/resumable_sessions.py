@@ -10,7 +10,8 @@ Rules:
 - Connections may deliver late what was sent on them: only a later attempt than all before resumes a session.
 - A wrong token leaves the session alone that it was meant for. After the right one, a session that cannot be resumed
   ends: its peer is here, and waits for no more from it.
-- What all sessions keep is bounded: beyond that, the one that keeps most cannot be resumed any more.
+- What all sessions keep is bounded: beyond that, the one that keeps most forgets it, and cannot be resumed before its
+  peer has received all of that.
 
 Source: session.md of the specification, SCL-SES-027 to SCL-SES-034; security.md, SCL-SEC-033.
 """
@@ -181,7 +182,7 @@ class ResumableSessions:
         while self._kept_bytes > self._most_bytes_of_all * 3 // 4:
             largest = max(sessions, key=lambda each: each.log.kept_bytes)
             self._kept_bytes -= largest.log.kept_bytes
-            largest.log.give_up()
+            largest.log.forget()
 
     def end(self, peer: bytes) -> None:
         """A peer has no session any more, or is gone."""

@@ -2,19 +2,21 @@
 
     OPEN ── nothing heard for 3 heartbeats ──▶ SUSPECT ── second connection up ──▶ RESUMING ── Welcome ──▶ OPEN
       ▲                                          │ ▲                                 │ ▲
-      └──────── the first one is heard ──────────┘ └─ tried again ─┘                 └─┘ it failed: tried again
+      └──── the first one passes in both ways ───┘ └─ tried again ─┘                 └─┘ it failed: tried again
 
 Rules:
 - Sans-IO, beside `PeerSession`, which sees one connection and is told nothing while a session is resumed: silence ends
   it as before, and all of this with it. Effects are appended to a list that the owner performs.
-- The first connection is kept until the second is up, because it may only be slow. From the Hello on the second one,
+- The first connection is kept until the second is up, because it may only be slow. To hear it again is not enough: when
+  a link is healed, one end's system may send what waits there long before the other end's does. It has to bring a
+  count of all that was sent before. From the Hello on the second one,
   only that counts: the first is neither read nor written, and it is closed when the Welcome has come.
 - A connection on which Hello was sent stays open until the Welcome has come, on this or on a later one: its end would
   say that this peer has gone. What it delivers late is recognized by the number of the attempt.
 - A connection that has ended ends its session, as before: only silence is bridged.
 - The token is told to no one but the scheduler: it is taken out of Welcome before that is passed on.
 
-Source: session.md of the specification, SCL-SES-027 to SCL-SES-034.
+Source: session.md of the specification, SCL-SES-027 to SCL-SES-035.
 """
 
 from __future__ import annotations
@@ -51,6 +53,9 @@ class LinkState(Enum):
 
 class OpenSecond(NamedTuple):
     """Open a second connection: `on_second_connected` and `on_second_up`, or `on_second_failed`."""
+
+    is_repeated: bool = False
+    """This is not the first one since the session has become suspect."""
 
 
 class CloseSecond(NamedTuple):
@@ -122,6 +127,7 @@ class Resumption:
         self._patience_seconds = 0.0
         self._heard_at = 0.0
         self._has_second = self._is_greeted = False
+        self._awaited = 0  # messages that were sent when the silence was noticed
         self._attempts = 0  # to resume this session
         self._pause_seconds = FIRST_PAUSE_SECONDS
 
@@ -158,7 +164,7 @@ class Resumption:
             self._heard_at = now
             self.log.received += 1
             if isinstance(message, (m.Heartbeat, m.HeartbeatEcho)):
-                self.log.acknowledge(message.received)
+                self._acknowledge(now, self.log, message.received)
         elif isinstance(message, m.Welcome):
             self._on_welcome(now, message)
 
@@ -176,11 +182,18 @@ class Resumption:
     def on_heard(self, now: float) -> None:
         """Something has come on the first connection, be it a part of a message."""
         self._heard_at = now
-        # SCL-SES-028
-        if self.state is LinkState.SUSPECT:
-            if self._has_second:
-                self._effects.append(CloseSecond())
-            self._open(now)
+
+    def _acknowledge(self, now: float, log: SessionLog, count: int) -> None:
+        log.acknowledge(count)
+        # SCL-SES-035
+        if self.state is LinkState.SUSPECT and log.acknowledged >= self._awaited:
+            self._stay(now)
+
+    def _stay(self, now: float) -> None:
+        """The session stays on the first connection."""
+        if self._has_second:
+            self._effects.append(CloseSecond())
+        self._open(now)
 
     def end(self) -> None:
         """The session is over, with its connections."""
@@ -216,22 +229,20 @@ class Resumption:
             if now < suspect_at:
                 self.next_time = suspect_at
             elif not log.is_whole:
-                self.next_time = NEVER
+                self.next_time = now + self._patience_seconds
             else:
                 # SCL-SES-028
-                self.state = LinkState.SUSPECT
+                self.state, self._awaited = LinkState.SUSPECT, log.sent
                 self._try(now)
-        elif not log.is_whole:
-            self._give_up("so much was to be sent meanwhile that it could not be kept")
         elif self._has_second:
             self._effects.append(LeaveSecond() if self._is_greeted else CloseSecond())
             self.on_second_failed(now)
         else:
-            self._try(now)
+            self._try(now, is_repeated=True)
 
-    def _try(self, now: float) -> None:
+    def _try(self, now: float, is_repeated: bool = False) -> None:
         self._has_second, self._is_greeted = True, False
-        self._effects.append(OpenSecond())
+        self._effects.append(OpenSecond(is_repeated))
         self.next_time = now + CONNECT_SECONDS
 
     def _give_up(self, reason: str) -> None:
@@ -257,8 +268,8 @@ class Resumption:
         hello, log = self._hello, self.log
         if not self._has_second or hello is None or log is None:
             return
-        if not log.is_whole:
-            self._give_up("so much was to be sent meanwhile that it could not be kept")
+        if not log.is_whole and not self.is_cut_off:  # so much was sent meanwhile: the first one may bring counts again
+            self._stay(now)
             return
         # SCL-SES-030
         greeting = copy(hello)
@@ -289,5 +300,7 @@ class Resumption:
             log.acknowledge(message.received)
             self._open(now)
             self._effects.append(UseSecond(log.rest()))
-        else:
+        elif message.received > log.sent or message.session != self.number:
             self._give_up("the scheduler says that it has received what was not sent")
+        else:
+            self._give_up("so much was to be sent meanwhile that it could not be kept")

@@ -7,7 +7,7 @@
 Rules:
 - Sans-IO. Messages are numbered by their order since the Welcome; no number is on the wire.
 - What is kept are the frames that were sent, not copies, and before they are encrypted.
-- It is bounded: who keeps more than that keeps nothing any more, and the session cannot be resumed.
+- It is bounded: what has been kept for longest makes room. Until the other end has that, the session cannot be resumed.
 - Counts come from a peer, which may be wrong: an impossible one costs that session its resumption, and nothing else.
 
 Source: session.md of the specification, SCL-SES-029 and SCL-SES-034.
@@ -37,33 +37,34 @@ class SessionLog:
         most_bytes: to keep.
 
     Attributes:
-        received: messages of the other end.
-        kept_bytes: of all messages that are not acknowledged.
-        is_whole: the session can be resumed.
+        sent, received: messages to and from the other end.
         acknowledged: how many messages the other end is known to have received.
+        kept_bytes: of all messages that are kept.
     """
 
-    __slots__ = ("received", "kept_bytes", "is_whole", "acknowledged", "_kept", "_most_bytes")
+    __slots__ = ("sent", "received", "acknowledged", "kept_bytes", "_kept", "_most_bytes", "_is_over")
 
     def __init__(self, most_bytes: int = MAXIMUM_KEPT_BYTES) -> None:
-        self.received = self.kept_bytes = self.acknowledged = 0
-        self.is_whole = True
+        self.sent = self.received = self.acknowledged = self.kept_bytes = 0
         self._kept: Deque[Frames] = deque()
         self._most_bytes = most_bytes
+        self._is_over = False  # whatever the other end says, the session cannot be resumed
 
     @property
-    def sent(self) -> int:
-        """How many messages were sent, as long as the log is whole."""
-        return self.acknowledged + len(self._kept)
+    def is_whole(self) -> bool:
+        """Whether all that is not acknowledged is kept."""
+        return self.acknowledged == self.sent - len(self._kept) and not self._is_over
 
     def add(self, frames: Frames) -> None:
         """A message is sent now, or will be by `rest`."""
-        if self.is_whole:
-            self._kept.append(frames)
+        self.sent += 1
+        if not self._is_over:
+            kept = self._kept
+            kept.append(frames)
             self.kept_bytes += bytes_of(frames)
             # SCL-SES-034
-            if self.kept_bytes > self._most_bytes:
-                self.give_up()
+            while self.kept_bytes > self._most_bytes:
+                self.kept_bytes -= bytes_of(kept.popleft())
 
     # SCL-SES-029
     def acknowledge(self, count: int) -> bool:
@@ -71,30 +72,32 @@ class SessionLog:
 
         A count that is lower than an earlier one says nothing new: the message that brings it was sent before.
         """
-        if not self.is_whole:
-            return True
         if count > self.sent:
             self.give_up()
             return False
-        kept = self._kept
-        while self.acknowledged < count:
+        kept, sent = self._kept, self.sent
+        while sent - len(kept) < count:
             self.kept_bytes -= bytes_of(kept.popleft())
-            self.acknowledged += 1
+        self.acknowledged = max(self.acknowledged, count)
         return True
 
     def can_resume(self, count: int) -> bool:
         """Whether all that follows the first `count` messages is kept."""
-        return self.is_whole and self.acknowledged <= count <= self.sent
+        return self.sent - len(self._kept) <= count <= self.sent and not self._is_over
 
     def rest(self) -> List[Frames]:
-        """What is not acknowledged, in order."""
+        """What is kept, in order."""
         return list(self._kept)
 
-    def give_up(self) -> None:
-        """Keep nothing any more: the session cannot be resumed."""
-        self.is_whole = False
+    def forget(self) -> None:
+        """Keep nothing of what was sent so far."""
         self._kept.clear()
         self.kept_bytes = 0
+
+    def give_up(self) -> None:
+        """Keep nothing any more: the session cannot be resumed, whatever will be received."""
+        self._is_over = True
+        self.forget()
 
 
 def bytes_of(frames: Frames) -> int:

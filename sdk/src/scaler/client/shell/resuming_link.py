@@ -91,14 +91,14 @@ class ResumingLink:
     def on_message(self, now: float, message: m.Message) -> None:
         """A message has come on the first connection; to be passed on afterwards."""
         self._resumption.on_message(now, message)
+        if self._effects:
+            self._perform()
         if isinstance(message, m.Welcome):
             self._user.transport.log = self._resumption.log
 
     def on_heard(self, now: float) -> None:
         """Something has come on the first connection, be it a part of a message."""
         self._resumption.on_heard(now)
-        if self._effects:
-            self._perform()
 
     def connect(self) -> bool:
         """Whether there is a connection already, on which a session was granted: the transport is replaced by it."""

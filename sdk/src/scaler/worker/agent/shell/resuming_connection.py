@@ -61,7 +61,6 @@ class ResumingConnection:
         self._left: List[SchedulerConnection] = []  # that stay open until the session goes on, or ends
         self._granted: Optional[SchedulerConnection] = None  # with a session that the core does not know yet
         self._unread: List[Tuple[m.Message, bytes]] = []  # what has come there
-        self._is_silent = False  # the first, and that has been logged
         self._is_flooded = False  # much is kept while there is no connection to send it
         self._timer: Optional[asyncio.TimerHandle] = None
         self._timer_at = NEVER
@@ -168,7 +167,9 @@ class ResumingConnection:
 
     def _hear(self, message: m.Message, payload: bytes) -> None:
         self._resumption.on_message(time.monotonic(), message)
-        if isinstance(message, m.Welcome):
+        if self._effects:
+            self._perform()
+        elif isinstance(message, m.Welcome):
             self._plan()
         self._owner.on_message(message, payload)
 
@@ -178,9 +179,6 @@ class ResumingConnection:
 
     def on_heard(self) -> None:
         self._resumption.on_heard(time.monotonic())
-        self._is_silent = False
-        if self._effects:
-            self._perform()
 
     # The second one -------------------------------------------------------------------------------------------------
 
@@ -218,9 +216,8 @@ class ResumingConnection:
     def _perform_one(self, effect: ResumptionEffect) -> None:
         second = self._second
         if isinstance(effect, OpenSecond):
-            level = logging.DEBUG if self._is_silent else logging.WARNING
+            level = logging.DEBUG if effect.is_repeated else logging.WARNING
             logger.log(level, "Worker: the scheduler is silent: trying another connection, to go on with the session")
-            self._is_silent = True
             second = self._second = SchedulerConnection(self._rounds, self._credentials, _First(self))
             second.owner = _Second(self, second)
             second.open()
@@ -249,7 +246,7 @@ class ResumingConnection:
         logger.warning(
             "Worker: the session goes on over another connection, %d messages are sent again", len(effect.rest)
         )
-        self._second, self._is_silent = None, False
+        self._second = None
         self._first.drop()
         self._first = second
         second.owner = _First(self)
