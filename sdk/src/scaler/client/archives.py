@@ -255,8 +255,10 @@ def _files_of(root: Root) -> Iterator[_File]:
 
 
 def _walk(folder: str, prefix: str, inside: FrozenSet[str], top: Optional[str] = None) -> Iterator[Tuple[str, _File]]:
-    """All files below a folder, each with the name of what is at the top. What is deleted meanwhile is left out: editors
-    write to a file beside the one that they replace."""
+    """All files below a folder, each with the name of what is at the top.
+
+    What is deleted meanwhile is left out: editors write to a file beside the one that they replace.
+    """
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith("."):

@@ -34,8 +34,8 @@ LINK_BUGS: Dict[str, PlantedBug] = {
     "what is sent while there is no connection is not kept": PlantedBug(
         "session",
         f"{SESSION}.session_log:SessionLog.add",
-        "self._kept.append(frames)",
-        "self._kept.append(frames) if self.kept_bytes < 1000 else None",
+        "self.sent += 1",
+        "if self.kept_bytes >= 1000: return\n    self.sent += 1",
     ),
     "a session of which not all is kept is resumed": PlantedBug(
         "session",
