@@ -30,11 +30,11 @@ def _add_in_front(self: Any, span: Any, *, in_front: bool = False) -> None:
     _add(self, span, in_front=in_front or bool(span.batch.options.actor))
 
 
-def _choose_again(self: Any, actor: Any, ready_class: Any) -> int:
+def _choose_again(self: Any, actor: Any, ready_class: Any, is_first: bool = False) -> int:
     """An actor that is idle moves to any worker."""
     if actor.worker and not actor.open_calls:
         self._state.workers[actor.worker].remove_actor(actor)
-    return int(_place_calls(self, actor, ready_class))
+    return int(_place_calls(self, actor, ready_class, is_first))
 
 
 PLANTED: Dict[str, Tuple[type, str, Any]] = {

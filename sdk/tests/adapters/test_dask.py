@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import threading
@@ -17,13 +18,16 @@ import numpy
 import pytest
 from dask.callbacks import Callback
 from dask.diagnostics import ProgressBar
+from dask.utils import SerializableLock
 from sdk_tasks import notes_of
 
 from scaler import Client
 from scaler.adapters import dask_submission
+from scaler.adapters.dask_locks import LockOrder
 from scaler.adapters.dask_nodes import NodeBundle
 from scaler.adapters.dask_order import NodeOrder, read_graph
 from scaler.exceptions import GraphCycleError, GraphKeyError, ProcessorDiedError, SerializeObjectError
+from scaler.values.pickling import Pickler
 
 
 def inc(number: int) -> int:
@@ -54,6 +58,20 @@ def fail_first(path: Path) -> int:
 def computed_inside(number: int) -> Tuple[int, List[int]]:
     collection = dask.array.arange(number, chunks=2).map_blocks(lambda block: block * 0 + os.getpid())
     return os.getpid(), sorted(set(collection.compute().tolist()))
+
+
+class Exclusive:
+    """A target of `dask.array.store` that two tasks must not write to at the same time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __setitem__(self, index: Any, block: Any) -> None:
+        writing = self.folder / "writing"
+        os.close(os.open(writing, os.O_CREAT | os.O_EXCL))
+        time.sleep(0.01)  # as long as it takes to write
+        self.folder.joinpath(f"{index[0].start}").write_text(f"{block.sum()}")
+        writing.unlink()
 
 
 class Unpicklable:
@@ -133,6 +151,38 @@ def test_a_node_gets_each_of_its_dependencies_by_name(any_client: Client) -> Non
     }
     found = any_client.dask_get(graph, ["all", "also b", "also data"])
     assert found == ([[2, 2, [1, 2], [1, 2], 2]], 2, [1, 2])
+
+
+@pytest.mark.parametrize("nodes_of_bundle", [1, 256])
+def test_tasks_with_the_same_lock_run_one_after_the_other(
+    any_client: Client, tmp_path: Path, nodes_of_bundle: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one bundle, a pickler sees the lock only once."""
+    monkeypatch.setattr(dask_submission, "MAXIMUM_NODES", nodes_of_bundle)
+    folders = [tmp_path / name for name in ("a", "b")]
+    for folder in folders:
+        folder.mkdir()
+    ones = dask.array.ones(30, chunks=1)
+    dask.array.store([ones, ones + 1], [Exclusive(folder) for folder in folders], lock=True, scheduler=any_client)
+    written = [sorted((int(path.name), path.read_text()) for path in folder.iterdir()) for folder in folders]
+    assert written == [[(place, value) for place in range(30)] for value in ("1.0", "2.0")]
+
+
+def test_only_tasks_with_the_same_lock_wait_for_each_other() -> None:
+    with LockOrder() as order:
+        for position, locks in enumerate(["a", "", "b", "ab", "a"]):
+            Pickler(io.BytesIO()).dump([SerializableLock(name) for name in locks])
+            order.add(position, f"layer {locks}")
+    assert order.after == {3: [0, 2], 4: [3]}
+    with LockOrder() as other:
+        Pickler(io.BytesIO()).dump([1])
+    assert not other.has_locks and not other.after
+
+
+def test_a_node_gets_nothing_from_those_that_it_waits_for_because_of_a_lock() -> None:
+    nodes = NodeOrder(read_graph({"a": (inc, 1), "b": (inc, "a"), "c": (inc, "b")}), ["a", "b", "c"])
+    nodes.wait_also({1: [0], 2: [0]})
+    assert (nodes.keys, list(nodes.offsets), list(nodes.predecessors)) == (["a", "b", "c"], [0, 0, 1, 3], [0, 1, 0])
 
 
 def test_compute_inside_a_node_runs_on_the_same_cluster(any_client: Client) -> None:

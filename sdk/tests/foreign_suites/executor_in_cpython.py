@@ -4,6 +4,7 @@ Rules:
 - All executors of a run use one cluster, which saves minutes. The scripts that tests start have clusters of their own.
 - The tests are CPython's own files, unchanged. Only their mixin that names the class of executor is changed, and the
   scripts that they start import that class from where it is.
+- Events that tests and calls share are those of a manager, which the tests give to ProcessPoolExecutor.
 - CPython's helper that looks for left threads does so after a garbage collection: clients are in cycles with theirs.
 - Of each kind of test there is one class for threads and several for processes: those for threads are run.
 """
@@ -13,10 +14,12 @@ from __future__ import annotations
 import gc
 import importlib
 import inspect
+import multiprocessing
 from typing import Any, List, Optional
 
 import pytest
 
+KEY = b"tests of executors"
 SLOTS = 5  # as many as the tests ask for
 MODULES = ("test.test_concurrent_futures", "test.test_concurrent_futures.util", "test_concurrent_futures.util")
 """By the last name if an interpreter lacks these tests, and runs those of another version."""
@@ -47,10 +50,25 @@ def pytest_configure(config: Any) -> None:
             continue
         if mixin is not None:
             mixin.executor_type = OnOneCluster
+            _share_events(mixin)
+
+
+def _share_events(mixin: Any) -> None:
+    if not hasattr(mixin, "create_event"):
+        return
+
+    def create_event(test: Any) -> Any:
+        if test.manager is None:
+            test.manager = multiprocessing.get_context("spawn").Manager()
+        return test.manager.Event()
+
+    mixin.create_event = create_event
 
 
 def complete_support() -> None:
-    """Give `test.support` of an earlier Python what the tests of a later one import from it."""
+    """Give `test.support` of an earlier Python what the tests of a later one import from it, and processes the key of
+    managers."""
+    multiprocessing.current_process().authkey = KEY
     support: Any = importlib.import_module("test.support")
     if not hasattr(support, "Py_GIL_DISABLED"):
         support.Py_GIL_DISABLED = False

@@ -49,6 +49,10 @@ STORES = "stores into memory of its own process, and tasks run in others"
 IDENTITY = "expects the same object, which has travelled to another process and back"
 DEFAULT = "expects that no scheduler is configured"
 WARNINGS = "expects a warning in its own process, and tasks run in others"
+OPEN_FILE = "writes to an open HDF5 file, which cannot leave its process"
+ALWAYS = "is skipped by Dask itself, always"
+OLDER_PANDAS = "is for pandas before version 3"
+NETWORK = "fetches a file of Amazon's S3, and Dask expects it to fail"
 
 EXCLUDED: Dict[str, str] = {
     "test_base::test_compute_array_bag": DEFAULT,
@@ -64,11 +68,16 @@ EXCLUDED: Dict[str, str] = {
     "test_array_core::test_from_array_getitem[[]*-True]": IN_PROCESS,
     "test_array_core::test_from_array_with_lock*": IN_PROCESS,
     "test_array_core::test_memmap": STORES,
+    "test_array_core::test_to_hdf5": OPEN_FILE,
     "test_array_core::test_store": STORES,
     "test_array_core::test_store_compute_false": STORES,
     "test_array_core::test_store_delayed_target": STORES,
     "test_array_core::test_store_locks_count_calls*": IN_PROCESS,
     "test_array_core::test_store_regions": STORES,
+    "test_array_core::test_zarr_existing_array": STORES,
+    "test_array_core::test_zarr_regions": STORES,
+    "test_array_core::test_zarr_to_zarr_shards*": STORES,
+    "test_bag::test_from_s3": NETWORK,
     "test_reductions::test_array_cumreduction_axis[[]blelloch-None-*-cumprod]": WARNINGS,
     "test_reductions::test_array_cumreduction_axis[[]blelloch-None-*-nancumprod]": WARNINGS,
     "test_reductions::test_nanquantile_all_nan": WARNINGS,
@@ -76,8 +85,14 @@ EXCLUDED: Dict[str, str] = {
 }
 
 SKIPPING: Dict[str, str] = {
+    "test_bag::test_from_url": ALWAYS,
+    "test_slicing::test_slicing_exhaustively": ALWAYS,
+    "test_groupby::test_apply_or_transform_shuffle_multilevel[[]*-False]": OLDER_PANDAS,
     "test_array_core::test_scipy_sparse_indexing[[]cupyx*": "needs a GPU",
 }
+
+# Among Dask's own settings for pytest is that its warnings are errors; a test expects this one to be raised.
+FILTERS = ["-Wignore", "-Werror::dask.array.core.PerformanceWarning"]
 
 DASK = Suite(
     adapter="Dask",
@@ -85,7 +100,7 @@ DASK = Suite(
     files=[str(FOLDER / each) for each in FILES],
     fewest=3000,
     plugin="dask_on_scaler",
-    arguments=["-c", os.devnull, f"--rootdir={FOLDER}", f"--confcutdir={FOLDER}", "--timeout=300", "-n2", "-Wignore"],
+    arguments=["-c", os.devnull, f"--rootdir={FOLDER}", f"--confcutdir={FOLDER}", "--timeout=300", "-n2", *FILTERS],
     environment={FEWEST_TASKS: "50000"},
     excluded=EXCLUDED,
     skipping=SKIPPING,

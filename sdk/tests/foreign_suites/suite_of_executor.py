@@ -4,6 +4,7 @@ Rules:
 - Each interpreter runs the tests that it ships, in an environment of its own, which is kept: `.venv-executor3.X`.
 - An interpreter that ships none runs those of the next newer one; the table says so.
 - Debian has the tests of its Python in a package: apt-get install libpython3.11-testsuite.
+- $SCALER_CPYTHONS names folders with further interpreters, such as `…/bin` with `python3.14`; they come before others.
 - Without a CPython 3.14, the cases that are new in it run on the newest interpreter, if $SCALER_CPYTHON_TESTS names the
   folder Lib/test of 3.14.
 """
@@ -23,6 +24,7 @@ TREE = HERE.parents[2]
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 PACKAGE = "test_concurrent_futures"
 NEW_IN_3_14 = "buffersize or falsey"
+CPYTHONS = "SCALER_CPYTHONS"
 TESTS_OF_3_14 = "SCALER_CPYTHON_TESTS"
 FEWEST = 28
 FEWEST_NEW_IN_3_14 = 9
@@ -34,6 +36,7 @@ NO_THREADS = "the threads of ThreadPoolExecutor are counted, named or joined"
 
 EXCLUDED = {
     "ProcessPool*": "the same for the pools of ProcessPoolExecutor, or about its processes and queues",
+    "InterpreterPool*": "the same for the pools of InterpreterPoolExecutor",
     "FailingInitializerResourcesTest::*": "about what the processes of multiprocessing leave, without an executor",
     "FutureTests::*": "about `Future` of the standard library, without an executor",
     "ThreadPoolWaitTests::test_pending_calls_race": NO_SHARED_MEMORY,
@@ -52,6 +55,7 @@ EXCLUDED = {
     "ThreadPoolShutdownTest::test_thread_names_assigned": NO_THREADS,
     "ThreadPoolShutdownTest::test_thread_names_default": NO_THREADS,
     "ThreadPoolShutdownTest::test_cancel_futures_wait_false": "its script makes a ThreadPoolExecutor by name",
+    "ThreadPoolExecutorTest::test_process_fork_from_a_threadpool": "makes a ThreadPoolExecutor by name",
     "ThreadPoolShutdownTest::test_cancel_futures": "one call must have started when cancel_futures comes, microseconds"
     " after its submission; here all may be cancelled in time",
 }
@@ -76,7 +80,8 @@ def _output_of(python: str, script: str) -> str:
 def _interpreters(version: str) -> List[str]:
     """Interpreters of a version that are here."""
     pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"), reverse=True)
-    places = [*map(str, pyenv), f"/usr/bin/python{version}", f"/usr/local/bin/python{version}"]
+    given = [os.path.join(each, f"python{version}") for each in os.environ.get(CPYTHONS, "").split(os.pathsep) if each]
+    places = [*given, *map(str, pyenv), f"/usr/bin/python{version}", f"/usr/local/bin/python{version}"]
     return [place for place in places if os.path.exists(place)]
 
 
@@ -122,6 +127,7 @@ def _excluded(files: List[Path]) -> Dict[str, str]:
         if f"def {pattern.rpartition('::')[2]}(" in text
         or (pattern.endswith("::*") and f"class {pattern[:-3]}" in text)
         or (pattern == "ProcessPool*" and "create_executor_tests" in text)
+        or (pattern == "InterpreterPool*" and "class InterpreterPoolMixin" in text)
     }
 
 
@@ -135,7 +141,7 @@ def _suite(python: str, tests: Path, fewest: int, only: str = "") -> Suite:
     files, folder = [tests], tests.parent
     if tests.is_dir():
         files = [tests / f"{name}.py" for name in NEWER_FILES]
-    texts = files if len(files) == 1 else [*files, tests / "executor.py"]
+    texts = files if len(files) == 1 else [*files, tests / "executor.py", tests / "util.py"]
     excluded = _excluded(texts)
     if only:
         excluded = {

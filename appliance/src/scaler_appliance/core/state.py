@@ -240,6 +240,11 @@ class SchedulerState:
         if not client.is_dirty:
             self.changes.clients.touch(client.number, client)
 
+    def note_load(self, worker: WorkerSession) -> None:
+        """The tasks of a worker, or its slots, changed."""
+        if worker.assigned > worker.slots:
+            self.over_committed[worker.number] = worker
+
     def touch_actor(self, actor: ActorRecord) -> None:
         """Figures of an actor changed."""
         if not actor.is_dirty:

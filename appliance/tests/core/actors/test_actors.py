@@ -17,10 +17,7 @@ ACTORS = "actors"
 
 def worker_of(harness: Harness, slots: int = 1, **fields: Any) -> Worker:
     """A worker that runs actors."""
-    worker = harness.worker(slots, **fields)
-    session = harness.state.workers[worker.session]
-    session.hello.features = [ACTORS]
-    return worker
+    return harness.worker(slots, features=[ACTORS], **fields)
 
 
 def make(client: Client, number: int = 1, first_id: int = 0, **given: Any) -> int:
@@ -373,6 +370,93 @@ def test_each_worker_has_at_most_so_many_and_the_others_wait(harness: Harness, m
     client.inbox.clear()
     client.send(m.ExplanationRequest(request_id=1, task_id=4))
     assert "fewer than" in client.take(m.Explanation).text
+
+
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> List[str]:
+    """The names of the actors that a worker is looked for, from now on."""
+    names: List[str] = []
+    choose = actor_placement.ActorPlacement._choose
+
+    def note(self: Any, actor: Any) -> Any:
+        names.append(actor.name)
+        return choose(self, actor)
+
+    monkeypatch.setattr(actor_placement.ActorPlacement, "_choose", note)
+    return names
+
+
+def test_actors_without_room_are_not_looked_at_while_nothing_changes_for_them(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, full, lacking = harness.client(), worker_of(harness, gpu=1), worker_of(harness)
+    for number in range(1, 101):
+        make(client, number, number, gpu=1)
+    assert taken(full) == [1]
+    looked = looked_at(monkeypatch)
+    for _ in range(5):
+        full.send(m.Heartbeat())
+        lacking.send(m.Heartbeat())
+        client.send(m.Heartbeat())
+        harness.wait(1.0)
+    assert looked == []
+    worker_of(harness)
+    client.submit([200])
+    assert len(looked) <= 4, "one of all that wait, for each worker that has got room"
+
+
+def test_one_actor_of_each_kind_is_looked_at_when_there_is_room(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, worker = harness.client(), worker_of(harness, slots=9, gpu=3, fpga=1)
+    first = make(client, 1, 1, gpu=3)
+    make(client, 2, 2, fpga=1)
+    assert taken(worker) == [1, 2]
+    finish(worker)
+    for number in range(3, 50, 2):
+        make(client, number, number, gpu=1)
+        make(client, number + 1, number + 1, fpga=1)
+    looked = looked_at(monkeypatch)
+    client.delete(first)
+    harness.wait(0.1)
+    assert taken(worker) == [3, 5, 7], "in the order in which they have waited"
+    assert len(looked) <= 3 + 4, "those, and one of each kind that finds no place; at most twice"
+
+
+def test_an_actor_that_comes_does_not_overtake_those_of_its_kind(harness: Harness) -> None:
+    client, worker = harness.client(), worker_of(harness, slots=9, gpu=1)
+    functions = [make(client, number, number, gpu=1) for number in (1, 2, 3)]
+    assert taken(worker) == [1]
+    finish(worker)
+    client.post(m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=[functions[0]]))
+    make(client, 4, 4, gpu=1)
+    assert taken(worker) == [2]
+
+
+@pytest.mark.parametrize("how", ["closed", "cancelled", "client"])
+def test_an_actor_that_ends_while_it_waits_is_forgotten(harness: Harness, how: str) -> None:
+    client, other, worker = harness.client(), harness.client(), worker_of(harness, slots=9, gpu=1)
+    first, second = make(client, gpu=1), make(other, gpu=1)
+    call(other, second, [1], gpu=1)
+    third = make(client, 3, 3, gpu=1)
+    assert taken(worker) == [0]
+    finish(worker)
+    if how == "client":
+        other.vanish()
+    else:
+        other.cancel(0)
+        other.cancel(1)
+    if how == "closed":
+        other.delete(second)
+    harness.wait(1.0)
+    client.delete(first)
+    harness.wait(1.0)
+    assert taken(worker) == [3]
+    finish(worker)
+    if how == "cancelled":
+        call(other, second, [2], gpu=1)
+        client.delete(third)
+        harness.wait(1.0)
+        assert taken(worker) == [2], "it waits again with its next call"
 
 
 def test_calls_have_no_predecessors_and_are_no_nodes_of_graphs(harness: Harness) -> None:

@@ -20,9 +20,7 @@ Row = Tuple[Any, ...]
 
 def worker_of(harness: Harness, slots: int = 2, **fields: Any) -> Worker:
     """A worker that runs actors."""
-    worker = harness.worker(slots, **fields)
-    harness.state.workers[worker.session].hello.features = ["actors"]
-    return worker
+    return harness.worker(slots, features=["actors"], **fields)
 
 
 def named(client: Client, number: int, name: str) -> int:

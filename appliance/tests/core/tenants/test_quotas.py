@@ -107,8 +107,8 @@ def test_a_task_that_waits_for_nested_ones_does_not_count(tenant: str) -> None:
 def test_calls_behind_one_that_waits_for_nested_tasks_do_not_count(is_known: bool) -> None:
     """They cannot run before it: otherwise they and the nested tasks would wait for each other for ever."""
     harness = harness_with(running=2)
-    alice, worker = harness.client("a"), harness.worker(slots=1, tenant="*", queue_size=10)
-    harness.state.workers[worker.session].hello.features = ["actors"]
+    alice = harness.client("a")
+    worker = harness.worker(slots=1, tenant="*", queue_size=10, features=["actors"])
     function = alice.create(1, b"class")
     alice.submit([0], function=function, options=options(actor=True))
     worker.finish(given(worker), busy_microseconds=10)

@@ -138,6 +138,18 @@ class NodeOrder:
             self.offsets.append(len(numbers))
         self.predecessors = array("I", map(self._positions.__getitem__, numbers))
 
+    def wait_also(self, after: Mapping[int, Sequence[int]]) -> None:
+        """Let nodes wait for further ones, whose results they do not get: positions before their own, by position."""
+        if not after:
+            return
+        offsets, predecessors = array("I", [0]), array("I")
+        for position in range(len(self.keys)):
+            own = self.predecessors[self.offsets[position] : self.offsets[position + 1]]
+            own.extend([each for each in after.get(position, ()) if each not in own])
+            predecessors += own
+            offsets.append(len(predecessors))
+        self.offsets, self.predecessors = offsets, predecessors
+
     def _number_of(self, key: Any, needed_by: Any) -> int:
         number = self._numbers.get(key)
         return self._meet(key, needed_by) if number is None else number

@@ -7,6 +7,7 @@ Rules:
 - A node is pickled once. A bundle has nodes of one layer, which share most of what they refer to.
 - Data never becomes a task: small data is part of the bundle, large data is sent as an object, once.
 - An error names the key that Dask knows.
+- Nodes that share a lock of Dask run one after the other: see `dask_locks`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import io
 import pickle
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from scaler.adapters.dask_locks import LockOrder
 from scaler.adapters.dask_nodes import BundledNode, NodeBundle, Retried, run_node
 from scaler.adapters.dask_order import NodeOrder
 from scaler.client.functions import FunctionRecord
@@ -116,21 +118,29 @@ class _DaskBuilder(GraphBuilder):
         unknown: Any = None
         self._records: List[FunctionRecord] = [unknown] * len(nodes)
         self._payloads = [b""] * len(nodes)
-        offsets = nodes.offsets
-        for position, (key, node, names) in enumerate(zip(nodes.keys, nodes.nodes, nodes.names)):
-            if self._retries:
-                node = Retried(node, self._retries[key]) if self._retries.get(key) else node
-            data: Optional[Dict[Any, Any]] = None
-            if len(names) != offsets[position + 1] - offsets[position]:  # some are data, or aliases
-                data = {name: self._data_of(name) for name in names if nodes.find(name) is None}
-                if any(type(value) is ObjectReference for value in data.values()):
-                    self._add_alone(position, key, node, names)
-                    continue
-                if data:
-                    names = tuple([name for name in names if name not in data])
-            self._add_to_bundle(position, key, BundledNode(node, names, data))
+        with LockOrder() as locks:
+            for position, key in enumerate(nodes.keys):
+                self._add(position, key)
+                if locks.has_locks:
+                    locks.add(position, self._layer_of(key))
         for layer, bundle in self._open.items():
             self._close(layer, bundle)
+        nodes.wait_also(locks.after)
+
+    def _add(self, position: int, key: Any) -> None:
+        nodes = self._nodes
+        node, names = nodes.nodes[position], nodes.names[position]
+        if self._retries:
+            node = Retried(node, self._retries[key]) if self._retries.get(key) else node
+        data: Optional[Dict[Any, Any]] = None
+        if len(names) != nodes.offsets[position + 1] - nodes.offsets[position]:  # some are data, or aliases
+            data = {name: self._data_of(name) for name in names if nodes.find(name) is None}
+            if any(type(value) is ObjectReference for value in data.values()):
+                self._add_alone(position, key, node, names)
+                return
+            if data:
+                names = tuple([name for name in names if name not in data])
+        self._add_to_bundle(position, key, BundledNode(node, names, data))
 
     def _add_to_bundle(self, position: int, key: Any, entry: BundledNode) -> None:
         layer = self._layer_of(key)

@@ -14,12 +14,14 @@ Rules:
 - An actor begins when its first call is sent. Until then, objects are announced to its worker; if the worker goes,
   leaves or is congested meanwhile, another one is chosen.
 - The calls of one client go out in the order in which it submitted them, and clients take turns.
+- Actors without a place wait in groups (`waiting_actors`): if a worker has got room, one of each kind is looked at, and
+  the next one if that has found a place. Later ones of a kind do not overtake those that wait.
 """
 
 from __future__ import annotations
 
 from itertools import islice
-from typing import Dict, Iterator, Optional, Tuple
+from typing import Iterator, Optional, Tuple
 
 from scaler_appliance.core.actor_calls.actor_table import MAXIMUM_ACTORS_OF_CLIENT, ActorRecord
 from scaler_appliance.core.objects.object_records import ObjectRecord
@@ -28,7 +30,7 @@ from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.placement.task_placement import TASKS_AHEAD_OF_UNMEASURED, Placement
 from scaler_appliance.core.placement.tenant_shares import UNLIMITED
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.tasks.batches import Requirement, TaskBatch, TaskSpan
+from scaler_appliance.core.tasks.batches import TaskBatch, TaskSpan
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_protocol import messages as m
 
@@ -36,7 +38,7 @@ MAXIMUM_CANDIDATES = 64  # workers that are compared for one actor
 UNITS_OF_AN_ACTOR = 4
 UNITS_OF_A_CANDIDATE = 2
 CALLS_AT_ONCE = 1000  # that end with their actor
-RETRIED_AT_ONCE = 16  # actors without a place
+RETRIED_AT_ONCE = 16  # actors that wait
 
 
 class ActorPlacement:
@@ -45,8 +47,8 @@ class ActorPlacement:
         self._placement = placement
         self._outcomes = outcomes
         self._target_microseconds = state.settings.prefetch_seconds * 1e6
-        self._stalled: Dict[int, Requirement] = {}  # by actor: those whose calls can go nowhere for the moment
-        self._to_retry = 0  # how many of them may have a place since something has changed
+        self._room_changes = 0  # how many it knows of
+        self._had_quotas = False  # in the last call: they may have been lifted since
 
     # Accepting --------------------------------------------------------------------------------------------------------
 
@@ -114,7 +116,9 @@ class ActorPlacement:
     @property
     def is_unfinished(self) -> bool:
         """Whether `place` has more to do."""
-        return bool(self._state.ready.woken or self._to_retry)
+        actors = self._state.actors
+        has_room = bool(actors.without_worker) and actors.room_changes != self._room_changes
+        return bool(self._state.ready.woken or actors.without_worker.is_due or actors.held_up.is_due or has_room)
 
     def place(self, amount: int, is_changed: bool) -> int:
         """Send calls to the workers of their actors, with this amount of work; the rest follows in later calls.
@@ -128,11 +132,7 @@ class ActorPlacement:
         self._placement.begin_burst()
         if self._state.rid_of_actors:
             self._announce_ends()
-        if is_changed:
-            self._to_retry = len(self._stalled)
-        for number in list(islice(self._stalled, min(self._to_retry, RETRIED_AT_ONCE))):
-            ready.wake(self._stalled.pop(number))
-            self._to_retry -= 1
+        amount = max(0, self._look_at_waiting(amount, is_changed))
         for number, ready_class in list(islice(ready.woken.items(), amount)):
             if amount <= 0:
                 break
@@ -141,6 +141,7 @@ class ActorPlacement:
             actor = self._state.actors.find(number)
             assert actor is not None, f"calls wait for the actor {number:x}, which is forgotten"
             if actor.why_lost:
+                self._state.actors.go_on(actor)
                 amount -= self._end_calls(actor, ready_class, amount)
             elif ready_class.count:
                 amount -= self._place_calls(actor, ready_class)
@@ -154,11 +155,47 @@ class ActorPlacement:
                 self._state.send(worker.peer, message)
         self._state.rid_of_actors.clear()
 
-    def _stall(self, actor: ActorRecord) -> None:
-        self._stalled[actor.function] = actor.requirement
+    def _look_at_waiting(self, amount: int, is_changed: bool) -> int:
+        """Look at some of the actors that wait, if something has changed for them; returns what is left of the amount
+        of work."""
+        actors, ready = self._state.actors, self._state.ready
+        has_quotas = self._state.has_quotas  # how much a tenant may have is no matter of room
+        if actors.room_changes != self._room_changes or (is_changed and (has_quotas or self._had_quotas)):
+            self._room_changes, self._had_quotas = actors.room_changes, has_quotas
+            actors.without_worker.look_again()
+        if is_changed:
+            actors.held_up.look_again()
+        for waiting in (actors.held_up, actors.without_worker):
+            for _ in range(RETRIED_AT_ONCE):
+                actor = waiting.first() if amount > 0 else None
+                if actor is None:
+                    break
+                amount -= UNITS_OF_AN_ACTOR
+                ready_class = ready.class_of_calls(actor.requirement)
+                key = actor.waits_for
+                if actor.why_lost or ready_class is None or not ready_class.count:
+                    actors.go_on(actor)  # its calls were cancelled, or end, or it is woken with its client
+                    continue
+                amount -= self._place_calls(actor, ready_class, is_first=True)
+                ready.remove_if_without_calls(ready_class)
+                if actor.waits_for == key:
+                    waiting.leave(key)
+        return amount
 
-    def _place_calls(self, actor: ActorRecord, ready_class: ReadyClass) -> int:
-        """Send calls of an actor; returns the amount of work."""
+    def _wait(self, actor: ActorRecord) -> None:
+        """The calls of an actor can go nowhere for the moment."""
+        actors = self._state.actors
+        if actor.has_begun:
+            actors.held_up.add((actor.worker, actor.tenant), actor)
+        else:
+            actors.without_worker.add(actor.kind, actor)
+
+    def _place_calls(self, actor: ActorRecord, ready_class: ReadyClass, is_first: bool = False) -> int:
+        """Send calls of an actor; returns the amount of work.
+
+        Parameters:
+            is_first: whether it is the first of a group that waits, so that it overtakes none.
+        """
         done = 0
         worker = self._state.workers.get(actor.worker)
         if worker is not None and not actor.has_begun and (worker.is_congested or worker.leaving):
@@ -166,17 +203,28 @@ class ActorPlacement:
             self._state.touch_actor(actor)
             worker = None
         if worker is None:
+            if not is_first and actor.kind in self._state.actors.without_worker:
+                self._wait(actor)
+                return done
             worker, done = self._choose(actor)
             if worker is None:
-                self._stall(actor)
+                self._wait(actor)
                 return done
             # SCL-SCH-042
             worker.add_actor(actor)
             self._state.touch_actor(actor)
         if worker.is_congested:
-            self._stall(actor)
+            self._wait(actor)
             return done
-        return done + self._fill(actor, worker, ready_class)
+        done += self._fill(actor, worker, ready_class)
+        if actor.open_calls or not ready_class.count or actor.function in self._state.ready.woken:
+            self._state.actors.go_on(actor)
+            return done
+        if not actor.has_begun:  # others may use what it needs
+            worker.remove_actor(actor)
+            self._state.touch_actor(actor)
+        self._wait(actor)  # because of a quota: no call that ends will wake it
+        return done
 
     def _choose(self, actor: ActorRecord) -> Tuple[Optional[WorkerSession], int]:
         """The best worker for a new actor, if one has room for it, and the amount of work."""
@@ -237,11 +285,6 @@ class ActorPlacement:
                 self._state.ready.wake(actor.requirement)  # its objects are being announced, or the burst is full
             if not sent:
                 break
-        if not actor.open_calls and ready_class.count and actor.function not in self._state.ready.woken:
-            self._stall(actor)  # because of a quota: no call that ends will wake it
-            if not actor.has_begun:  # others may use what it needs
-                worker.remove_actor(actor)
-                self._state.touch_actor(actor)
         return done
 
     def _room(self, actor: ActorRecord, worker: WorkerSession) -> int:

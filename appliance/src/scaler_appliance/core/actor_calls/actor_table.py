@@ -9,9 +9,10 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Iterator, List, Optional
+from typing import Dict, Hashable, Iterable, Iterator, List, Optional
 
-from scaler_appliance.core.tasks.batches import Requirement
+from scaler_appliance.core.actor_calls.waiting_actors import WaitingActors
+from scaler_appliance.core.tasks.batches import Needs, Requirement
 from scaler_protocol import messages as m
 
 ACTORS = "actors"
@@ -35,7 +36,7 @@ class ActorRecord:
     __slots__ = (
         "function", "name", "owner", "tenant", "requirement", "capabilities", "memory_limit_bytes", "worker",
         "has_begun", "why_lost", "reported_loss", "unfinished", "finished", "failed", "open_calls", "load_microseconds",
-        "is_dirty",
+        "is_dirty", "waits_for",
     )  # fmt: skip
 
     def __init__(self, function: int, name: str, owner: int, requirement: Requirement, options: m.TaskOptions) -> None:
@@ -57,6 +58,12 @@ class ActorRecord:
         self.open_calls = 0  # at its worker
         self.load_microseconds = 0.0  # of these, as estimated when they were sent
         self.is_dirty = False
+        self.waits_for: Optional[Hashable] = None  # see `waiting_actors`
+
+    @property
+    def kind(self) -> Needs:
+        """What its worker needs to have: the same workers can take all actors of a kind."""
+        return self.requirement.needs._replace(capabilities=self.capabilities, actor=0)
 
     @property
     def number(self) -> int:
@@ -80,9 +87,18 @@ class ActorRecord:
 
 
 class ActorTable:
-    """Actors by the id of their function's object."""
+    """Actors by the id of their function's object.
+
+    Attributes:
+        without_worker: those with calls for which no worker has room, by kind.
+        held_up: those whose worker gets no calls for the moment, by that worker and their tenant.
+        room_changes: how often a worker has, or may have, got room for an actor.
+    """
 
     def __init__(self) -> None:
+        self.without_worker: WaitingActors[ActorRecord] = WaitingActors()
+        self.held_up: WaitingActors[ActorRecord] = WaitingActors()
+        self.room_changes = 0
         self.known: Dict[int, ActorRecord] = {}  # by function
         self._by_owner: Dict[int, Dict[int, ActorRecord]] = {}  # by session, then by function
 
@@ -111,11 +127,19 @@ class ActorTable:
         """The object is gone, and the actor with it; returns it if there was one."""
         actor = self.known.pop(function, None)
         if actor is not None:
+            self.go_on(actor)
+            if actor.worker:
+                self.room_changes += 1
             own = self._by_owner[actor.owner]
             del own[function]
             if not own:
                 del self._by_owner[actor.owner]
         return actor
+
+    def go_on(self, actor: ActorRecord) -> None:
+        """An actor's calls wait no more for anything but their turn."""
+        if actor.waits_for is not None:
+            (self.without_worker if actor.waits_for in self.without_worker else self.held_up).discard(actor)
 
     def at(self, worker: int) -> List[ActorRecord]:
         """The actors of a worker; takes one pass over all of them."""
@@ -128,4 +152,9 @@ class ActorTable:
             assert actor.unfinished >= actor.open_calls, f"{actor.label}: {actor.unfinished} calls are unfinished"
             assert actor.finished >= actor.failed >= 0
             assert self._by_owner[actor.owner][actor.function] is actor
+        self.without_worker.check_invariants()
+        self.held_up.check_invariants()
+        waiting = [actor for groups in (self.without_worker, self.held_up) for _, group in groups for actor in group]
+        assert len(waiting) == sum(actor.waits_for is not None for actor in self.known.values())
+        assert self.known.keys() >= set(waiting), "an actor waits that has ended"
         assert all(self._by_owner.values()) and sum(map(len, self._by_owner.values())) == len(self.known)

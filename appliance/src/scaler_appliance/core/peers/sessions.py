@@ -310,6 +310,7 @@ class WorkerSession(Session):
         self.capabilities = {capability.name: capability.amount for capability in hello.capabilities}
         self._prefixes = tuple(name[:-1] for name in hello.functions if name.endswith("*"))  # of functions it serves
         self._free = dict(self.capabilities)  # the amounts that its tasks do not use
+        self.has_freed = False  # some of these, since it was last known to have room
         self.dispatches: Table[Dispatch] = {}
         self.assigned = 0  # tasks, of the calls of each actor one: so many slots are taken or spoken for
         self.calls_behind = 0  # the other calls: they wait for one of the same actor
@@ -423,6 +424,7 @@ class WorkerSession(Session):
             self.load_microseconds = 0.0
         for name, amount in dispatch.batch.requirement.needs.capabilities:
             self._free[name] += amount * count
+            self.has_freed = True
         if dispatch.open_count == 0:
             del self.dispatches[dispatch.number]
         if self.assigned == 0:

@@ -143,6 +143,10 @@ class ReadyQueues:
         if ready_class is not None:
             self.woken[requirement.needs.actor] = ready_class
 
+    def class_of_calls(self, requirement: Requirement) -> Optional[ReadyClass]:
+        """The class of an actor's calls, if any wait."""
+        return self._classes.get(requirement)
+
     def remove_if_without_calls(self, ready_class: ReadyClass) -> None:
         """Forget a class of calls without waiting ones."""
         self._remove_if_empty(ready_class)

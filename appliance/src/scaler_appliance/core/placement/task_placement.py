@@ -86,8 +86,7 @@ class Placement:
         self._others: List[List[ReadyClass]] = []  # the same of other tenants than that of these
         self._most = UNLIMITED  # how many more tasks of the current class may be placed in its turn
         self._turn_slots = 1  # so many free slots may be filled in a tenant's turn
-        # What is left of a tenant's turn: so many tasks whatever they take, or so much work.
-        self._left_of_turn: Tuple[int, float] = (0, 0.0)
+        self._left_of_turn: Tuple[int, float] = (0, 0.0)  # of a tenant: tasks, whatever they take, or so much work
         self._is_outdated = False  # the pass: something has changed since it began
         self._left = self._looks_left = 0  # units of work that this call may do, and of looking for workers
         self._changes = 0  # of which workers there are
@@ -96,7 +95,7 @@ class Placement:
 
     def add_worker(self, worker: WorkerSession) -> None:
         self._on_workers_changed()
-        self._idle[worker.number] = worker
+        self._let_in(self._idle, worker)
 
     def _on_workers_changed(self) -> None:
         self._suiting.clear()
@@ -121,8 +120,8 @@ class Placement:
 
     def free_slots(self, tenant: str = ANY_TENANT) -> int:
         """How many tasks, or how many of a tenant, could start at once."""
-        idle = [each for each in self._idle.values() if tenant == ANY_TENANT or each.serves(tenant)]
-        return sum(max(0, worker.slots - worker.assigned) for worker in idle)
+        of_all = tenant == ANY_TENANT
+        return sum(max(0, each.slots - each.assigned) for each in self._idle.values() if of_all or each.serves(tenant))
 
     def on_distance_changed(self, worker: WorkerSession) -> None:
         """A worker has become distant, or near."""
@@ -130,7 +129,7 @@ class Placement:
 
     def on_load_changed(self, worker: WorkerSession) -> None:
         """A worker finished tasks, or its number of free slots changed."""
-        self._update_over_committed(worker)
+        self._state.note_load(worker)
         if worker.slots > worker.hello.slots:
             self._blocked[worker.number] = worker
         else:
@@ -139,16 +138,19 @@ class Placement:
             return
         if worker.assigned < worker.slots:
             self._below_prefetch_target.pop(worker.number, None)
-            self._idle[worker.number] = worker
+            self._let_in(self._idle, worker)
             return
         self._idle.pop(worker.number, None)  # its blocked tasks may have resumed and use its slots again
         target_microseconds = self._target_microseconds + 2.0 * worker.distance_microseconds
         if worker.load_microseconds * 2 < target_microseconds * worker.slots and worker.assigned * 2 <= worker.capacity:
-            self._below_prefetch_target[worker.number] = worker
+            self._let_in(self._below_prefetch_target, worker)
 
-    def _update_over_committed(self, worker: WorkerSession) -> None:
-        if worker.assigned > worker.slots:
-            self._state.over_committed[worker.number] = worker
+    def _let_in(self, candidates: Dict[int, WorkerSession], worker: WorkerSession) -> None:
+        """A worker has room."""
+        if worker.has_freed or worker.number not in candidates:
+            worker.has_freed = False
+            self._state.actors.room_changes += 1  # there may be room for an actor that there was none for before
+        candidates[worker.number] = worker
 
     @property
     def is_unfinished(self) -> bool:
@@ -170,9 +172,7 @@ class Placement:
         if self._pass:
             self._is_outdated |= is_changed
         else:
-            self._pass = ready.waiting()[::-1]
-            if ready.has_tenants:
-                self._divide_pass()
+            self._begin_pass()
         blocked = dict(self._blocked)
         # SCL-SCH-012
         while self._pass and self._left > 0 and self._looks_left > 0:
@@ -184,10 +184,9 @@ class Placement:
             ready_class = self._pass[-1]
             waiting = ready_class.count
             self._looks_left -= 1
+            self._most = UNLIMITED
             if self._others or self._state.has_quotas:
                 self._limit_turn(ready_class)
-            else:
-                self._most = UNLIMITED
             if self._most > 0:
                 self._place_class(ready_class, blocked)
             if ready_class.count < waiting:
@@ -204,12 +203,13 @@ class Placement:
             if ready.admit_some(ADMITTED_AT_ONCE):
                 self._is_outdated = True
         if self._is_outdated and not self._pass:
-            self._pass, self._is_outdated = ready.waiting()[::-1], False
-            if ready.has_tenants:
-                self._divide_pass()
+            self._begin_pass()
 
-    def _divide_pass(self) -> None:
-        """Divide the classes of a new pass by tenant."""
+    def _begin_pass(self) -> None:
+        """Begin a new pass over the classes, divided by tenant."""
+        self._pass, self._is_outdated = self._state.ready.waiting()[::-1], False
+        if not self._state.ready.has_tenants:
+            return
         by_tenant: Dict[str, List[ReadyClass]] = {}
         for each in self._pass:
             by_tenant.setdefault(each.requirement.needs.tenant, []).append(each)
@@ -500,7 +500,7 @@ class Placement:
                 self._distance.on_placed_near()
         else:
             worker.assign_calls(dispatch, actor)
-        self._update_over_committed(worker)
+        self._state.note_load(worker)
         worker.sent += stop - start
         state.count_assigned(dispatch, worker, stop - start)
         payload = batch.payload_of(start, stop)
