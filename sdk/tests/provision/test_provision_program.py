@@ -123,7 +123,7 @@ def test_one_ctrl_c_that_arrives_twice_is_one_request_and_a_later_one_hurries(mo
 
     credentials = Credentials("tcp://127.0.0.1:9", None, True, "provisioner")
     core = ProvisionCore([PoolSettings("p")], "run")
-    monkeypatch.setattr(provisioner.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("scaler.provision.provisioner.time.monotonic", lambda: now[0])
     program = Provisioner(credentials, core, {"p": Recorded(["true"])}, {"p": 1.0})
     for now[0] in (10.0, 10.01, 10.0 + 2 * provisioner.ONE_REQUEST_SECONDS):
         program.stop()
