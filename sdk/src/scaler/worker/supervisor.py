@@ -58,7 +58,7 @@ class Supervisor:
         wake_reader, wake_writer = os.pipe()
         os.set_blocking(wake_writer, False)
         signal.set_wakeup_fd(wake_writer)
-        for number in _MASKED:  # whoever has started this process may forward signals as well
+        for number in _MASKED:  # the program that started this one may forward signals, too
             signal.signal(number, self._on_signal)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it was ignored, agents would leave no exit code
         restarts = Restarts()
