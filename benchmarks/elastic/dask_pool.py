@@ -5,15 +5,15 @@ Rule: a machine counts as started as soon as it was asked for, which is how dask
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sys
-import threading
 import time
 from typing import Any
 
 from elastic import unit_machine
-from elastic.staged_load import END_SECONDS, FUNCTIONS, STAGES
+from elastic.staged_load import run_stages
 from elastic.unit_machine import NOTES
 
 INTERVAL_SECONDS = 1.0  # Dask's default
@@ -54,29 +54,11 @@ def run(
         cluster.adapt(minimum=0, maximum=units, wait_count=count, target_duration=f"{target_seconds}s")
         with distributed.Client(cluster) as client:
             began = time.monotonic()
-            impossible = _submit_stages(client, os.path.join(folder, NOTES), began)
+            # With the default, Dask would answer a repeated call from memory.
+            submit = functools.partial(client.submit, pure=False)
+            impossible = functools.partial(submit, resources={"GPU": 1})
+            futures, kept = run_stages(submit, impossible, os.path.join(folder, NOTES), began)
             ended = time.monotonic()
-            client.cancel(impossible, force=True)
+            client.gather(futures)
+            client.cancel(kept, force=True)
     return began, ended
-
-
-def _submit_stages(client: Any, notes: str, began: float) -> list[Any]:
-    impossible: list[Any] = []
-    all_futures: list[Any] = []
-    clock = threading.Event()
-    for stage in STAGES:
-        clock.wait(max(0.0, began + stage.at - time.monotonic()))
-        futures: dict[str, list[Any]] = {}
-        for group in stage.groups:
-            function, before = FUNCTIONS[group.name], futures.get(group.after, [])
-            names = [f"{group.name}-{number}" for number in range(group.tasks)]
-            futures[group.name] = [
-                client.submit(function, notes, name, group.seconds, *before, pure=False) for name in names
-            ]
-            all_futures += futures[group.name]
-        if stage.is_impossible:
-            options = {"resources": {"GPU": 1}, "pure": False}
-            impossible.append(client.submit(FUNCTIONS["six"], notes, "impossible", 1.0, **options))
-    clock.wait(max(0.0, began + END_SECONDS - time.monotonic()))
-    client.gather(all_futures)
-    return impossible

@@ -6,12 +6,10 @@ import os
 import shlex
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
-from typing import Any
 
-from elastic.staged_load import END_SECONDS, FUNCTIONS, STAGES
+from elastic.staged_load import run_stages
 from elastic.unit_machine import NOTES
 
 MACHINE = str(Path(__file__).resolve().parent / "unit_machine.py")
@@ -30,8 +28,11 @@ def run(
         provisioner = _provisioner(address, folder, units, boot_seconds, idle_seconds)
         try:
             began = time.monotonic()
-            kept = _submit_stages(client, os.path.join(folder, NOTES), began)
+            impossible = client.options(capabilities={"gpu": 1}).submit
+            futures, kept = run_stages(client.submit, impossible, os.path.join(folder, NOTES), began)
             ended = time.monotonic()
+            for each in futures:
+                each.result(0.0)
             for each in kept:
                 each.cancel()
         finally:
@@ -57,25 +58,3 @@ def _provisioner(
     }
     words = [word for pair in options.items() for word in pair]
     return subprocess.Popen([sys.executable, "-c", PROGRAM, address, *words], stdin=subprocess.DEVNULL)
-
-
-def _submit_stages(client: Any, notes: str, began: float) -> list[Any]:
-    """Submit each stage at its time, and wait until the end; futures of tasks that cannot run."""
-    impossible: list[Any] = []
-    all_futures: list[Any] = []
-    clock = threading.Event()
-    for stage in STAGES:
-        clock.wait(max(0.0, began + stage.at - time.monotonic()))
-        futures: dict[str, list[Any]] = {}
-        for group in stage.groups:
-            function, before = FUNCTIONS[group.name], futures.get(group.after, [])
-            names = [f"{group.name}-{number}" for number in range(group.tasks)]
-            futures[group.name] = [client.submit(function, notes, name, group.seconds, *before) for name in names]
-            all_futures += futures[group.name]
-        if stage.is_impossible:
-            options = client.options(capabilities={"gpu": 1})
-            impossible.append(options.submit(FUNCTIONS["six"], notes, "impossible", 1.0))
-    clock.wait(max(0.0, began + END_SECONDS - time.monotonic()))
-    for each in all_futures:
-        each.result(0.0)
-    return impossible

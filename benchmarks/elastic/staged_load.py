@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import heapq
 import os
+import threading
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 UNIT_VARIABLE = "BENCHMARK_UNIT"
 FLAP_SECONDS = 30.0
@@ -58,6 +59,7 @@ STAGES = (
     Stage(150.0, (TaskGroup("six", 15, 6.0),)),
 )
 END_SECONDS = 215.0
+Submit = Callable[..., Any]
 
 
 def note(path: str, *words: object) -> None:
@@ -96,6 +98,31 @@ def six(path: str, name: str, seconds: float, *_: Any) -> None:
 
 FUNCTIONS = {each.__name__: each for each in (short, long, blocker, blocked, six)}
 """By name: an engine measures durations by function, and so each kind of task is one."""
+
+
+def run_stages(submit: Submit, submit_impossible: Submit, notes: str, began: float) -> tuple[list[Any], list[Any]]:
+    """Submit each stage at its time, and wait until the end; the futures, and those of tasks that cannot run.
+
+    Parameters:
+        submit: a call of a function with these arguments, of which futures are to end before.
+        submit_impossible: likewise, of a task that needs what no unit has.
+        notes: the path of the notes.
+    """
+    futures: list[Any] = []
+    impossible: list[Any] = []
+    clock = threading.Event()  # that is never set
+    for stage in STAGES:
+        clock.wait(max(0.0, began + stage.at - time.monotonic()))
+        of_stage: dict[str, list[Any]] = {}
+        for group in stage.groups:
+            function, before = FUNCTIONS[group.name], of_stage.get(group.after, [])
+            names = [f"{group.name}-{number}" for number in range(group.tasks)]
+            of_stage[group.name] = [submit(function, notes, name, group.seconds, *before) for name in names]
+            futures += of_stage[group.name]
+        if stage.is_impossible:
+            impossible.append(submit_impossible(FUNCTIONS["six"], notes, "impossible", 1.0))
+    clock.wait(max(0.0, began + END_SECONDS - time.monotonic()))
+    return futures, impossible
 
 
 def ideal_seconds(stage: Stage, units: int, boot_seconds: float) -> float:
