@@ -24,6 +24,7 @@ from release import released_name
 TREE = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((TREE / ".github/workflows").glob("*.yml"))
 RELEASE = TREE / ".github/workflows/release.yml"
+IMAGES = {path.suffix[1:] for path in (TREE / "packaging/oci").glob("Containerfile.*")}
 
 
 def read(workflow: Path) -> Dict[Any, Any]:
@@ -147,9 +148,18 @@ def test_all_that_is_published_has_its_provenance_attested() -> None:
         for name, job in jobs.items()
     }
     assert subjects.pop("publish") == [{"subject-checksums": "dist/release/SHA256SUMS"}]
-    pushed = [f"scaler-{name}" for name in ("scheduler", "workers")]
-    assert [subject["subject-name"].rpartition("/")[2] for subject in subjects.pop("images")] == pushed
+    attested = {each["subject-name"].rpartition("/")[2]: each["subject-digest"] for each in subjects.pop("images")}
+    assert attested == {f"scaler-{name}": f"${{{{ env.{name} }}}}" for name in IMAGES}
     assert not any(subjects.values())
+
+
+def test_each_image_that_has_a_recipe_is_built_and_pushed() -> None:
+    steps = read(RELEASE)["jobs"]["images"]["steps"]
+    script = "\n".join(step.get("run", "") for step in steps)
+    (pushed,) = re.findall(r"for name in (.+); do", script)
+
+    assert set(re.findall(r"Containerfile\.(\w+) --tag \"\$registry/scaler-\1:", script)) == IMAGES
+    assert set(pushed.split()) == IMAGES
 
 
 def test_the_single_files_of_a_release_are_built_once_by_debian_for_both_machines() -> None:

@@ -64,7 +64,7 @@ class Checker:
         self._greetings: Dict[bytes, Tuple[float, m.Hello]] = {}
         self._parties: Dict[bytes, Party] = {}
         self._clients: Dict[int, Party] = {}
-        self._workers: Dict[int, Party] = {}
+        self.workers: Dict[int, Party] = {}
         self._links: Set[bytes] = set()  # with a session when the round began
         self._given: Set[int] = set()
         self._waiting: Dict[Task, None] = {}
@@ -213,7 +213,7 @@ class Checker:
             object_id = message.objects[position] if message.objects else 0
             task = worker.tasks.get(instance)
             due = Due(message.statuses[position] if message.statuses else SUCCESS, data, object_id)
-            if task is not None and task.is_wanted and object_id in worker.kept and object_id in worker.owned:
+            if task is not None and task.is_wanted and worker.has_still(object_id) and object_id in worker.owned:
                 worker.fetched_first.setdefault(object_id, (task, due))  # which may be told twice
             else:
                 self._take_outcome(worker, task, due)
@@ -318,7 +318,7 @@ class Checker:
         del self._parties[party.link]
         self._held -= party.owned
         if party.is_worker:
-            del self._workers[party.session]
+            del self.workers[party.session]
             self._actors.lose(party)
             for task in list(party.tasks.values()):
                 self._lose(task, is_fault)
@@ -343,7 +343,7 @@ class Checker:
             assert party is None
             since, hello = self._greetings.pop(link)
             party = self._parties[link] = Party(link, message.session, hello, since, self._tenants.get(link, ""))
-            (self._workers if party.is_worker else self._clients)[party.session] = party
+            (self.workers if party.is_worker else self._clients)[party.session] = party
         elif isinstance(message, m.Refusal):
             if party is not None:
                 silence_seconds = now - party.last_heard
@@ -400,8 +400,8 @@ class Checker:
         assert offset == len(payload)
         most = self.most_running.get(client.tenant, 1 << 30)
         assert (
-            seen.running_of(self._workers.values(), client.tenant)
-            - seen.blocked_beside(self._workers.values(), client.tenant)
+            seen.running_of(self.workers.values(), client.tenant)
+            - seen.blocked_beside(self.workers.values(), client.tenant)
             <= most
         ), "a quota is exceeded"
         seen.check_queue(worker, message, min(worker.queue_size, self.queue_limit))
@@ -539,12 +539,12 @@ class Checker:
         self._new.clear()
         self._links = set(self._parties)
         if self._waiting and not self._is_stopping:
-            waiting = seen.could_wait_less(self._waiting, self._workers.values(), self.most_running)
-            self._actors.check_waiting(waiting, self._workers.values())
-            seen.check_no_slot_idles(waiting, self._workers.values())
+            waiting = seen.could_wait_less(self._waiting, self.workers.values(), self.most_running)
+            self._actors.check_waiting(waiting, self.workers.values())
+            seen.check_no_slot_idles(waiting, self.workers.values())
 
     def check_all_is_over(self) -> None:
         """No client is left: nothing is at a worker, and no worker knows any object."""
         assert not self._clients and not self._waiting and not self._held
-        for worker in self._workers.values():
+        for worker in self.workers.values():
             assert not worker.tasks and not worker.known

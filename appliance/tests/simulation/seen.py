@@ -12,6 +12,7 @@ from scaler_protocol.session.features import DRAIN_REQUESTS
 SUCCESS = int(m.TaskStatus.SUCCESS)
 CANCELLED = -1
 NAME_ONLY, ROUNDING = 0.0, 1e-6
+_OF_UNITS = (m.DrainCause.IDLE, m.DrainCause.OPERATOR)
 
 
 class Due(NamedTuple):
@@ -118,8 +119,10 @@ class Party:
         self.known: Set[int] = set()  # objects that were announced to a worker
         self.owned: Set[int] = set()
         self.kept: Dict[int, int] = {}  # sizes of objects that a worker keeps
+        self.handed_over: Set[int] = set()  # of these
         self.fetched_first: Dict[int, Tuple[Task, Due]] = {}  # outcomes, by the object that is fetched before
         self.features = hello.features
+        self.unit = hello.unit
         self.actor_needs: Dict[int, float] = {}  # what the actors of a worker use, by function
 
     def asks_to_drain(self, message: object) -> bool:
@@ -174,10 +177,18 @@ class Party:
         self.kept.update(kept)
         self.known.update(kept)
 
+    def has_still(self, object_id: int) -> bool:
+        """Whether a worker keeps a result that the scheduler has not fetched: one that is told to drain hands over all
+        that it keeps, before it reports some of it."""
+        return object_id in self.kept and object_id not in self.handed_over
+
     def take_fetched(self, message: m.ObjectResponse, length: int) -> Tuple[Optional[Task], Optional[Due]]:
         """A worker sends a part of a result: with the last one, the outcome that may be reported, and its task if the
         worker still has it."""
-        if message.offset + length < self.kept.get(message.id, 0) or message.id not in self.fetched_first:
+        is_whole = message.offset + length >= self.kept.get(message.id, 0)
+        if is_whole and message.id in self.kept:
+            self.handed_over.add(message.id)
+        if not is_whole or message.id not in self.fetched_first:
             return None, None
         task, due = self.fetched_first.pop(message.id)
         return task if self.tasks.get(task.instance) is task else None, due
@@ -188,8 +199,10 @@ class Party:
 
 
 def is_told_to_drain(party: Optional[Party], message: m.DisconnectRequest) -> bool:
-    """Whether the scheduler answers a worker that asked to be drained, and may have left since."""
+    """Whether the scheduler answers a worker that asked to be drained, and may have left since, or lets a unit go."""
     if party is not None:
+        is_drain = message.reason == m.DisconnectReason.DRAINING
+        party.is_asking |= is_drain and bool(party.unit) and message.drain_cause in _OF_UNITS
         party.is_draining = party.is_asking
     return message.reason == m.DisconnectReason.DRAINING and (party is None or party.is_draining)
 

@@ -6,6 +6,7 @@ from typing import List, NamedTuple
 
 from simulation.actor_users import close_actor
 from simulation.clients import Client
+from simulation.provisioners import Provisioner
 from simulation.workers import Worker
 from simulation.world import LIVENESS_SECONDS, SAFETY_SECONDS, World
 from table_sizes import drawn_chunks
@@ -27,6 +28,7 @@ class Run:
         self.act_interval_seconds = random.choice((0.5, 1.0, 3.0))
         self.world.every(0.5, self.step_workers)
         self.world.every(self.act_interval_seconds, self.step_clients)
+        self.provisioner = Provisioner(self.world) if self.world.provisioning.is_used else None
 
     def new_worker(self) -> Worker:
         random = self.world.random
@@ -45,6 +47,8 @@ class Run:
     def step_clients(self) -> None:
         if self.world.is_calm:
             return
+        if self.provisioner is not None:
+            self.provisioner.act()
         for place, client in enumerate(self.clients):
             if client.is_alive:
                 client.act()
@@ -106,6 +110,8 @@ class Run:
         world = self.world
         for client in self.clients:
             client.leave()
+        if self.provisioner is not None:
+            self.provisioner.leave()
         state = world.core.state
         world.run(deadline, self.is_over)
         world.run(world.now + 0.2)  # the scheduler has had its say about the last message

@@ -44,6 +44,7 @@ class Worker(Peer):
         self.gpu = gpu
         self.world = world
         self.data_address = world.transfers.new_address(self)
+        self.unit = world.provisioning.new_unit()
         self.clear()
         super().__init__(world, tenants)
 
@@ -68,6 +69,7 @@ class Worker(Peer):
         hello.slots = self.slots
         hello.features = [KEPT_RESULTS, DRAIN_REQUESTS]
         hello.queue_size = 5
+        hello.unit = self.unit
         if self.slots == 1 and not self.gpu:
             hello.codecs, hello.functions = ["json"], ["fast", "m*"]  # others serve all: they list nothing
         if self.world.actors.random.random() < 0.8 or self.world.is_calm:
@@ -311,8 +313,9 @@ class Worker(Peer):
 
     def on_refused(self, message: object) -> None:
         is_told = isinstance(message, m.DisconnectRequest) and message.reason == m.DisconnectReason.DRAINING
-        if is_told and self.is_asking:
-            self.is_draining = True
+        if is_told and (self.is_asking or self.unit):
+            self.is_asking = self.is_draining = True  # what it has not begun goes back
+            self.start_some()
             self.leave_if_drained()
         else:
             super().on_refused(message)

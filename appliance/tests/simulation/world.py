@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, NamedTuple, 
 from simulation.actors import ActorWorld
 from simulation.checker import Checker
 from simulation.monitors import Monitor
+from simulation.provisioning_world import ProvisioningWorld
 from simulation.transfer_world import TransferWorld
 
 from scaler_appliance.core.effects import (
@@ -187,6 +188,7 @@ class World:
         self.kept_random = Random(f"kept results: {seed}")  # histories without them stay what they were
         self.kept_rate = self.kept_random.choice((0.0, 0.0, 0.5, 1.0))  # of large results that stay with their workers
         self.transfers = TransferWorld(seed)
+        self.provisioning = ProvisioningWorld(seed)
         if self.transfers.loses_no_worker:
             self.rates = self.rates._replace(crash=0.0, pause=0.0, leave=0.0, violate=0.0, restart=0.0)
             self.drain_rate = 0.0  # one that is asked a second time leaves at once
@@ -491,6 +493,8 @@ class World:
     def _send(self, name: bytes, message: object, payload: bytes, gone: List[bytes]) -> None:
         link = self.links[name]
         self.checker.sent(self.now, name, message, payload)
+        if self.provisioning.is_used:
+            self.provisioning.on_sent(message, self.checker.workers.values())
         if link.is_open:
             link.send_down(message, payload)
         else:

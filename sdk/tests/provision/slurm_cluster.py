@@ -55,8 +55,11 @@ KillWait={kill_wait}
 SlurmdTimeout=10
 SlurmdParameters=config_overrides
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
 {nodes}
-PartitionName=cpu Nodes=ALL Default=YES State=UP
+PartitionName=cpu Nodes=ALL Default=YES State=UP PriorityTier=1 GraceTime=2
+PartitionName=urgent Nodes=ALL State=UP PriorityTier=9 PreemptMode=OFF
 """
 
 

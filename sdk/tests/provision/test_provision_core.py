@@ -119,6 +119,39 @@ def test_no_unit_is_started_twice_for_the_same_tasks() -> None:
     assert bench.effects() == [] and bench.tick() == []
 
 
+def test_a_demand_is_good_enough_if_it_counts_all_units_that_were_started() -> None:
+    bench = Bench(pool())
+    (name,) = bench.started(1)
+    bench.demand(0, name)
+    assert bench.states() == {name: State.RUNNING}, "which is told, too, and changes nothing about what is missing"
+
+    before = bench.units[-1].sequence - 1
+    missing = m.SlotDemand(slots_missing=2, slots_wanted=3, tasks_unmeasured=1)
+    uses = [m.UnitUse(unit=name, slots=1)]
+    bench.core.on_demand(bench.now, m.Demand(demands=[missing], units=uses, units_sequence=before))
+
+    assert len(bench.effects()) == 2
+
+
+def test_slots_that_some_tasks_leave_are_for_others_without_needs() -> None:
+    def started(slots: int, *demands: m.SlotDemand, **fields: Any) -> int:
+        bench = Bench(pool(slots=slots, **fields))
+        bench.tick(0.0)
+        bench.core.on_demand(bench.now, m.Demand(demands=list(demands), units_sequence=bench.units[-1].sequence))
+        return len(bench.effects())
+
+    def missing(count: int, seconds: int = 0, **needs: float) -> m.SlotDemand:
+        amounts = [m.Capability(name=name, amount=amount) for name, amount in needs.items()]
+        wanted = m.SlotDemand(capabilities=amounts, slots_missing=count, slots_wanted=count, tasks_unmeasured=1)
+        wanted.time_request_milliseconds = 1000 * seconds
+        return wanted
+
+    assert started(16, missing(3), missing(2, 8), missing(1, 64)) == 1
+    assert started(4, missing(3), missing(2, 8)) == 2
+    assert started(4, missing(3), missing(1, gpu=1.0), capabilities={"gpu": 1.0}) == 1
+    assert started(4, missing(1, gpu=1.0), missing(1, gpu=1.0, big=1.0), capabilities={"gpu": 1.0, "big": 1.0}) == 2
+
+
 def test_units_are_started_only_when_slots_have_been_missing_for_a_while() -> None:
     bench = Bench(pool(sustain_seconds=3.0))
     assert bench.demand(1) == []
@@ -292,6 +325,30 @@ def test_a_unit_that_does_not_connect_in_time_has_failed_and_is_stopped() -> Non
     assert bench.tick(30.0) == []
     assert bench.tick(30.0) == [StopUnit("p", name)]
     assert bench.states() == {name: State.FAILED}
+
+
+def test_the_time_to_connect_and_to_end_counts_only_while_the_scheduler_is_there() -> None:
+    bench = Bench(pool(start_timeout_seconds=60.0))
+    (name,) = bench.started(1)
+    bench.listing(p_run_1=ListedUnit(State.STARTING))
+    bench.core.on_lost()
+    assert bench.tick(100.0) == [], (
+        "its worker may be looking for the scheduler, and have tasks before this program does"
+    )
+    bench.core.on_opened(bench.now)
+    assert bench.tick(0.0) == [] and bench.demand(0) == []
+    assert bench.tick(59.0) == []
+    assert bench.tick(1.0) == [StopUnit("p", name)]
+
+    bench = Bench(pool())
+    (name,) = bench.started(1)
+    bench.demand(0, name)
+    bench.demand(0)
+    bench.core.on_lost()
+    assert bench.tick(100.0) == [], "it has left, or has another connection"
+    bench.core.on_opened(bench.now)
+    bench.tick(0.0)
+    assert bench.demand(0, name) == [] and bench.tick(100.0) == []
 
 
 def test_units_of_an_earlier_run_are_found_and_count() -> None:

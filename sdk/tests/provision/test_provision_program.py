@@ -13,9 +13,13 @@ import pytest
 from sdk_tasks import identity, wait_for
 
 from scaler import Client, Scheduler
-from scaler.provision import provision_program
+from scaler.provision import provision_program, provisioner
+from scaler.provision.core.pool import PoolSettings
+from scaler.provision.core.provision_core import ProvisionCore
 from scaler.provision.provision_options import fault_of_pools, read_options
 from scaler.provision.provisioner import CALLS_AT_ONCE, Provisioner
+from scaler.provision.unit_adapters import LocalUnits
+from scaler_protocol.keys.credentials import Credentials
 
 PROGRAM = "from scaler.programs.provision_host import main; import sys; sys.exit(main())"
 WORKER = "from scaler.programs.worker_host import main; import sys; sys.exit(main())"
@@ -107,6 +111,25 @@ def test_units_that_wait_for_their_turn_are_not_started_once_it_is_to_end(start:
 
     assert program.wait(TIMEOUT_SECONDS) == 0
     assert len(begun.read_text().splitlines()) <= 2 * CALLS_AT_ONCE
+
+
+def test_one_ctrl_c_that_arrives_twice_is_one_request_and_a_later_one_hurries(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    hurried: List[float] = []
+
+    class Recorded(LocalUnits):
+        def hurry(self) -> None:
+            hurried.append(now[0])
+
+    credentials = Credentials("tcp://127.0.0.1:9", None, True, "provisioner")
+    core = ProvisionCore([PoolSettings("p")], "run")
+    monkeypatch.setattr("scaler.provision.provisioner.time.monotonic", lambda: now[0])
+    program = Provisioner(credentials, core, {"p": Recorded(["true"])}, {"p": 1.0})
+    for now[0] in (10.0, 10.01, 10.0 + 2 * provisioner.ONE_REQUEST_SECONDS):
+        program.stop()
+
+    assert hurried == [10.0 + 2 * provisioner.ONE_REQUEST_SECONDS]
+    program.run()
 
 
 def test_each_pool_is_listed_in_its_own_interval(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

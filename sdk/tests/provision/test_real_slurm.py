@@ -15,7 +15,7 @@ import pytest
 from provision.slurm_cluster import CPUS, NODES, SlurmCluster, reason_not_to_run, slurm_cluster
 from sdk_tasks import wait_for, wait_for_file
 
-from scaler import Client, Scheduler
+from scaler import Client, ScalerFuture, Scheduler
 from scaler.provision.core.pool import PoolSettings
 from scaler.provision.slurm_script import SlurmSettings
 from scaler.provision.slurm_units import SlurmUnits
@@ -197,6 +197,36 @@ def test_a_job_that_is_cancelled_loses_nothing_and_runs_nothing_twice(
         assert [each.result(TIMEOUT_SECONDS) for each in futures] == list(range(3 * CPUS))
     assert runs(notes) == list(range(3 * CPUS))
     assert slurm.state_of(job) == "CANCELLED"
+
+
+def test_a_job_that_is_preempted_loses_nothing_and_runs_nothing_twice(
+    slurm: SlurmCluster, address: str, start: Callable[..., Program], tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    program = start("--maximum", str(len(NODES)))
+    futures: List[ScalerFuture] = []
+    with Client(address) as client:
+
+        def submit() -> None:
+            numbers = range(len(futures), len(futures) + CPUS * len(NODES))
+            futures.extend([client.submit(work, number, 3.0, str(notes)) for number in numbers])
+
+        submit()
+        submit()
+        wait_for(lambda: client.info().worker_count == len(NODES), "both nodes to be in use")
+        jobs = running(slurm)
+        urgent = ["--partition=urgent", "--nodes=1", "--exclusive", "--parsable", f"--output={tmp_path}/urgent"]
+        urgent_job = slurm.call("sbatch", *urgent, "--wrap=exec sleep 1000")
+        while urgent_job not in running(slurm):  # Slurm looks for jobs whose grace is over twice a minute
+            submit()
+            futures[-2 * CPUS * len(NODES)].result(TIMEOUT_SECONDS)
+        (preempted,) = [job for job in jobs if job not in running(slurm)]
+
+        assert [each.result(TIMEOUT_SECONDS) for each in futures] == list(range(len(futures)))
+    assert runs(notes) == list(range(len(futures))), "a task ran twice"
+    assert "asked to stop by SIGTERM: finishing what runs" in (tmp_path / f"{preempted}.out").read_text()
+    assert slurm.state_of(preempted) == "PREEMPTED"
+    assert "ERROR" not in program.log.read_text()
 
 
 def test_a_worker_leaves_before_the_time_limit_of_its_job(

@@ -1,75 +1,22 @@
-"""Units as processes of this host, and as three commands say."""
+"""Units as three commands say, and the options of pools; processes of this host are in `test_local_units`."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Iterator, Tuple
+from typing import Tuple
 
 import pytest
-from sdk_tasks import wait_for
 
 from scaler.provision.core.pool import PoolSettings
 from scaler.provision.core.provision_core import ListedUnit
 from scaler.provision.provision_options import pool_of, read_options
 from scaler.provision.provision_program import main, worker_command
-from scaler.provision.unit_adapters import CommandUnits, LocalUnits, UnitError
+from scaler.provision.unit_adapters import CommandUnits, UnitError
 from scaler_protocol import messages as m
 
 RUNNING = ListedUnit(m.UnitState.STARTING)
 ADDRESS = "tcp://127.0.0.1:2345"
-
-
-@pytest.fixture
-def sleepers() -> Iterator[LocalUnits]:
-    """Units that do nothing for a while, or whatever their name says."""
-    script = 'case "$2" in fail*) exit 7;; done*) exit 0;; esac; exec sleep 100'
-    units = LocalUnits(["/bin/sh", "-c", script, "sh"])
-    yield units
-    units.close()
-    assert units.list().keys() <= {"a", "b"}
-
-
-def test_processes_are_listed_while_they_run_and_once_with_the_reason_if_they_fail(sleepers: LocalUnits) -> None:
-    for unit in ("a", "fail", "done"):
-        sleepers.start(unit)
-    found = {}
-
-    def has_ended() -> bool:
-        found.update(sleepers.list())
-        return len(found) > 1 and sleepers.list() == {"a": RUNNING}
-
-    wait_for(has_ended, "the others to end")
-    assert found["fail"].state == m.UnitState.FAILED and "exit code 7" in found["fail"].reason
-
-
-def test_a_process_that_is_stopped_is_asked_to_drain(sleepers: LocalUnits) -> None:
-    sleepers.start("b")
-    sleepers.stop("b")
-    sleepers.stop("unknown")
-    listed = {}
-
-    def has_ended() -> bool:
-        listed.update(sleepers.list())
-        return listed.get("b", RUNNING).state == m.UnitState.FAILED
-
-    wait_for(has_ended, "it to end")
-    assert "SIGTERM" in listed["b"].reason
-
-
-def test_a_second_signal_lets_processes_stop_at_once(tmp_path: Path) -> None:
-    drains = tmp_path / "drains"
-    units = LocalUnits(["/bin/sh", "-c", 'trap "" TERM; : > "$0"; cat', str(drains)])  # for as long as its pipe is open
-    units.start("a")
-    wait_for(drains.exists, "it to start")
-    units.hurry()
-    wait_for(lambda: units.list() == {}, "its end, of its own")
-    units.close()
-
-
-def test_a_program_that_does_not_exist_cannot_be_started() -> None:
-    with pytest.raises(UnitError, match="/no/such cannot be started"):
-        LocalUnits(["/no/such"]).start("a")
 
 
 def commands(start: str = "true", listing: str = "true", stop: str = "true", seconds: float = 20.0) -> CommandUnits:

@@ -39,6 +39,10 @@ class Peer(Process):
     """It is on the scheduler's host, and sees its files."""
     key = OWNER
     """What it is admitted as."""
+    unit = ""
+    """Of which a worker is a part."""
+    has_finished = False
+    """A worker has ended by itself, and was not killed."""
     connection: Optional[Connection] = None
     _connected_at = -NEVER  # when it last tried to, by its own clock
     _beats = 0  # heartbeats in this connection

@@ -23,6 +23,7 @@ from whole_system.bugs.planted_bugs import BUGS_OF_THE_TRIAL, NEW_BUGS, PLANTED_
 from whole_system.bugs.storage_bugs import STORAGE_BUGS
 from whole_system.bugs.tenant_bugs import TENANT_BUGS
 from whole_system.bugs.transfer_bugs import TRANSFER_BUGS
+from whole_system.bugs.unit_bugs import UNIT_BUGS
 from whole_system.seed_runs import run_plans
 from whole_system.simulated_world import Plan
 
@@ -35,6 +36,7 @@ LISTS: Dict[str, Container[str]] = {
     "leaving": LEAVING_BUGS,
     "links": LINK_BUGS,
     "storage": STORAGE_BUGS,
+    "units": UNIT_BUGS,
 }
 """Which bugs a list has, by its title; the others are of the first one."""
 

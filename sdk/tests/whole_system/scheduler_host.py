@@ -26,6 +26,7 @@ from whole_system.links.resumed_sessions import LinkJudge, ResumedSessions
 from whole_system.network import Network, Peer
 from whole_system.simulated_world import NEVER, Process, World
 from whole_system.tenants import NAMES, Tenants
+from whole_system.units.release_judge import ReleaseJudge
 from whole_system.user_tasks import Task, key_of, split
 
 from scaler.client.core.outbox import ROOM_BYTES
@@ -114,6 +115,7 @@ class SchedulerHost(Process):
         self._has_waiting_limit = self._settings.max_number_of_tasks_waiting >= 0
         self._may_reject = self._has_waiting_limit or self._settings.memory_limit_bytes > 0
         self._has_monitor = world.uses("monitors")
+        self._has_provisioner = world.rates["provisioner"] > 0.0
         self._looking_share = world.choose("looking_share", LOOKING_SHARES)
         self._pauses = Random(f"answers: {world.plan.seed}")
         self._start()
@@ -156,6 +158,7 @@ class SchedulerHost(Process):
         self._ticks = 0
         self._monitor = Monitor(self.world.plan.seed + self.generation, NAMES[0] if self._tenants.are_there else "")
         self._dialogues = WorkerDialogues(disks_may_be_full=bool(self.world.rates["worker_disk_full"]))
+        self._releases = ReleaseJudge(self._dialogues.has_tasks)
         self.is_up = True
 
     def crash(self) -> None:
@@ -215,6 +218,8 @@ class SchedulerHost(Process):
             if gone == name:
                 return
             self._dialogues.on_received(self.now, name, message)
+            if self._has_provisioner:
+                self._releases.on_received(self.now, name, message)
             self._judge.on_received(self.now, name, message, payload)
             if self._tenants.are_there:
                 self._tenant_judge.on_received(name, message)
@@ -426,6 +431,9 @@ class SchedulerHost(Process):
         worker: Any = self.core.state.sessions.get(name)
         self._dialogues.on_sent(self.now, name, message, len(payload), getattr(worker, "slots", 0))
         self._judge.on_sent(self.now, name, message, payload)
+        if self._has_provisioner:
+            workers = self.core.state.workers.values()
+            self._releases.on_sent(self.now, name, message, {each.hello.unit: each.peer for each in workers})
         header = encode(message)
         if self._tenants.are_there:
             self._tenant_judge.on_sent(name, message, header, payload)

@@ -16,6 +16,7 @@ from whole_system.plain_peer import PlainPeer
 from whole_system.scheduler_host import SchedulerHost
 from whole_system.simulated_world import CLOCK_STEPS_SECONDS, Plan, World
 from whole_system.tenants import Tenants
+from whole_system.units.provisioner_host import ProvisionerHost
 from whole_system.user_tasks import Task
 from whole_system.users import User
 from whole_system.worker_host import WorkerHost
@@ -58,6 +59,7 @@ class System:
             self._add_worker()
         for _ in range(min(most, 4) if self.links.are_frequent else 0):
             self._add_worker()
+        self._provisioner = ProvisionerHost(self) if self.world.rates["provisioner"] else None
 
     def new_task(
         self, tenant: str, function: bytes, contents: Sequence[bytes], needed: Sequence[Task], code: Sequence[bytes]
@@ -84,7 +86,7 @@ class System:
     def _add_user(self) -> None:
         self.users.append(User(self, self._name("client"), self.tenants.of_client()))
 
-    def _new_nested_user(self, tenant: str) -> NestedUser:
+    def new_nested_user(self, tenant: str) -> NestedUser:
         user = NestedUser(self, self._name("nested"), self.tenants.of_nested_client(tenant))
         self.nested_users = [each for each in self.nested_users if each.is_usable]
         self.nested_users.append(user)
@@ -98,8 +100,12 @@ class System:
         name, key = self._name("worker"), self.tenants.of_worker(takes_all)
         has_gpu = takes_all and bool(self.world.rates["capabilities"])
         worker = WorkerHost(
-            self.world, self.scheduler, self.tasks, name, key, self._new_nested_user, self.links, has_gpu, takes_all
+            self.world, self.scheduler, self.tasks, name, key, self.new_nested_user, self.links, has_gpu, takes_all
         )
+        self.take_in(worker)
+
+    def take_in(self, worker: WorkerHost) -> None:
+        """A worker has come."""
         self.workers.append(worker)
         self._all_workers.append(worker)
 
@@ -130,7 +136,11 @@ class System:
 
     def _replace_workers(self, rate: float) -> None:
         for worker in list(self.workers):
-            if not worker.is_alive and self.world.random.random() < rate:
+            if worker.is_alive:
+                continue
+            if worker.unit:  # another one comes if it is needed
+                self.workers.remove(worker)
+            elif self.world.random.random() < rate:
                 self.workers.remove(worker)
                 self._add_worker()
 
@@ -159,6 +169,8 @@ class System:
         world.run(world.now + LIVENESS_SECONDS, self._is_done)
         assert self._is_done(), self._what_is_left()
         self._check_clients()
+        if self._provisioner is not None:
+            self._provisioner.end()
         self._leave()
         return Summary(world.events, self.outcomes, world.now)
 

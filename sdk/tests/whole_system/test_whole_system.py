@@ -26,6 +26,8 @@ SOON_CAUGHT = {
     "an actor that has lost its processor begins again": 60,
     "a worker runs the tasks of any tenant": 40,
     "the quota of tasks at workers is not looked at": 40,
+    "a unit with tasks goes": 10,
+    "units on their way are missing": 10,
 }
 """Planted bugs, and how many seeds are certainly enough to catch each."""
 

@@ -292,10 +292,35 @@ LATER_THEMES: Dict[str, Theme] = {
         {"delay_seconds": (0.0005, 0.01, 0.05), "safety_seconds": (6.0, 20.0), "most_unfinished": (15, 60)},
         safety_events=1500,
     ),
+    "units that come and go": Theme(
+        {
+            "provisioner": 1.0,
+            "runs": 0.3,
+            "long_tasks": 0.3,
+            "worker_crash": 0.01,
+            "processor_death": 0.05,
+            "restart": 0.02,
+            "cancel": 0.1,
+            "blocking": 0.2,
+            "at_most_once": 0.3,
+            "predecessors": 0.2,
+            "large_results": 0.2,
+        },
+        {
+            "users": (1, 1, 2),
+            "workers": (0, 0, 1),
+            "slots": (1, 1, 2),
+            "most_unfinished": (2, 5, 15),
+            "delay_seconds": (0.0005, 0.05),
+            "task_seconds": (0.03, 0.5, 2.0),
+            "safety_seconds": (6.0, 20.0),
+        },
+        safety_events=1000,
+    ),
 }
 """Of some histories that would have none: so those of the others are as they were, and find what they have found."""
 
-LATER_SHARES = {"nested tasks of tenants": LATER_SHARE, "broken links": 0.08}
+LATER_SHARES = {"nested tasks of tenants": LATER_SHARE, "broken links": 0.08, "units that come and go": 0.03}
 
 
 def theme_of(seed: int) -> Optional[Theme]:

@@ -107,8 +107,7 @@ class WorkerHost(LinkEnd, ResumingPeer):
         self._meets_earlier_schedulers = drawn < world.rates["earlier_schedulers"]
         self._scheduler = scheduler
         self._pages: Dict[int, memoryview] = {}
-        self._next_process = 1
-        self._timer_at = NEVER
+        self._next_process, self._timer_at = 1, NEVER
         self._frame_seconds = random.choice((0.0, 0.0005, 0.005))
         slow = random.choice(((0.0, 0.05), (0.0, 0.7), (0.3, 3.0)))
         self._disk = Pipe(self, self._operate, lambda: random.choice(slow) if world.fault("slow_disk") else 0.0)
@@ -146,6 +145,7 @@ class WorkerHost(LinkEnd, ResumingPeer):
             drain_timeout_seconds=self._drain_seconds,
             idle_timeout_seconds=idle_seconds,
             end_of_life=None if life is None else self.now + life,
+            unit=self.unit,
         )
         identity = AgentIdentity(name, "host", 77, "Python")
         self.core = AgentCore(settings, identity, self.page, lambda *_: b"too large", random.random)
@@ -345,6 +345,7 @@ class WorkerHost(LinkEnd, ResumingPeer):
             assert effect.exit_code != EXIT_NO_SCHEDULER or not self.world.must_be_connected, (
                 f"{self.name} gives up, and the scheduler is there"
             )
+            self.has_finished = True
             self._end()
         elif not isinstance(effect, ImportModule):
             self._disk.send(effect)

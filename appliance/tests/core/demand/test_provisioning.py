@@ -215,6 +215,22 @@ def test_a_unit_must_have_been_idle_for_as_long_as_the_provisioner_wants() -> No
     assert release(client, "a", idle_milliseconds=2000) == ["a"]
 
 
+def test_the_idle_time_begins_when_the_tasks_have_ended_and_not_when_they_were_seen_last() -> None:
+    harness = Harness()
+    client, user = provisioner(harness), harness.client()
+    worker = unit_worker(harness, "a")
+    user.submit([0])
+    tasks = worker.take_tasks()
+    harness.wait(1.0)
+    harness.now += 0.9
+    worker.finish(tasks)
+    harness.wait(0.1)
+
+    assert release(client, "a", idle_milliseconds=1000) == []
+    harness.wait(1.0)
+    assert release(client, "a", idle_milliseconds=1000) == ["a"]
+
+
 def test_only_units_that_are_named_and_have_workers_go_and_never_more_than_wanted() -> None:
     harness = Harness()
     client = provisioner(harness)

@@ -44,6 +44,7 @@ from scaler_protocol.wire.errors import MalformedMessageError
 TICK_SECONDS = 0.25
 CALLS_AT_ONCE = 4  # of adapters
 LEAVE_SECONDS = 2.0
+ONE_REQUEST_SECONDS = 0.5
 
 logger = logging.getLogger("scaler")
 
@@ -78,11 +79,19 @@ class Provisioner:
         self._next_listing: Dict[str, float] = dict.fromkeys(adapters, 0.0)
         self._faults: Dict[str, str] = {}  # of listings, by pool
         self._is_asked_to_stop = False
+        self._asked_at = 0.0  # for the first time
         self._failure = ""  # why no session can be had
 
     def stop(self) -> None:
-        """End soon, and the second time at once; for signal handlers and other threads."""
-        if self._is_asked_to_stop:
+        """End soon, and the second time at once; for signal handlers and other threads.
+
+        One Ctrl-C may arrive twice, from the terminal and from a program that wraps this one: what comes within
+        ONE_REQUEST_SECONDS counts once.
+        """
+        now = time.monotonic()
+        if not self._is_asked_to_stop:
+            self._asked_at = now
+        elif now >= self._asked_at + ONE_REQUEST_SECONDS:
             for adapter in self._adapters.values():
                 adapter.hurry()
         self._is_asked_to_stop = True

@@ -17,10 +17,12 @@ import subprocess
 import threading
 import time
 from abc import ABC, abstractmethod
-from typing import Dict, List, Mapping, Sequence
+from typing import Dict, List, Mapping, Sequence, Set
 
 from scaler.provision.core.pool import PoolSettings
 from scaler.provision.core.provision_core import ListedUnit
+from scaler.worker.early_signals import held_signals
+from scaler.worker.forwarded_signals import FORWARDED_AS
 from scaler_protocol import messages as m
 
 STATES = {"pending": m.UnitState.PENDING, "running": m.UnitState.STARTING, "failed": m.UnitState.FAILED}
@@ -28,6 +30,7 @@ STATES = {"pending": m.UnitState.PENDING, "running": m.UnitState.STARTING, "fail
 
 STOP_SECONDS = 60.0  # at least, for processes of this host to drain, when this program ends
 STOP_MARGIN_SECONDS = 10.0  # beyond the time that workers may take for running tasks
+DRAIN_SIGNAL = FORWARDED_AS[signal.SIGTERM]
 _LONGEST_REASON = 300  # characters
 
 
@@ -66,6 +69,9 @@ class UnitAdapter(ABC):
 class LocalUnits(UnitAdapter):
     """Workers of this host, which drain when this program is asked to end, and stop when it is killed.
 
+    Each is asked once to drain, and by a signal that it can tell from those that others send to all processes: service
+    managers and terminals do. Only `hurry` asks again.
+
     Parameters:
         command: that runs a worker; `--unit ID` is added.
         drain_timeout_seconds: for which its running tasks may go on.
@@ -76,11 +82,13 @@ class LocalUnits(UnitAdapter):
         self._stop_seconds = max(STOP_SECONDS, drain_timeout_seconds + STOP_MARGIN_SECONDS)
         self._lock = threading.Lock()
         self._processes: Dict[str, subprocess.Popen[bytes]] = {}
+        self._draining: Set[int] = set()  # process ids of those that were asked to drain
 
     def start(self, unit: str) -> None:
         try:
             command = [*self._command, "--unit", unit, "--exit-when-stdin-closes"]
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+            with held_signals():
+                process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
         except OSError as error:
             raise UnitError(f"{self._command[0]} cannot be started: {error}") from error
         with self._lock:
@@ -95,6 +103,7 @@ class LocalUnits(UnitAdapter):
                     found[unit] = ListedUnit(m.UnitState.STARTING)
                     continue
                 del self._processes[unit]
+                self._draining.discard(process.pid)
                 if code:
                     found[unit] = ListedUnit(m.UnitState.FAILED, _reason_of(code))
         return found
@@ -102,15 +111,14 @@ class LocalUnits(UnitAdapter):
     def stop(self, unit: str) -> None:
         with self._lock:
             process = self._processes.get(unit)
-        if process is not None and process.poll() is None:
-            process.terminate()
+            if process is not None:
+                self._drain(process)
 
     def close(self) -> None:
         with self._lock:
             processes = list(self._processes.values())
-        for process in processes:
-            if process.poll() is None:
-                process.terminate()
+            for process in processes:
+                self._drain(process)
         deadline = time.monotonic() + self._stop_seconds
         for process in processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -123,7 +131,12 @@ class LocalUnits(UnitAdapter):
         for process in list(self._processes.values()):
             if process.stdin is not None:
                 process.stdin.close()  # which lets a worker stop without finishing its tasks
-            process.terminate()
+            process.send_signal(DRAIN_SIGNAL)
+
+    def _drain(self, process: subprocess.Popen[bytes]) -> None:
+        if process.pid not in self._draining and process.poll() is None:
+            self._draining.add(process.pid)
+            process.send_signal(DRAIN_SIGNAL)
 
     def described(self) -> str:
         return f"# start: {shlex.join([*self._command, '--unit', 'ID'])}"
@@ -132,7 +145,8 @@ class LocalUnits(UnitAdapter):
 def _reason_of(code: int) -> str:
     if code < 0:
         with contextlib.suppress(ValueError):
-            return f"its worker was ended by {signal.Signals(-code).name}"
+            name = "SIGTERM" if -code == DRAIN_SIGNAL else signal.Signals(-code).name
+            return f"its worker was ended by {name}"
     return f"its worker has ended with exit code {code}: see its log"
 
 

@@ -5,6 +5,8 @@
 
 Rules:
 - This is the first that the program runs, so nothing is imported here that takes time.
+- A program that starts a worker holds its signals back until then: `held_signals`. Otherwise a signal that comes while
+  the interpreter starts meets no Python, and ends the process.
 - A signal that is ignored, as by nohup, stays ignored.
 - Also the first process of a container has a handler by this: the kernel drops signals for which such a process has
   none.
@@ -12,17 +14,42 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from types import FrameType
-from typing import Iterable, Optional
+from typing import Iterable, Iterator, Optional
+
+from scaler.worker.forwarded_signals import FORWARDED_AS
+
+EARLY = (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM), *FORWARDED_AS.values())
+"""Signals that ask a worker to end; Ctrl-C is an exception in Python, which programs handle from their start."""
 
 
-def leave_on_signals(numbers: Iterable[int] = (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))) -> None:
-    """Let these signals end this process with exit code 0, until it has other handlers; for the main thread."""
+def leave_on_signals(numbers: Iterable[int] = EARLY) -> None:
+    """Let these signals end this process with exit code 0, until it has other handlers; for the main thread.
+
+    Those that came before, and were held back, end it now.
+    """
+    numbers = set(numbers)
     for number in numbers:
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _leave)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
+
+@contextlib.contextmanager
+def held_signals() -> Iterator[None]:
+    """What this thread starts meanwhile gets the signals of EARLY only when it calls `leave_on_signals`."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, EARLY)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _leave(_number: int, _frame: Optional[FrameType]) -> None:

@@ -26,7 +26,7 @@ from typing import Optional, Sequence
 
 from scaler.restarts import EXIT_ERROR, Restarts
 from scaler.worker import worker_program as program
-from scaler.worker.early_signals import leave_on_signals
+from scaler.worker.early_signals import EARLY, leave_on_signals
 from scaler.worker.forwarded_signals import FORWARDED_AS
 from scaler.worker.worker_options import read_options
 from scaler_protocol.programs.service_manager import ServiceManager
@@ -58,7 +58,7 @@ class Supervisor:
         wake_reader, wake_writer = os.pipe()
         os.set_blocking(wake_writer, False)
         signal.set_wakeup_fd(wake_writer)
-        for number in _FORWARDED:
+        for number in _MASKED:  # the program that started this one may forward signals, too
             signal.signal(number, self._on_signal)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it was ignored, agents would leave no exit code
         restarts = Restarts()
@@ -118,9 +118,9 @@ class Supervisor:
         try:
             os.setsid()
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGTERM, signal.SIGHUP):
+            for number in EARLY:
                 signal.signal(number, signal.SIG_DFL)
-            leave_on_signals((signal.SIGTERM, signal.SIGHUP, *FORWARDED_AS.values()))
+            leave_on_signals()
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os.dup2(life_line, 0)
             os.close(life_line)
@@ -143,7 +143,7 @@ class Supervisor:
         self._service_manager.stopping(_signal_name(number))
         if self._agent:
             with contextlib.suppress(OSError):  # it has just ended, or runs as another user
-                os.kill(self._agent, FORWARDED_AS[signal.Signals(number)])
+                os.kill(self._agent, number if number in _SENT else FORWARDED_AS[signal.Signals(number)])
 
 
 def _signal_name(number: int) -> str:

@@ -22,6 +22,7 @@ from whole_system.bugs.storage_bugs import STORAGE_BUGS
 from whole_system.bugs.tenant_bugs import TENANT_BUGS
 from whole_system.bugs.transfer_bugs import TRANSFER_BUGS
 from whole_system.bugs.trial_bugs import OF_THE_FIRST_LIST, TRIAL_BUGS
+from whole_system.bugs.unit_bugs import UNIT_BUGS
 
 __all__ = ["BUGS_OF_THE_TRIAL", "NEW_BUGS", "PLANTED_BUGS", "PlantedBug", "planted"]
 
@@ -355,6 +356,7 @@ PLANTED_BUGS: Dict[str, PlantedBug] = {
     **LINK_BUGS,
     **TENANT_BUGS,
     **STORAGE_BUGS,
+    **UNIT_BUGS,
 }
 
 BUGS_OF_THE_TRIAL = (*OF_THE_FIRST_LIST, *TRIAL_BUGS)

@@ -22,12 +22,13 @@ CLIENT = "scaler.client.core"
 AGENT = "scaler.worker.agent.core"
 SESSION = "scaler_protocol.session"
 SCHEDULER = "scaler_appliance.core"
+PROVISION = "scaler.provision.core"
 
 
 class PlantedBug(NamedTuple):
     """
     Parameters:
-        core: whose it is: client, agent, session or scheduler.
+        core: whose it is: client, agent, session, scheduler or provisioner.
         function: module and qualified name.
         right: a part of its source.
         wrong: what stands there instead.

@@ -117,5 +117,9 @@ class WorkerDialogues:
         assert is_first or self._disks_may_be_full, f"{name!r} requests byte {message.offset} of an object twice"
         requested.add(message.offset)
 
+    def has_tasks(self, name: bytes) -> bool:
+        """Whether a worker has tasks."""
+        return bool(self._open.get(name))
+
     def on_peer_gone(self, name: bytes) -> None:
         self._open.pop(name, None)

@@ -44,7 +44,9 @@ CLIENTS_OF_A_CLASS = 64  # that are looked at
 SPANS_OF_A_CLIENT = 16  # likewise
 KINDS_COMPARED = 256  # of workers, with what tasks need
 PAUSE_OF_A_ROUND = 10  # times as long as it took
-SHORTEST_SIGN_MICROSECONDS = 1e6  # of a task that runs: it says how long others take
+SHORTEST_SIGN_MICROSECONDS = (
+    0.9e6  # of a task that runs, which says how long others take: two rounds are a second apart
+)
 _LARGEST = (1 << 64) - 1
 
 
@@ -71,6 +73,20 @@ class _Kind(NamedTuple):
     functions: Tuple[str, ...]
 
 
+class _Idle(NamedTuple):
+    """A worker as the last rounds have seen it.
+
+    Attributes:
+        since: when it was seen like this first.
+        sent: how many tasks it had been sent by then.
+        was_busy: it had tasks.
+    """
+
+    since: float
+    sent: int
+    was_busy: bool
+
+
 class TaskDemand:
     """The demand of all tasks of a scheduler.
 
@@ -89,7 +105,7 @@ class TaskDemand:
         self._begun = self._next = self._ended = 0.0
         self._kinds: Dict[int, _Kind] = {}  # by session, of workers
         self._mean_occupied: Dict[NeedsKey, float] = {}
-        self._idle_since: Dict[int, Tuple[float, int]] = {}  # by session: when, and how many tasks it was sent before
+        self._idle_since: Dict[int, _Idle] = {}  # by session
         self._seen: Dict[int, float] = {}  # by number: dispatches that are first at their worker, and since when
         self._not_understood: Set[Needs] = set()  # by workers that have the capabilities
 
@@ -107,8 +123,10 @@ class TaskDemand:
 
     def idle_seconds(self, worker: WorkerSession) -> float:
         """For how long a worker has had no tasks, as far as rounds have seen it."""
-        since, sent = self._idle_since.get(worker.number, (self._state.now, worker.sent))
-        return 0.0 if worker.tasks or worker.actors or sent != worker.sent else max(0.0, self._state.now - since)
+        seen = self._idle_since.get(worker.number)
+        if seen is None or seen.was_busy or worker.tasks or worker.actors or seen.sent != worker.sent:
+            return 0.0
+        return max(0.0, self._state.now - seen.since)
 
     @property
     def is_unfinished(self) -> bool:
@@ -147,7 +165,7 @@ class TaskDemand:
         for worker in workers:
             if worker.is_gone:
                 continue
-            self._idle_since[worker.number] = _idle_since(worker, now, idle.get(worker.number))
+            self._idle_since[worker.number] = _idle_since(worker, self._state.now, idle.get(worker.number))
             joined.add(worker.hello.unit)
             kind = self._kinds[worker.number] = known.get(worker.number) or _kind_of(worker)
             if not worker.leaving:
@@ -317,10 +335,11 @@ def _kind_of(worker: WorkerSession) -> _Kind:
     return _Kind(worker.tenant, capabilities, tuple(hello.codecs), tuple(hello.functions))
 
 
-def _idle_since(worker: WorkerSession, now: float, before: Optional[Tuple[float, int]]) -> Tuple[float, int]:
-    """Since when a worker has had no tasks; now, if it has some, or got some since it was last looked at."""
-    if before is None or worker.tasks or worker.actors or worker.sent != before[1]:
-        return now, worker.sent
+def _idle_since(worker: WorkerSession, now: float, before: Optional[_Idle]) -> _Idle:
+    """Since when a worker has had no tasks: from the first round that saw so, after its last tasks."""
+    was_busy = bool(worker.tasks or worker.actors)
+    if before is None or was_busy or before.was_busy or worker.sent != before.sent:
+        return _Idle(now, worker.sent, was_busy)
     return before
 
 

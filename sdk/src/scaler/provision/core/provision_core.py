@@ -3,12 +3,14 @@
     on_demand, on_listing, on_release, on_time … ──▶ StartUnit, StopUnit, SendMessage ──▶ take_effects()
 
 Rules:
-- A unit is started only for slots that the last Demand misses, and only if that Demand counts the last Units: so none
-  is started twice for the same tasks.
+- A unit is started only for slots that the last Demand misses, and only if that Demand counts all units that were
+  started: so none is started twice for the same tasks. What else has changed since does not matter: a unit that the
+  Demand still counts makes it miss fewer slots, and waiting for another one costs a second each time.
 - A unit goes when it is idle, and the scheduler chooses which. It is stopped here only if it has not connected, or when
   its workers have left.
 - A unit that waits and that no task has needed for the idle time is withdrawn: see `unneeded_units`.
-- Without a session nothing is started and nothing is stopped: units go on.
+- Without a session nothing is started and nothing is stopped: units go on. Nor does the time count in which they should
+  connect or end: their workers look for the scheduler, too.
 - A listing that fails is no listing: units are not lost because a command had a bad day, and none is started until it
   works again.
 - A unit that has failed and is still listed counts for the maximum.
@@ -143,7 +145,9 @@ class ProvisionCore:
         self._effects: List[Effect] = []
         self._demand: Optional[m.Demand] = None
         self._is_open = False  # there is a session
+        self._opened_at = -inf
         self._sequence = 0
+        self._last_start = 1  # the first Units that have all units that were started
         self._told: Optional[m.Units] = None
         self._requests: Dict[int, Pool] = {}  # that are not answered yet
         self._last_request = 0
@@ -155,6 +159,7 @@ class ProvisionCore:
     def on_opened(self, now: float) -> None:
         """A session has begun."""
         self._is_open, self._demand, self._told, self._sequence = True, None, None, 0
+        self._opened_at, self._last_start = now, 1
         self._requests.clear()
         for unit in self._units.values():
             unit.unneeded_since = inf
@@ -261,7 +266,7 @@ class ProvisionCore:
             self._tell(now)  # also without units: the scheduler's Demand then counts what there is
             return
         demand = self._demand
-        if demand is not None and demand.units_sequence == self._sequence:
+        if demand is not None and demand.units_sequence >= self._last_start:
             self._start(now, demand)
             self._withdraw(now, demand)
             self._release(now)
@@ -282,7 +287,8 @@ class ProvisionCore:
     def _start(self, now: float, demand: m.Demand) -> None:
         counts = self._counts(demand)
         refused: Dict[str, None] = {}
-        for wanted in demand.demands:
+        spare = dict.fromkeys(self.pools, 0)  # slots of units that are started now, which tasks without needs can use
+        for wanted in sorted(demand.demands, key=lambda each: -len(each.capabilities)):
             needs = {each.name: each.amount for each in wanted.capabilities}
             time_seconds = wanted.time_request_milliseconds / 1000
             left = wanted.slots_missing
@@ -293,10 +299,15 @@ class ProvisionCore:
             there = wanted.slots_wanted - wanted.slots_missing
             for pool in able:
                 each = pool.settings.slots_for(needs, time_seconds)
+                name, settings = pool.settings.name, pool.settings
+                used = 0 if needs else min(left, spare[name])
+                spare[name] -= used
+                left -= used
                 worth = pool.worth_starting(left, there, wanted.work_microseconds / 1e6, wanted.tasks_unmeasured)
-                units = min(ceil(worth / each), max(0, pool.settings.maximum - counts[pool.settings.name].present))
-                counts[pool.settings.name].wanted += units
-                counts[pool.settings.name].present += units
+                units = min(ceil(worth / each), max(0, settings.maximum - counts[name].present))
+                counts[name].wanted += units
+                counts[name].present += units
+                spare[name] += max(0, units * settings.slots - worth)
                 left = max(0, left - units * each)
         for text in refused.keys() - self._refused.keys():
             self._log("WARNING", f"no pool has units for tasks that need {text}: change a pool, or the tasks wait")
@@ -330,6 +341,7 @@ class ProvisionCore:
             unit = _Unit(f"{pool.settings.name}-{self._instance}-{self._numbers}", pool, now)
             self._units[unit.name] = unit
             self._effects.append(StartUnit(pool.settings.name, unit.name))
+            self._last_start = self._sequence + 1
 
     # Letting go -----------------------------------------------------------------------------------------------------
 
@@ -373,16 +385,20 @@ class ProvisionCore:
 
     def _expire(self, now: float) -> None:
         """Stop units that did not come, and those whose workers have left; forget failed ones."""
+        is_known = self._is_open and self._demand is not None  # which units have workers
         for unit in list(self._units.values()):
             settings = unit.pool.settings
             if unit.state == m.UnitState.FAILED:
                 if now >= unit.left + FORGET_SECONDS:
                     del self._units[unit.name]
+            elif not is_known:
+                continue
             elif unit.connected == inf and not unit.is_withdrawn:
-                if now >= unit.runs_since + settings.start_timeout_seconds and unit.state == m.UnitState.STARTING:
+                since = max(unit.runs_since, self._opened_at)
+                if now >= since + settings.start_timeout_seconds and unit.state == m.UnitState.STARTING:
                     self._fail(now, unit, f"no worker of it was connected within {settings.start_timeout_seconds:g} s")
                     self._effects.append(StopUnit(settings.name, unit.name))
-            elif now >= unit.left + STOP_GRACE_SECONDS:
+            elif now >= max(unit.left, self._opened_at) + STOP_GRACE_SECONDS:
                 unit.left = now  # again, if it is still there then
                 self._effects.append(StopUnit(settings.name, unit.name))
 
