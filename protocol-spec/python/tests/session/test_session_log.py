@@ -61,13 +61,13 @@ def test_a_log_is_whole_again_when_what_it_has_forgotten_has_arrived() -> None:
     log = log_of(b"one", b"two")
     log.forget()
     log.add([b"three"])
-    assert not log.is_whole and not log.can_resume(1)
+    assert (log.is_whole, log.can_resume(1)) == (False, False)
 
     log.acknowledge(1)
-    assert not log.is_whole
+    assert (log.is_whole, log.can_resume(1)) == (False, False)
     log.acknowledge(2)
 
-    assert log.is_whole and log.can_resume(2)
+    assert (log.is_whole, log.can_resume(2)) == (True, True)
     assert log.rest() == [[b"three"]]
 
 
