@@ -44,9 +44,8 @@ CLIENTS_OF_A_CLASS = 64  # that are looked at
 SPANS_OF_A_CLIENT = 16  # likewise
 KINDS_COMPARED = 256  # of workers, with what tasks need
 PAUSE_OF_A_ROUND = 10  # times as long as it took
-SHORTEST_SIGN_MICROSECONDS = (
-    0.9e6  # of a task that runs, which says how long others take: two rounds are a second apart
-)
+SHORTEST_SIGN_MICROSECONDS = 0.9e6
+"""Of a task that runs, which says how long others take; two rounds are a second apart."""
 _LARGEST = (1 << 64) - 1
 
 
