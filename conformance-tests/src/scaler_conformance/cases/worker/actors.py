@@ -151,7 +151,8 @@ def draining_worker_stays_for_its_actors(bench: RoleBench) -> None:
     """A draining worker runs further calls of its actors, and leaves when their function objects are deleted."""
     worker = bench.welcomed()
     actor, other = Actor(worker), Actor(worker)
-    (echo,) = actor.payloads([("echo", 1)])
+    (second,) = numbered(bench, 2, 2)
+    echo, wait = actor.payloads([("echo", 1), ("wait", *second.arguments)])
     actor.expect_done(*actor.submit([echo]))
     other.expect_done(*other.submit([echo]))
     worker.send("DisconnectRequest", reason="draining")
@@ -161,7 +162,10 @@ def draining_worker_stays_for_its_actors(bench: RoleBench) -> None:
     actor.delete()
     worker.fence()
     worker.expect_nothing_more(expected="no end of a worker that has another actor")
-    other.expect_done(*other.submit([echo]))
+    last = other.submit([wait])
+    second.expect_started()  # with the number of the other actor's second call: it is the same one
+    second.release()
+    other.expect_done(*last)
     other.delete()
     worker.expect("DisconnectResponse")
     bench.expect_exit("the worker to exit")
