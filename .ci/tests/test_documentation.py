@@ -7,6 +7,7 @@ Rules, for README.md, the README.md of each distribution, and docs/:
 - `<!-- example: compile only -->` above a fence: it is a part of a program, and only its syntax is checked.
 - `<!-- example: needs MODULE -->` above a fence: it runs where this module is installed, in one of the environments of
   this tree, and is skipped if none has it.
+- `<!-- example: from FILE -->` above a fence: its lines stand in that file, which other tests run.
 - `<!-- example: shell -->` above a fence: bash runs it, in a home of its own that the page's fences of this kind share.
 - `<!-- example: output -->` above a fence of any kind: this is the exact output of the last program,
   except for the log lines of a cluster that it started, and for times and fingerprints in that of a shell.
@@ -68,7 +69,8 @@ def fences_of(page: Path) -> Iterator[Fence]:
 
 
 FENCES = [fence for page in PAGES for fence in fences_of(page)]
-PYTHON_FENCES = [fence for fence in FENCES if fence.language == "python"]
+QUOTED_FENCES = [fence for fence in FENCES if fence.marker.startswith("from ")]
+PYTHON_FENCES = [fence for fence in FENCES if fence.language == "python" and fence not in QUOTED_FENCES]
 PROGRAM_FENCES = [fence for fence in PYTHON_FENCES if fence.marker != "compile only"]
 SHELL_FENCES = [fence for fence in FENCES if fence.marker == "shell"]
 
@@ -96,6 +98,12 @@ def python_for(program: Fence) -> Optional[Path]:
     environments = (TREE / name / "bin/python" for name in (".venv-adapters", ".venv-situations"))
     candidates = [Path(sys.executable), *(path for path in environments if path.exists())]
     return next((python for python in candidates if has(python, module)), None)
+
+
+@pytest.mark.parametrize("fence", QUOTED_FENCES, ids=lambda fence: fence.place)
+def test_quotation_is_in_its_file(fence: Fence) -> None:
+    source = (TREE / fence.marker[len("from ") :]).read_text(encoding="utf-8")
+    assert f"\n{fence.text}" in source, f"{fence.place} quotes what does not stand there"
 
 
 @pytest.mark.parametrize("fence", PYTHON_FENCES, ids=lambda fence: fence.place)
@@ -157,8 +165,8 @@ def test_markers_are_known_and_in_place(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     fences = list(fences_of(page))
 
-    markers = {"needs" if fence.marker.startswith("needs ") else fence.marker for fence in fences}
-    assert markers <= {"", "compile only", "needs", "output", "shell"}
+    markers = {re.sub(r"^(needs|from) .*", r"\1", fence.marker) for fence in fences}
+    assert markers <= {"", "compile only", "from", "needs", "output", "shell"}
     assert text.count("<!-- example:") == sum(bool(fence.marker) for fence in fences), "a marker without a fence"
     assert text.count("\n```") + text.startswith("```") == 2 * len(fences), "a fence without an end"
     for before, fence in zip([None, *fences], fences):

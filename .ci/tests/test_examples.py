@@ -18,6 +18,8 @@ import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 DEMO = EXAMPLES / "demo.py"
+STUDY = EXAMPLES / "vaccination_study"
+PAGE_OF_STUDY = EXAMPLES.parent / "docs/tutorial/a-whole-project.md"
 CPP_WORKER = EXAMPLES.parent / "build/cpp-worker/cpp_worker"
 SHORT_EXAMPLES = sorted(path.name for path in EXAMPLES.glob("*.py") if path != DEMO)
 
@@ -43,6 +45,30 @@ def test_example_prints_what_it_says(name: str, lines_but_log_lines: Callable[[s
 
     assert finished.returncode == 0, finished.stderr
     assert lines_but_log_lines(finished.stdout) == promised_output(EXAMPLES / name)
+
+
+def test_the_whole_project_gives_the_answer_that_its_page_shows(cluster_address: str, tmp_path: Path) -> None:
+    results = tmp_path / "results.jsonl"
+    command = [sys.executable, "-m", "vaccination", "--results", str(results), "--address", cluster_address]
+
+    def run(runs: int) -> str:
+        return subprocess.run(
+            [*command, "--runs", str(runs)],
+            cwd=STUDY,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout
+
+    assert run(20).startswith(f"0 runs are in {results}, 200 are left\n")
+    continued = run(100)
+
+    assert continued.startswith(f"200 runs are in {results}, 800 are left\n")
+    table = continued.partition("\n")[2]
+    assert table.count("\n") == 11
+    assert table in PAGE_OF_STUDY.read_text(encoding="utf-8")
 
 
 def test_demo_checks_its_own_answers() -> None:
