@@ -1,7 +1,7 @@
 """What the cluster in the pictures of docs/monitoring.md has to do: see take_screenshots.py.
 
-Rules: two kinds of programs, with functions of their own; times are made up, so that a small machine looks like a busy
-cluster; a few tasks fail.
+Rules: three kinds of programs, with functions and actors of their own; times are made up, so that a small machine looks
+like a busy cluster; a few tasks fail.
 """
 
 from __future__ import annotations
@@ -55,6 +55,29 @@ def price_option(number: int) -> float:
     return math.sqrt(number)
 
 
+class Forecaster:
+    """A model that is loaded once."""
+
+    def __init__(self, region: str) -> None:
+        self.region = region
+
+    def forecast(self, day: int) -> int:
+        spend(0.12)
+        if random.random() < 0.02:
+            raise LookupError(f"no weather of day {day} in {self.region}")
+        return day
+
+
+class Ledger:
+    def __init__(self) -> None:
+        self.total = 0
+
+    def book(self, amount: int) -> int:
+        spend(0.02)
+        self.total += amount
+        return self.total
+
+
 Weighed = Sequence[Tuple[Callable[..., Any], int]]
 SIMULATION: Weighed = ((fetch_prices, 4), (prepare_batch, 5), (simulate_paths, 4))
 SCORING: Weighed = ((score_model, 6), (aggregate_risk, 1))
@@ -78,6 +101,24 @@ def score(address: str, ends: threading.Event) -> None:
             if number % 4 == 3:
                 futures += client.submit_graph(_graph(), ["risk"])
         del model
+
+
+def serve(address: str, ends: threading.Event) -> None:
+    """A program with actors: two models, a ledger, and one that no worker has what it needs for."""
+    with Client(address=address) as client:
+        forecasters = [client.actor(Forecaster, region) for region in ("north", "south")]
+        ledger = client.actor(Ledger)
+        on_gpu = client.options(capabilities={"gpu": 1}).actor(Forecaster, "everywhere")
+        calls: List[Any] = [on_gpu.forecast(day) for day in range(3)]
+        day = 0
+        while not ends.wait(0.5):
+            day += 1
+            calls = [call for call in calls if not call.done()]
+            if len(calls) < MOST_IN_FLIGHT // 2:
+                calls += [forecaster.forecast(day) for forecaster in forecasters for _ in range(random.randrange(3))]
+                calls += [ledger.book(day)]
+        for actor in (*forecasters, ledger, on_gpu):
+            actor.close()
 
 
 def _submitting(client: Client, weighed: Weighed, ends: threading.Event) -> Any:

@@ -29,20 +29,18 @@ from ui_server import UiServer, monitor_address_of  # noqa: E402
 
 MOST_BYTES = 150_000
 AGENTS, WORKERS_A_AGENT = 4, 4
-PAGES = ("overview", "stream", "workers", "tasks", "task", "functions", "clients", "objects", "graphs")
+PAGES = ("overview", "stream", "workers", "tasks", "task", "functions", "clients", "objects", "graphs", "actors")
 WIDE, NARROW = (1280, 800), (400, 820)
 KEPT = [
     ("overview", "light", WIDE),
-    ("overview", "dark", WIDE),
     ("stream", "dark", WIDE),
     ("stream", "light", WIDE),
     ("workers", "light", WIDE),
     ("tasks", "dark", WIDE),
     ("task", "light", WIDE),
     ("functions", "light", WIDE),
-    ("clients", "dark", WIDE),
-    ("objects", "light", WIDE),
     ("graphs", "dark", WIDE),
+    ("actors", "light", WIDE),
     ("overview", "light", NARROW),
     ("stream", "dark", NARROW),
     ("workers", "light", NARROW),
@@ -58,7 +56,7 @@ def programs() -> List[Callable[[str, threading.Event], None]]:
     source = TREE / "docs" / "pictured_work.py"
     names: Dict[str, Any] = {"__name__": "__main__"}
     exec(compile(source.read_text(), "research.py", "exec"), names)
-    return [names["simulate"], names["score"]]
+    return [names["simulate"], names["score"], names["serve"]]
 
 
 @contextlib.contextmanager

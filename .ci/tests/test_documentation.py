@@ -7,7 +7,8 @@ Rules, for README.md, the README.md of each distribution, and docs/:
 - `<!-- example: compile only -->` above a fence: it is a part of a program, and only its syntax is checked.
 - `<!-- example: needs MODULE -->` above a fence: it runs where this module is installed, in one of the environments of
   this tree, and is skipped if none has it.
-- `<!-- example: from FILE -->` above a fence: its lines stand in that file, which other tests run.
+- `<!-- example: from FILE -->` above a fence: its lines stand in that file, which other tests run; they may be indented
+  otherwise, and blank lines do not count.
 - `<!-- example: shell -->` above a fence: bash runs it, in a home of its own that the page's fences of this kind share.
 - `<!-- example: output -->` above a fence of any kind: this is the exact output of the last program,
   except for the log lines of a cluster that it started, and for times and fingerprints in that of a shell.
@@ -102,8 +103,11 @@ def python_for(program: Fence) -> Optional[Path]:
 
 @pytest.mark.parametrize("fence", QUOTED_FENCES, ids=lambda fence: fence.place)
 def test_quotation_is_in_its_file(fence: Fence) -> None:
+    def lines(text: str) -> str:
+        return "".join(f"\n{line.strip()}" for line in text.splitlines() if line.strip()) + "\n"
+
     source = (TREE / fence.marker[len("from ") :]).read_text(encoding="utf-8")
-    assert f"\n{fence.text}" in source, f"{fence.place} quotes what does not stand there"
+    assert lines(fence.text) in lines(source), f"{fence.place} quotes what does not stand there"
 
 
 @pytest.mark.parametrize("fence", PYTHON_FENCES, ids=lambda fence: fence.place)
