@@ -1,7 +1,7 @@
 """The workflows that test and publish this tree, and the files of a release.
 
 Rules: the workflows run only on GitHub. Here they are parsed, and everything they use is checked: make targets, files,
-and the steps that create checksums and a bill of materials.
+and the steps that create checksums and a bill of materials. The script that publishes the documentation runs.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import fnmatch
 import hashlib
 import json
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -313,3 +314,48 @@ def test_where_nothing_is_built_nothing_is_released(tmp_path: Path) -> None:
         [sys.executable, "-c", script, str(tmp_path)], cwd=TREE / "packaging", capture_output=True, text=True
     )
     assert finished.returncode == 1 and "make dist" in finished.stderr
+
+
+# The documentation.
+
+
+def test_the_workflow_keeps_each_version_of_the_documentation_in_its_branch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its script runs as it stands, with a repository on this disk in the place of GitHub's."""
+    hosted = tmp_path / "hosted.git"
+    subprocess.run(["git", "init", "--quiet", "--bare", str(hosted)], check=True)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    setting = f"url.{hosted}.insteadOf", "https://x-access-token:secret@example.org/owner/scaler"
+    subprocess.run(["git", "config", "--global", *setting], check=True)
+    for name, value in (
+        ("TOKEN", "secret"),
+        ("GITHUB_SERVER_URL", "https://example.org"),
+        ("GITHUB_REPOSITORY", "owner/scaler"),
+    ):
+        monkeypatch.setenv(name, value)
+    [script] = [step["run"] for step in steps_of(TREE / ".github/workflows/docs.yml") if "publish_site" in str(step)]
+
+    def publish(version: str, text: str) -> None:
+        checkout = tmp_path / f"{version} {text}"  # a machine of its own
+        (checkout / "docs/site").mkdir(parents=True)
+        (checkout / "dist/docs").mkdir(parents=True)
+        (checkout / "dist/docs/index.html").write_text(text)
+        shutil.copy(TREE / "docs/site/publish_site.py", checkout / "docs/site")
+        monkeypatch.setenv("GITHUB_REF_NAME", version)
+        subprocess.run(["bash", "-eo", "pipefail", "-c", script], cwd=checkout, check=True, stdin=subprocess.DEVNULL)
+
+    for version, text in (("main", "first"), ("v1.0.0", "released"), ("main", "second"), ("v1.0.0", "released")):
+        shutil.rmtree(tmp_path / f"{version} {text}", ignore_errors=True)
+        publish(version, text)
+
+    pages = tmp_path / "pages"
+    subprocess.run(["git", "clone", "--quiet", "--branch", "gh-pages", str(hosted), str(pages)], check=True)
+    assert (pages / "main/index.html").read_text() == "second"
+    assert (pages / "v1.0.0/index.html").read_text() == "released"
+    assert 'url=v1.0.0/"' in (pages / "index.html").read_text()
+    commits = subprocess.run(
+        ["git", "log", "--format=%s"], cwd=pages, check=True, capture_output=True, text=True
+    ).stdout
+    assert commits.splitlines() == [f"The documentation of {each}" for each in ("main", "v1.0.0", "main")]
