@@ -4,22 +4,24 @@
 
 Rules:
 - Time goes in steps of TICK_SECONDS. All chance comes from the seed.
-- The scheduler's formula of the demand is the one of `slots_wanted`, which is tested for itself; here it has a delay of
-  a round, as the real one has.
+- The demand is computed by the real arithmetic, `slots_wanted`, and told with a delay of a round, as by a scheduler.
+- The tasks of each stage are of a function of their own.
 """
 
 from __future__ import annotations
 
 import random
-from math import ceil, inf
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from math import inf
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from scaler.provision.core.pool import PoolSettings
 from scaler.provision.core.provision_core import ListedUnit, ProvisionCore, SendMessage, StartUnit, StopUnit
+from scaler_appliance.core.demand.slots_wanted import NeedsKey, Probes, TaskLoad, wanted
 from scaler_protocol import messages as m
 
 TICK_SECONDS = 1.0
 LISTING_SECONDS = 2.0
+KEY = NeedsKey("", ())
 
 
 class Stage(NamedTuple):
@@ -30,13 +32,18 @@ class Stage(NamedTuple):
     seconds: float
 
 
+class _Task(NamedTuple):
+    function: int
+    seconds: float
+
+
 class _SimulatedUnit:
     def __init__(self, begins: float, fails: bool, slots: int) -> None:
         self.begins = begins  # when its worker connects, or when it fails
         self.fails = fails
         self.is_leaving = False
         self.idle_since = begins
-        self.running: List[Tuple[float, float]] = []  # when tasks end, and how long they take
+        self.running: List[Tuple[float, _Task]] = []  # when they end
         self.slots = slots
         self.ran = 0
 
@@ -68,7 +75,7 @@ class Scene:
         boot_seconds: from start to connection, at least and at most.
         failure_share: of starts.
         target_seconds: of the scheduler.
-        is_measured: how long tasks take is known before the first one has ended.
+        is_measured: how long tasks take is known before the first one of their stage has ended.
     """
 
     def __init__(
@@ -85,18 +92,19 @@ class Scene:
         self._stages = sorted(stages)
         self._random = random.Random(seed)
         self._target_seconds = target_seconds
-        self._is_measured = is_measured
+        self._measured: Set[int] = set(range(len(stages))) if is_measured else set()  # functions
+        self._probes = Probes()
         self._core = ProvisionCore([pool], "run")
         self._units: Dict[str, _SimulatedUnit] = {}
         self._reported: List[m.Unit] = []
         self._sequence = 0
         self._told: Optional[m.Demand] = None
-        self._waiting: List[float] = []
-        self._ended = 0
+        self._waiting: List[_Task] = []
         self._busy_seconds = self._slot_seconds = 0.0
         self._all: List[_SimulatedUnit] = []
         self._released: List[float] = []
         self._flaps = self._most = 0
+        self._functions = -1
         self._work_came = 0.0
 
     def run(self, until: float) -> Figures:
@@ -145,16 +153,16 @@ class Scene:
         while self._stages and self._stages[0].at <= now:
             stage = self._stages.pop(0)
             self._work_came = now
-            self._waiting += [stage.seconds] * stage.tasks
+            self._functions += 1
+            self._waiting += [_Task(self._functions, stage.seconds)] * stage.tasks
         for name, unit in list(self._units.items()):
             if now < unit.begins or unit.fails:
                 continue
-            before = len(unit.running)
+            self._measured |= {task.function for end, task in unit.running if end <= now}
             unit.running = [each for each in unit.running if each[0] > now]
-            self._ended += before - len(unit.running)
             while self._waiting and not unit.is_leaving and len(unit.running) < unit.slots:
-                seconds = self._waiting.pop()
-                unit.running.append((now + seconds, seconds))
+                task = self._waiting.pop()
+                unit.running.append((now + task.seconds, task))
                 unit.ran += 1
             if unit.running:
                 unit.idle_since = now
@@ -165,29 +173,25 @@ class Scene:
 
     def _demand(self, now: float) -> m.Demand:
         here = {name: each for name, each in self._units.items() if now >= each.begins and not each.fails}
-        running = [(end - now, seconds) for each in here.values() for end, seconds in each.running]
-        tasks = len(self._waiting) + len(running)
-        longest = max([seconds - left for left, seconds in running], default=0.0)
-        work, unmeasured, slots = 0.0, 0, 0
-        if self._is_measured or self._ended:
-            work = sum(self._waiting) + sum(seconds for _, seconds in running)
-        elif longest >= 1.0:
-            work = tasks * 2.0 * longest
-        else:
-            unmeasured = tasks
-        if tasks and not unmeasured:
-            slots = min(tasks, ceil(work / self._target_seconds))
-        elif tasks:
-            slots = max(1, len(running))
+        running = [each for unit in here.values() for each in unit.running]
+        longest: Dict[int, float] = {}
+        for end, task in running:
+            longest[task.function] = max(longest.get(task.function, 0.0), now - (end - task.seconds))
+        load = TaskLoad()
+        for task, occupied in [*((each, 0) for each in self._waiting), *((each, 1) for _, each in running)]:
+            seen = longest.get(task.function, 0.0)
+            seconds = task.seconds if task.function in self._measured else 2.0 * seen if seen >= 1.0 else 0.0
+            load.add(1, seconds * 1e6, occupied)
+        probe = self._probes.look(now, {KEY: load}, self._target_seconds).get(KEY, 1)
+        tasks, slots = load.tasks, wanted(load, self._target_seconds, probe)
         offered = sum(each.slots for each in here.values() if not each.is_leaving)
         to_come = [each for each in self._reported if each.state <= m.UnitState.STARTING and each.unit not in here]
         offered += sum(each.slots for each in to_come)
-        wanted = m.SlotDemand(
-            tasks=tasks, tasks_unmeasured=unmeasured, work_microseconds=int(work * 1e6), slots_wanted=slots
-        )
-        wanted.slots_missing = max(0, slots - offered)
+        needed = m.SlotDemand(tasks=tasks, tasks_unmeasured=load.unmeasured, slots_wanted=slots)
+        needed.work_microseconds = int(load.work_microseconds)
+        needed.slots_missing = max(0, slots - offered)
         uses = [m.UnitUse(unit=name, slots=each.slots, is_leaving=each.is_leaving) for name, each in here.items()]
-        return m.Demand(demands=[wanted] if tasks else [], units=uses, units_sequence=self._sequence)
+        return m.Demand(demands=[needed] if tasks else [], units=uses, units_sequence=self._sequence)
 
     def _listing(self, now: float) -> Dict[str, ListedUnit]:
         found: Dict[str, ListedUnit] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List
 
+import pytest
 from scheduler_harness import SMALL_WORK, Client, Harness, Worker, options, task
 
 from scaler_protocol import messages as m
@@ -66,6 +67,69 @@ def test_tasks_of_which_nothing_is_known_want_one_slot() -> None:
     (demand,) = demands(harness)
     assert (demand.tasks, demand.tasks_unmeasured) == (100_000, 100_000)
     assert (demand.slots_wanted, demand.slots_missing) == (1, 1)
+
+
+def wanted_slots(harness: Harness, rounds: int) -> List[int]:
+    """Of each of these rounds, all wanted slots together."""
+    return [sum(each.slots_wanted for each in demands(harness)) for _ in range(rounds)]
+
+
+def submit_code(client: Client, tasks: range, name: str = "work", **fields: Any) -> None:
+    """Tasks of a function that the client has just made, so that nothing is known of it."""
+    client.submit(tasks, function=client.create(tasks[0] + 1, b"code"), function_name=name, **fields)
+
+
+def test_if_no_worker_comes_within_a_look_unknown_tasks_want_more_and_never_a_storm() -> None:
+    harness = watched()
+    submit_code(harness.client(), range(100_000))
+
+    assert wanted_slots(harness, 5) == [1, 16, 16, 16, 16]
+
+
+def test_a_few_unknown_tasks_want_no_more_slots_than_there_are_of_them() -> None:
+    harness = watched()
+    submit_code(harness.client(), range(3))
+
+    assert wanted_slots(harness, 3) == [1, 3, 3]
+
+
+def test_unknown_tasks_that_say_that_they_may_take_long_want_more_at_once() -> None:
+    harness = watched()
+    client = harness.client()
+    submit_code(client, range(50), options=options(time_request_milliseconds=60_000))
+
+    assert wanted_slots(harness, 2) == [16, 16]
+
+
+def test_a_named_function_that_no_worker_serves_wants_one_slot_until_one_does() -> None:
+    harness = watched()
+    client = harness.client()
+    client.submit(range(50), function_name="f", options=options(gpu=1))
+    assert wanted_slots(harness, 3) == [1, 1, 1]
+
+    harness.worker(places={"functions": ["f"]})  # without a GPU, but another one with it would serve it, too
+
+    assert wanted_slots(harness, 2)[-1] == 16
+
+
+@pytest.mark.parametrize("name, later_name, slots", [("f", "f", 40), ("f", "g", 8), ("<lambda>", "<lambda>", 8)])
+def test_an_earlier_function_of_that_name_is_believed_when_a_task_has_run_for_a_second(
+    name: str, later_name: str, slots: int
+) -> None:
+    harness = watched()
+    client, worker = harness.client(), harness.worker(queue_size=1)
+    submit_code(client, range(3), name)
+    worker.take(m.ObjectInstruction)
+    for _ in range(2):
+        worker.finish(worker.take_tasks(), busy_microseconds=100 * SECOND)
+        harness.wait(1.0)  # for a look while tasks of it are there
+    worker.finish(worker.take_tasks())
+    harness.wait(1.0)
+    later = harness.client()
+
+    submit_code(later, range(40), later_name)
+
+    assert wanted_slots(harness, 2) == [1, slots]
 
 
 def test_a_first_task_that_runs_for_long_says_how_long_the_others_take() -> None:

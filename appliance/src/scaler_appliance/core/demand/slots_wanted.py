@@ -5,8 +5,10 @@
 
 Rules:
 - Work that is measured wants as many slots as do it in the target time, and never more slots than there are tasks.
-- Tasks without a measurement want what they run in, and one slot if they run nowhere: a probe. A storm of
-  workers for a million tasks of a microsecond is worse than the time that the probe takes.
+- Tasks without a measurement want what they run in, and one slot if they run nowhere: a probe. If none of them runs at
+  the next look, workers take long to come, and a second probe would take as long again: then up to LARGEST_PROBE are
+  wanted. A pool of that size is full within two looks, however long the tasks take; and a million tasks of a
+  microsecond never start more than these.
 - Tasks with the most needs are served first: a slot with a GPU is for tasks that need one, and the others get the rest.
 """
 
@@ -18,6 +20,8 @@ from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 from scaler_protocol.keys.allow_list import ANY_TENANT
 
 LARGEST_SLOTS = (1 << 32) - 1  # that fits in a message
+LARGEST_PROBE = 16  # slots for tasks with the same needs of which nothing is known
+PROBE_SECONDS = 0.9  # for a worker to come that tells; two looks are a second apart
 _ROUNDING = 1e-9  # of quotients of amounts
 _IDLE_SHARE = 0.25  # of a slot, which its mean may be above a whole number
 
@@ -50,20 +54,22 @@ class TaskLoad:
         work_microseconds: of the others together.
         occupied: slots that they are in.
         unmeasured_occupied: of these, the slots of unmeasured ones.
+        unserved: of the unmeasured ones, those of which it is not known whether a new worker would run them.
     """
 
-    __slots__ = ("tasks", "unmeasured", "work_microseconds", "occupied", "unmeasured_occupied")
+    __slots__ = ("tasks", "unmeasured", "work_microseconds", "occupied", "unmeasured_occupied", "unserved")
 
     def __init__(self) -> None:
-        self.tasks = self.unmeasured = self.occupied = self.unmeasured_occupied = 0
+        self.tasks = self.unmeasured = self.occupied = self.unmeasured_occupied = self.unserved = 0
         self.work_microseconds = 0.0
 
-    def add(self, tasks: int, microseconds: float, occupied: int = 0) -> None:
+    def add(self, tasks: int, microseconds: float, occupied: int = 0, is_served: bool = True) -> None:
         """Add tasks of a function.
 
         Parameters:
             microseconds: how long each takes; 0: not known.
             occupied: how many of them are in a slot.
+            is_served: new workers would run them, as far as is known.
         """
         self.tasks += tasks
         self.occupied += occupied
@@ -72,18 +78,45 @@ class TaskLoad:
         else:
             self.unmeasured += tasks
             self.unmeasured_occupied += occupied
+            self.unserved += 0 if is_served else tasks
 
 
-def wanted(load: TaskLoad, target_seconds: float) -> int:
+class Probes:
+    """How many slots are wanted for tasks of which nothing is known, as one looks again and again."""
+
+    def __init__(self) -> None:
+        self._seen: Dict[NeedsKey, Tuple[float, int]] = {}  # since when none of them runs, and slots
+
+    def look(self, now: float, loads: Mapping[NeedsKey, TaskLoad], target_seconds: float) -> Dict[NeedsKey, int]:
+        """The slots of each. Tasks that say that they may take long need not be waited for."""
+        before, self._seen = self._seen, {}
+        for key, load in loads.items():
+            if load.unmeasured:
+                first = LARGEST_PROBE if key.time_request_seconds >= target_seconds else 1
+                since, slots = before.get(key, (now, first))
+                if load.unmeasured_occupied:
+                    since = now  # these will tell
+                elif now - since >= PROBE_SECONDS:
+                    slots = LARGEST_PROBE
+                self._seen[key] = since, slots
+        return {key: slots for key, (_, slots) in self._seen.items()}
+
+    def clear(self) -> None:
+        """One does not look any more."""
+        self._seen.clear()
+
+
+def wanted(load: TaskLoad, target_seconds: float, probe: int = 1) -> int:
     """How many slots the tasks could use now.
 
     Parameters:
         target_seconds: in which the work should be done.
+        probe: slots for tasks that are not measured; those that are not known to be served have one at most.
     """
     measured = load.tasks - load.unmeasured
     slots = min(measured, ceil(load.work_microseconds / (target_seconds * 1e6))) if measured else 0
     if load.unmeasured:
-        slots += max(1, load.unmeasured_occupied)
+        slots += max(1, load.unmeasured_occupied, min(probe, load.unmeasured - load.unserved))
     return min(slots, LARGEST_SLOTS)
 
 

@@ -10,7 +10,8 @@ Rules:
   worker.
 - Tasks that new workers could not run either count as nothing: a worker has what they need, and does not serve their
   function or codec. This is remembered while they wait, or one worker after another would be started to find it out.
-- Of functions whose tasks have not ended yet, a task that runs for long says that the others may take as long again.
+- Of functions whose tasks have not ended yet, a task that runs for long says that the others may take as long again, or
+  as long as those of an earlier function of that name. The name alone says nothing: it may be another function.
 - A queue may have millions of spans. A part of each is looked at, and stands for the rest.
 """
 
@@ -24,6 +25,7 @@ from scaler_appliance.core.demand.slots_wanted import (
     LARGEST_SLOTS,
     NeedsKey,
     Offer,
+    Probes,
     TaskLoad,
     lasting,
     missing,
@@ -36,6 +38,7 @@ from scaler_appliance.core.placement.tenant_shares import UNLIMITED
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import Steps
 from scaler_appliance.core.tasks.batches import Needs, TaskBatch
+from scaler_appliance.core.tasks.function_durations import FunctionDurations
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import ANY_TENANT
 
@@ -47,6 +50,7 @@ PAUSE_OF_A_ROUND = 10  # times as long as it took
 SHORTEST_SIGN_MICROSECONDS = 0.9e6
 """Of a task that runs, which says how long others take; two rounds are a second apart."""
 _LARGEST = (1 << 64) - 1
+_LAMBDA = "<lambda>"  # of functions that have no name of their own
 
 
 class Figures(NamedTuple):
@@ -107,6 +111,8 @@ class TaskDemand:
         self._idle_since: Dict[int, _Idle] = {}  # by session
         self._seen: Dict[int, float] = {}  # by number: dispatches that are first at their worker, and since when
         self._not_understood: Set[Needs] = set()  # by workers that have the capabilities
+        self._probes = Probes()
+        self._earlier = FunctionDurations()  # by tenant and name of the function, of all clients
 
     def watch(self, now: float, is_wanted: bool) -> None:
         """Begin a round, if one wants to know; to be called periodically."""
@@ -116,6 +122,7 @@ class TaskDemand:
             self._mean_occupied.clear()
             self._idle_since.clear()
             self._seen.clear()
+            self._probes.clear()
         elif self._round is None and now >= self._next:
             self._begun = now
             self._round = self._look(now)
@@ -205,7 +212,16 @@ class TaskDemand:
     def _duration(self, batch: TaskBatch, longest: Dict[int, float]) -> float:
         """How long a task of a batch takes, in microseconds; 0: not known."""
         measured = self._state.durations.get(batch.function_key)
-        return 2.0 * longest.get(batch.counters.number, 0.0) if measured is None else max(measured, 1.0)
+        counters = batch.counters
+        name = (counters.tenant, counters.name)
+        if measured is not None:
+            self._earlier.set(name, measured)
+            return max(measured, 1.0)
+        seen = longest.get(counters.number)
+        if seen is None:
+            return 0.0
+        has_own_name = bool(counters.name) and not counters.name.endswith(_LAMBDA)
+        return max(2.0 * seen, (self._earlier.get(name) or 0.0) if has_own_name else 0.0)
 
     def _add_running(self, worker: WorkerSession, loads: Dict[NeedsKey, TaskLoad], longest: Dict[int, float]) -> None:
         """Add the tasks of a worker; the first ones are in its slots, and those that wait for nested ones count not."""
@@ -259,7 +275,8 @@ class TaskDemand:
             microseconds += duration * weight
             unmeasured += 0.0 if duration else weight
         of_unmeasured = min(count, round(count * unmeasured / looked)) if looked > unmeasured else count
-        load.add(of_unmeasured, 0.0)
+        if of_unmeasured:
+            load.add(of_unmeasured, 0.0, is_served=not needs.function_name or _are_served(needs, kinds))
         if count > of_unmeasured:
             load.add(count - of_unmeasured, microseconds / (looked - unmeasured))
         return 2 + CLIENTS_OF_A_CLASS
@@ -286,7 +303,8 @@ class TaskDemand:
         for key, load in loads.items():
             means[key] = means.get(key, 0.0) + load.occupied * (1.0 - weight)
         self._mean_occupied = means
-        wants = {key: wanted(load, target_seconds) for key, load in loads.items()}
+        probes = self._probes.look(now, loads, target_seconds)
+        wants = {key: wanted(load, target_seconds, probes.get(key, 1)) for key, load in loads.items()}
         lacks = missing(wants, offers)
         found = []
         for key, mean in means.items():
@@ -326,6 +344,11 @@ def _load(loads: Dict[NeedsKey, TaskLoad], key: NeedsKey) -> TaskLoad:
     if found is None:
         found = loads[key] = TaskLoad()
     return found
+
+
+def _are_served(needs: Needs, kinds: Iterable[WorkerSession]) -> bool:
+    """Whether there is a worker that runs tasks of this named function."""
+    return any(worker.understands(needs) for worker in islice(kinds, KINDS_COMPARED))
 
 
 def _kind_of(worker: WorkerSession) -> _Kind:
