@@ -528,3 +528,29 @@ def test_time_in_a_queue_is_no_reason_to_keep_idle_units_longer() -> None:
     bench.demand(0, name)
 
     assert bench.requests[-1].idle_milliseconds == 40_000 and bench.core.pools["p"].boot_seconds > 3600.0
+
+
+def test_a_pool_that_others_could_have_is_claimed_before_anything_starts() -> None:
+    pools = [PoolSettings("cpu", maximum=5), PoolSettings("near", maximum=5)]
+    core = ProvisionCore(pools, "run", {"cpu": "Slurm"})
+    for pool in pools:
+        core.on_listing(0.0, pool.name, 0.0, {})
+    core.on_opened(0.0)
+    core.on_demand(0.0, m.Demand(demands=[m.SlotDemand(tasks=1, slots_wanted=1, slots_missing=1)]))
+
+    (effect,) = core.take_effects()
+
+    assert isinstance(effect, SendMessage) and isinstance(effect.message, m.Units)
+    claim = m.Unit(unit="all of cpu in Slurm", pool="cpu", state=State.STOPPING)
+    assert (effect.message.units, effect.message.sequence) == ([claim], 1)
+    core.on_time(60.0)
+    assert core.take_effects() == [], "nothing is started before the scheduler has taken it"
+
+    demand = m.Demand(demands=[m.SlotDemand(tasks=1, slots_wanted=1, slots_missing=1)], units_sequence=1)
+    core.on_demand(61.0, demand)
+    core.on_time(62.0)
+
+    effects = core.take_effects()
+    assert [each for each in effects if isinstance(each, StartUnit)] == [StartUnit("cpu", "cpu-run-1")]
+    told = [each.message for each in effects if isinstance(each, SendMessage)][-1]
+    assert isinstance(told, m.Units) and [each.unit for each in told.units] == [claim.unit, "cpu-run-1"]

@@ -199,6 +199,46 @@ def test_a_second_program_with_the_same_pool_is_refused_with_the_name_of_the_fir
     assert first.poll() is None and len(units.read_text().splitlines()) == 1 and not (tmp_path / "stopped").exists()
 
 
+@pytest.mark.slow  # two programs
+def test_of_two_programs_with_one_pool_one_is_refused_before_it_has_started_anything(
+    address: str, start: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither lists what the other one has started, so that the units cannot tell."""
+    units = tmp_path / "units"
+    units.touch()
+    options = (
+        *("--adapter", "exec", "--name", "jobs", "--minimum", "1", *QUICK),
+        *("--start-command", f'echo "$UNIT_ID" >> "{units}"', "--list-command", "true"),
+        *("--stop-command", "true"),
+    )
+    programs = [start(*options), start(*options)]
+
+    wait_for(lambda: any(each.poll() is not None for each in programs), "one program to end")
+    refused, kept = sorted(programs, key=lambda each: each.poll() is None)
+    wait_for(lambda: units.read_text() != "", "the other program to start a unit")
+
+    assert refused.wait(TIMEOUT_SECONDS) == 1 and kept.poll() is None
+    text = capfd.readouterr().err
+    assert "two provisioners cannot have the same pool" in text and f"process {kept.pid})" in text
+    assert "stop one of them, or give its pool another name" in text
+    # Each program has an instance of its own in the ids of its units.
+    assert len({line.rpartition("-")[0] for line in units.read_text().splitlines()}) == 1
+
+
+@pytest.mark.slow
+def test_programs_on_other_machines_may_have_pools_of_one_name(address: str, start: Start, tmp_path: Path) -> None:
+    units = tmp_path / "units"
+    units.touch()
+    for place in ("near", "far"):
+        start(
+            *("--adapter", "exec", "--name", "jobs", "--minimum", "1", *QUICK),
+            *("--start-command", f'echo "$UNIT_ID {place}" >> "{units}"', "--list-command", f"true {place}"),
+            *("--stop-command", "true"),
+        )
+
+    wait_for(lambda: {line.split()[1] for line in units.read_text().splitlines()} == {"near", "far"}, "both to start")
+
+
 @pytest.mark.slow
 def test_a_pool_whose_starts_fail_says_why_to_those_who_wait(address: str, start: Start) -> None:
     fails = "echo no quota left >&2; exit 3"

@@ -62,7 +62,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         return _usage(f"logging cannot be set up: {error}")
     try:
         credentials = Credentials(first.address, first.key_file, first.insecure or None, "provisioner")
-        core = ProvisionCore(list(settings.values()), secrets.token_hex(_INSTANCE_BYTES))
+        places = {name: adapter.place for name, adapter in adapters.items() if adapter.place}
+        core = ProvisionCore(list(settings.values()), secrets.token_hex(_INSTANCE_BYTES), places)
         provisioner = Provisioner(
             credentials, core, adapters, {each.name: each.list_interval_seconds for each in pools}
         )

@@ -88,6 +88,7 @@ class SlurmUnits(UnitAdapter):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pool, self._settings, self._timeout_seconds, self._clock = pool, settings, timeout_seconds, clock
+        self.place = f"Slurm, user {os.getuid()}"
         self._lock = threading.Lock()
         self._signalled: Dict[str, float] = {}  # when, by unit; until it is not listed any more
 

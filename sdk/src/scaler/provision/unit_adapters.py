@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shlex
 import signal
@@ -32,6 +33,7 @@ STOP_SECONDS = 60.0  # at least, for processes of this host to drain, when this 
 STOP_MARGIN_SECONDS = 10.0  # beyond the time that workers may take for running tasks
 DRAIN_SIGNAL = FORWARDED_AS[signal.SIGTERM]
 _LONGEST_REASON = 300  # characters
+_DIGITS = 8  # of a command's digest
 
 
 class UnitError(Exception):
@@ -39,7 +41,14 @@ class UnitError(Exception):
 
 
 class UnitAdapter(ABC):
-    """What a pool's units are."""
+    """What a pool's units are.
+
+    Attributes:
+        place: where units are, for people: two programs with one place list each other's units, if their pools have one
+            name. Empty: no other program can list them.
+    """
+
+    place = ""
 
     @abstractmethod
     def start(self, unit: str) -> None:
@@ -163,6 +172,7 @@ class CommandUnits(UnitAdapter):
     ) -> None:
         self._start, self._listing, self._stop = start, listing, stop
         self._timeout_seconds = timeout_seconds
+        self.place = f"the list command {hashlib.sha256(listing.encode()).hexdigest()[:_DIGITS]}"
         self._variables = {
             "UNIT_POOL": pool.name,
             "UNIT_SLOTS": str(pool.slots),

@@ -6,6 +6,9 @@ Rules:
 - A unit is started only for slots that the last Demand misses, and only if that Demand counts all units that were
   started: so none is started twice for the same tasks. What else has changed since does not matter: a unit that the
   Demand still counts makes it miss fewer slots, and waiting for another one costs a second each time.
+- A pool whose units another program could list has a unit that is none, which stands for the whole pool and is told
+  first of all. As a unit is one provisioner's, the scheduler refuses the second program before either starts anything:
+  starting begins with a Demand that counts the first Units.
 - A unit goes when it is idle, and the scheduler chooses which. It is stopped here only if it has not connected, or when
   its workers have left.
 - A unit that waits and that no task has needed for the idle time is withdrawn: see `unneeded_units`.
@@ -134,12 +137,17 @@ class ProvisionCore:
     Parameters:
         pools: of the user; their names differ.
         instance: of this program, a word that no other one has had: a part of the ids of units.
+        places: of pools that another program could have, too: where their units are, by pool.
     """
 
-    def __init__(self, pools: Sequence[PoolSettings], instance: str) -> None:
+    def __init__(self, pools: Sequence[PoolSettings], instance: str, places: Mapping[str, str] = {}) -> None:
         self.pools: Dict[str, Pool] = {each.name: Pool(each) for each in pools}
         self._order = sorted(self.pools.values(), key=lambda each: (-each.settings.priority, each.settings.cost))
         self._instance = instance
+        self._claims = [
+            m.Unit(unit=f"all of {name} in {place}", pool=name, state=m.UnitState.STOPPING)
+            for name, place in places.items()
+        ]
         self._numbers = 0
         self._units: Dict[str, _Unit] = {}
         self._effects: List[Effect] = []
@@ -422,7 +430,7 @@ class ProvisionCore:
         if not self._is_open:
             return
         units = m.Units(
-            units=[self._described(each) for each in self._units.values()],
+            units=[*self._claims, *(self._described(each) for each in self._units.values())],
             notes=[note for note in (pool.note(now) for pool in self._order) if note],
             sequence=self._sequence,
         )

@@ -56,6 +56,7 @@ class KubernetesUnits(UnitAdapter):
         self._pool, self._settings, self._find_access = pool, settings, find_access
         self._timeout_seconds, self._clock = timeout_seconds, clock
         self._labels = labels_of(pool.name, settings.address)
+        self.place = f"Kubernetes, namespace {settings.namespace}" if settings.namespace else "Kubernetes"
         self._lock = threading.Lock()
         self._hurry = threading.Event()
         self._client: Optional[ApiClient] = None
