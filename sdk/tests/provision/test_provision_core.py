@@ -409,6 +409,19 @@ def test_a_start_that_failed_and_is_listed_counts_until_it_is_gone() -> None:
     assert len(bench.started(1)) == 1
 
 
+def test_a_start_that_failed_and_is_listed_counts_also_for_a_pool_below_its_minimum() -> None:
+    bench = Bench(pool(minimum=1, maximum=1))
+    (name,) = bench.started(0)
+    bench.core.on_start_failed(bench.now, name, "no answer in time")
+    bench.now += 10.0
+    bench.listing(p_run_1=ListedUnit(State.PENDING))
+
+    assert bench.started(0) == []  # it would be the second of at most one
+
+    bench.listing()
+    assert len(bench.started(0)) == 1
+
+
 def test_a_start_that_failed_and_connects_is_a_unit_as_any_other() -> None:
     bench = Bench(pool(maximum=1))
     (name,) = bench.started(1)

@@ -18,6 +18,7 @@ UNIT_TESTS = {
         "appliance/tests/core/placement/test_kept_bytes.py",
     ],
     "agent": ["sdk/tests/worker/agent/core/test_transfers.py"],
+    "provisioner": ["sdk/tests/provision/test_provision_core.py"],
 }
 PROGRAM = """
 import sys

@@ -29,12 +29,6 @@ UNIT_BUGS: Dict[str, PlantedBug] = {
         "unit.started < asked and unit.state",
         "unit.state",
     ),
-    "a unit that has failed and is listed is not counted": PlantedBug(
-        "provisioner",
-        f"{PROVISION}.provision_core:ProvisionCore._counts",
-        "of.held += unit.is_listed and has_failed",
-        "pass",
-    ),
     "units that stop do not count": PlantedBug(
         "provisioner",
         f"{PROVISION}.provision_core:ProvisionCore._start_of",
@@ -70,3 +64,14 @@ UNIT_BUGS: Dict[str, PlantedBug] = {
         "",
     ),
 }
+
+QUIET_UNIT_BUGS: Dict[str, PlantedBug] = {
+    "a unit that has failed and is listed is not counted": PlantedBug(
+        "provisioner",
+        f"{PROVISION}.provision_core:ProvisionCore._counts",
+        "of.held += unit.is_listed and has_failed",
+        "pass",
+    ),
+}
+"""What whole systems do not show: such a unit connects or is gone before its pool may start the next one, in nearly all
+histories."""
