@@ -5,5 +5,5 @@
 Rules:
 - `pods` and `pod_listing` compute and do nothing else: `--dry-run` prints what the first returns.
 - Pods are found by labels: the pool, and characters that stand for the scheduler. Others are never deleted.
-- The API is HTTP and JSON by the standard library. Only files in YAML need a package, PyYAML.
+- The API is HTTP and JSON by the standard library, and so are proxies. Only files in YAML need a package, PyYAML.
 """

@@ -9,27 +9,20 @@ Rules:
 from __future__ import annotations
 
 import base64
-import json
 import os
 import ssl
-import subprocess
 import tempfile
-import threading
-import time
 from contextlib import ExitStack
-from datetime import datetime
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional
 from urllib.parse import urlsplit
 
 from scaler.provision.kubernetes.api_errors import KubernetesAccessError
+from scaler.provision.kubernetes.api_proxy import Proxy, proxy_of
+from scaler.provision.kubernetes.exec_plugin import ExecPlugin
 from scaler.provision.kubernetes.manifest_files import ManifestError, read_manifest
-from scaler.provision.unit_adapters import last_line
 
 ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-COMMAND_SECONDS = 30.0
-_EXPIRY_MARGIN_SECONDS = 60.0
-_EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 
 class ApiAccess(NamedTuple):
@@ -40,12 +33,19 @@ class ApiAccess(NamedTuple):
         tls: None for `http:`.
         token: makes the token of a request; empty: none is needed. Raises KubernetesAccessError.
         namespace: the one to use if no other one is named.
+        proxy: that requests go through; None: they go to the server.
+        server_name: that its certificate has; empty: that of its URL.
+        signed_tls: makes the `tls` of a request, with the certificate of an exec plugin; None: it is always the same.
+            Raises KubernetesAccessError.
     """
 
     url: str
     tls: Optional[ssl.SSLContext]
     token: Callable[[], str]
     namespace: str = "default"
+    proxy: Optional[Proxy] = None
+    server_name: str = ""
+    signed_tls: Optional[Callable[[], ssl.SSLContext]] = None
 
 
 def find_access(
@@ -62,7 +62,7 @@ def find_access(
     Raises KubernetesAccessError.
     """
     if kubeconfig:
-        return access_of_kubeconfig(Path(kubeconfig).expanduser(), context)
+        return access_of_kubeconfig(Path(kubeconfig).expanduser(), context, environment)
     if environment.get("KUBERNETES_SERVICE_HOST") and not context and (account_folder / "token").exists():
         return access_of_pod(environment, account_folder)
     named = [each for each in environment.get("KUBECONFIG", "").split(os.pathsep) if each]
@@ -74,7 +74,7 @@ def find_access(
             f"no access to Kubernetes: this is no pod with a service account, and there is no {path};"
             " give --kubeconfig, or see docs/how-to/kubernetes.md for running it in the cluster"
         )
-    return access_of_kubeconfig(path, context)
+    return access_of_kubeconfig(path, context, environment)
 
 
 def access_of_pod(environment: Mapping[str, str], folder: Path = ACCOUNT_FOLDER) -> ApiAccess:
@@ -86,10 +86,12 @@ def access_of_pod(environment: Mapping[str, str], folder: Path = ACCOUNT_FOLDER)
         namespace = (folder / "namespace").read_text().strip()
     except OSError as error:
         raise KubernetesAccessError(f"the service account of this pod cannot be read: {folder}: {error}") from error
-    return ApiAccess(f"https://{address}:{port}", tls, _token_file(folder / "token"), namespace or "default")
+    url = f"https://{address}:{port}"
+    proxy = proxy_of(url, "", environment)
+    return ApiAccess(url, tls, _token_file(folder / "token"), namespace or "default", proxy)
 
 
-def access_of_kubeconfig(path: Path, context_name: str = "") -> ApiAccess:
+def access_of_kubeconfig(path: Path, context_name: str = "", environment: Mapping[str, str] = os.environ) -> ApiAccess:
     """The access that a kubeconfig file describes."""
     try:
         config = read_manifest(path)
@@ -104,11 +106,20 @@ def access_of_kubeconfig(path: Path, context_name: str = "") -> ApiAccess:
     url = str(cluster.get("server", ""))
     if urlsplit(url).scheme not in ("http", "https"):
         raise KubernetesAccessError(f"{path}: the server of the context {name} must be an http(s) URL, got {url!r}")
-    for where, field in ((cluster, "proxy-url"), (cluster, "tls-server-name"), (user, "auth-provider")):
-        if where.get(field):
+    for field in ("auth-provider", "username", "as"):
+        if user.get(field):
             raise KubernetesAccessError(f"{path}: {field} is not supported; use an exec plugin, or kubectl proxy")
-    tls = _tls_of(path, cluster, user) if url.startswith("https:") else None
-    return ApiAccess(url.rstrip("/"), tls, _token_of(path, user), context.get("namespace") or "default")
+    is_secure = url.startswith("https:")
+    plugin = ExecPlugin(path, user["exec"], cluster) if user.get("exec") else None
+    return ApiAccess(
+        url.rstrip("/"),
+        _tls_of(path, cluster, user) if is_secure else None,
+        _token_of(path, user, plugin),
+        context.get("namespace") or "default",
+        proxy_of(url, str(cluster.get("proxy-url") or ""), environment),
+        str(cluster.get("tls-server-name") or ""),
+        _SignedTls(path, cluster, user, plugin) if plugin is not None and is_secure else None,
+    )
 
 
 def _entry(path: Path, config: Mapping[str, Any], section: str, field: str, name: str) -> Dict[str, Any]:
@@ -145,15 +156,13 @@ def _file_of(files: ExitStack, path: Path, entry: Mapping[str, Any], name: str) 
     return str(path.parent / entry[name]) if entry.get(name) else None
 
 
-def _token_of(path: Path, user: Mapping[str, Any]) -> Callable[[], str]:
+def _token_of(path: Path, user: Mapping[str, Any], plugin: Optional[ExecPlugin]) -> Callable[[], str]:
     if user.get("tokenFile"):
         return _token_file(path.parent / user["tokenFile"])
     if user.get("token"):
         token = str(user["token"])
         return lambda: token
-    if user.get("exec"):
-        return _ExecToken(path, user["exec"])
-    return lambda: ""
+    return (lambda: "") if plugin is None else (lambda: plugin.credential().token)
 
 
 def _token_file(path: Path) -> Callable[[], str]:
@@ -166,51 +175,22 @@ def _token_file(path: Path) -> Callable[[], str]:
     return read
 
 
-class _ExecToken:
-    """A token that a command makes, such as `aws eks get-token`; kept until it expires."""
+class _SignedTls:
+    """The TLS of a request, with the certificate that an exec plugin has made last, if it makes some."""
 
-    def __init__(self, path: Path, given: Mapping[str, Any]) -> None:
-        self._version = str(given.get("apiVersion", ""))
-        if self._version not in _EXEC_VERSIONS:
-            text = f"{path}: exec plugins of {self._version!r} are not supported: use {' or '.join(_EXEC_VERSIONS)}"
-            raise KubernetesAccessError(text)
-        self._command: List[str] = [str(given["command"]), *map(str, given.get("args") or [])]
-        self._variables = {each["name"]: str(each["value"]) for each in given.get("env") or []}
-        self._lock = threading.Lock()
-        self._token, self._ends = "", 0.0
+    def __init__(self, path: Path, cluster: Mapping[str, Any], user: Mapping[str, Any], plugin: ExecPlugin) -> None:
+        self._path, self._cluster, self._user, self._plugin = path, cluster, user, plugin
+        self._certificate = ""
+        self._tls = _tls_of(path, cluster, user)
 
-    def __call__(self) -> str:
-        with self._lock:
-            if time.time() >= self._ends:
-                self._token, self._ends = self._make()
-            return self._token
-
-    def _make(self) -> Tuple[str, float]:
-        info = {"apiVersion": self._version, "kind": "ExecCredential", "spec": {"interactive": False}}
-        variables = {**os.environ, **self._variables, "KUBERNETES_EXEC_INFO": json.dumps(info)}
-        try:
-            done = subprocess.run(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=COMMAND_SECONDS,
-                env=variables,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise KubernetesAccessError(f"the command that makes a token has failed: {error}") from error
-        if done.returncode:
-            said = f"{self._command[0]} has ended with exit code {done.returncode}: {last_line(done.stderr)}"
-            raise KubernetesAccessError(f"the command that makes a token has failed: {said}")
-        try:
-            status = json.loads(done.stdout)["status"]
-            return str(status["token"]), _end_of(status.get("expirationTimestamp"))
-        except (ValueError, KeyError, TypeError):
-            text = f"{self._command[0]} printed no ExecCredential with a token (client certificates are not supported)"
-            raise KubernetesAccessError(text) from None
-
-
-def _end_of(expires: Optional[str]) -> float:
-    """Until when a token is used, in seconds since 1970."""
-    if not expires:
-        return time.time() + _EXPIRY_MARGIN_SECONDS
-    return datetime.fromisoformat(expires.replace("Z", "+00:00")).timestamp() - _EXPIRY_MARGIN_SECONDS
+    def __call__(self) -> ssl.SSLContext:
+        credential = self._plugin.credential()
+        if credential.certificate != self._certificate:
+            data = {
+                "client-certificate-data": base64.b64encode(credential.certificate.encode()),
+                "client-key-data": base64.b64encode(credential.key.encode()),
+            }
+            # Another context, because connections of other threads may use this one.
+            self._tls = _tls_of(self._path, self._cluster, data if credential.certificate else self._user)
+            self._certificate = credential.certificate
+        return self._tls

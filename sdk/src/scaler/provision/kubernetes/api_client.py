@@ -113,6 +113,12 @@ class ApiClient:
             answer = self._exchange(method, target, body)
             if answer.status < 300:
                 return self._json(answer.body)
+            if answer.status == http.client.PROXY_AUTHENTICATION_REQUIRED:
+                proxy = self._access.proxy
+                text = (
+                    f"the proxy {proxy} does not accept who asks (status 407): name it as http://user:password@{proxy}"
+                )
+                raise KubernetesAccessError(text)
             error = error_of(answer.status, answer.body, verb, resource, namespace)
             pause_seconds = _seconds_of(answer.retry_after)
             if not isinstance(error, ThrottledError) or time.monotonic() + pause_seconds > deadline:
@@ -128,16 +134,16 @@ class ApiClient:
         token = self._access.token()
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        connection: http.client.HTTPConnection
-        if self._access.tls is None:
-            connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=self._timeout_seconds)
+        connection = self._connection()
+        if self._access.proxy is not None and self._access.tls is None:
+            target = f"{self._access.url.rstrip('/')}{target}"
+            if self._access.proxy.authorization:
+                headers["Proxy-Authorization"] = self._access.proxy.authorization
         else:
-            connection = http.client.HTTPSConnection(
-                url.hostname or "", url.port, timeout=self._timeout_seconds, context=self._access.tls
-            )
+            target = url.path + target
         try:
             content = None if body is None else json.dumps(body).encode()
-            connection.request(method, url.path + target, content, headers)
+            connection.request(method, target, content, headers)
             answer = connection.getresponse()
             return _Answer(answer.status, answer.read(), answer.getheader("Retry-After", ""))
         except ssl.SSLCertVerificationError as error:
@@ -151,12 +157,27 @@ class ApiClient:
                 " it is tried again later; kubectl get --raw /readyz says more"
             ) from None
         except (OSError, http.client.HTTPException) as error:
+            way = f" by the proxy {self._access.proxy}" if self._access.proxy is not None else ""
             raise KubernetesUnavailableError(
-                f"no Kubernetes API server at {self._access.url} ({str(error) or type(error).__name__}): it is tried"
-                " again later; kubectl cluster-info says whether it can be reached"
+                f"no Kubernetes API server at {self._access.url}{way} ({str(error) or type(error).__name__}): it is"
+                " tried again later; kubectl cluster-info says whether it can be reached"
             ) from error
         finally:
             connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        url, proxy, timeout_seconds = urlsplit(self._access.url), self._access.proxy, self._timeout_seconds
+        host, port = (url.hostname or "", url.port) if proxy is None else (proxy.host, proxy.port)
+        if self._access.tls is None:
+            return http.client.HTTPConnection(host, port, timeout=timeout_seconds)
+        tls = self._access.tls if self._access.signed_tls is None else self._access.signed_tls()
+        name = self._access.server_name or url.hostname or ""
+        connection = _TlsConnection(host, port or http.client.HTTPS_PORT, tls, name, timeout_seconds)
+        if proxy is not None:
+            authorization = {"Proxy-Authorization": proxy.authorization} if proxy.authorization else {}
+            server = url.hostname or ""
+            connection.set_tunnel(f"[{server}]" if ":" in server else server, url.port or 443, authorization)
+        return connection
 
     def _json(self, body: bytes) -> Json:
         try:
@@ -166,6 +187,20 @@ class ApiClient:
         if not isinstance(content, dict):
             raise KubernetesAccessError(f"{self._access.url} is no Kubernetes API server: it sends no JSON objects")
         return content
+
+
+class _TlsConnection(http.client.HTTPConnection):
+    """A connection by TLS, perhaps through the tunnel of a proxy, to a server whose certificate has this name."""
+
+    default_port = http.client.HTTPS_PORT
+
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext, server_name: str, timeout_seconds: float) -> None:
+        super().__init__(host, port, timeout=timeout_seconds)
+        self._tls, self._server_name = tls, server_name
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._server_name)
 
 
 def _pods(namespace: str) -> str:
