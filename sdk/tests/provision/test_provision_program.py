@@ -175,6 +175,12 @@ def test_pools_with_different_logs_are_refused_with_what_to_write(
         assert fault_of_pools(read_options(["tcp://127.0.0.1:2345", "--config", str(config), *words])) == ""
 
 
+def jobs(start_command: str, list_command: str, stop_command: str = "true") -> List[str]:
+    """The options of a pool of the name `jobs` that starts a unit in any case."""
+    commands = ("--start-command", start_command, "--list-command", list_command, "--stop-command", stop_command)
+    return ["--adapter", "exec", "--name", "jobs", "--minimum", "1", *QUICK, *commands]
+
+
 @pytest.mark.slow  # two programs, which wait for their first listings
 def test_a_second_program_with_the_same_pool_is_refused_with_the_name_of_the_first(
     address: str, start: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -182,11 +188,8 @@ def test_a_second_program_with_the_same_pool_is_refused_with_the_name_of_the_fir
     """Units are lines of a file, which both of them list."""
     units = tmp_path / "units"
     units.touch()
-    options = (
-        *("--adapter", "exec", "--name", "jobs", "--minimum", "1", *QUICK),
-        *("--start-command", f'echo "$UNIT_ID pending" >> "{units}"', "--list-command", f'cat "{units}"'),
-        *("--stop-command", f'echo "$UNIT_ID" >> "{tmp_path / "stopped"}"'),
-    )
+    stop = f'echo "$UNIT_ID" >> "{tmp_path / "stopped"}"'
+    options = jobs(f'echo "$UNIT_ID pending" >> "{units}"', f'cat "{units}"', stop)
     first = start(*options)
     wait_for(lambda: units.read_text() != "", "the first program to start its unit")
 
@@ -206,11 +209,7 @@ def test_of_two_programs_with_one_pool_one_is_refused_before_it_has_started_anyt
     """Neither lists what the other one has started, so that the units cannot tell."""
     units = tmp_path / "units"
     units.touch()
-    options = (
-        *("--adapter", "exec", "--name", "jobs", "--minimum", "1", *QUICK),
-        *("--start-command", f'echo "$UNIT_ID" >> "{units}"', "--list-command", "true"),
-        *("--stop-command", "true"),
-    )
+    options = jobs(f'echo "$UNIT_ID" >> "{units}"', "true")
     programs = [start(*options), start(*options)]
 
     wait_for(lambda: any(each.poll() is not None for each in programs), "one program to end")
@@ -230,11 +229,7 @@ def test_programs_on_other_machines_may_have_pools_of_one_name(address: str, sta
     units = tmp_path / "units"
     units.touch()
     for place in ("near", "far"):
-        start(
-            *("--adapter", "exec", "--name", "jobs", "--minimum", "1", *QUICK),
-            *("--start-command", f'echo "$UNIT_ID {place}" >> "{units}"', "--list-command", f"true {place}"),
-            *("--stop-command", "true"),
-        )
+        start(*jobs(f'echo "$UNIT_ID {place}" >> "{units}"', f"true {place}"))
 
     wait_for(lambda: {line.split()[1] for line in units.read_text().splitlines()} == {"near", "far"}, "both to start")
 
