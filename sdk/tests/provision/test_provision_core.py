@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List
 
+import pytest
 from provision.provision_bench import Bench, State, pool
 
 from scaler.provision.core.pool import FAILURES_OF_A_PAUSE, PoolSettings
@@ -450,6 +451,29 @@ def test_time_in_a_queue_is_no_reason_to_keep_idle_units_longer() -> None:
     bench.demand(0, name)
 
     assert bench.requests[-1].idle_milliseconds == 40_000 and bench.core.pools["p"].boot_seconds > 3600.0
+
+
+@pytest.mark.parametrize("minimum, missing", [(1, 0), (0, 1)])
+def test_after_a_restart_of_the_scheduler_no_unit_is_started_while_workers_are_on_their_way_back(
+    minimum: int, missing: int
+) -> None:
+    bench = Bench(pool(minimum=minimum, maximum=2))
+    (name,) = bench.started(1)
+    bench.demand(0, name)
+    bench.core.on_lost()
+    bench.core.on_opened(bench.now)
+    bench.tick(0.0)
+
+    assert bench.demand(missing) == [] and bench.tick(9.0) == [], "its worker may be on its way"
+    bench.demand(0, name)
+    assert bench.states() == {name: State.RUNNING}
+
+    bench.core.on_lost()
+    bench.core.on_opened(bench.now)
+    bench.tick(0.0)
+    bench.demand(missing)
+    effects = bench.tick(10.0)
+    assert StartUnit("p", "p-run-2") in effects, "its worker has not come back in time"
 
 
 def test_a_pool_that_others_could_have_is_claimed_before_anything_starts() -> None:

@@ -19,6 +19,7 @@ from whole_system.units.machines import MACHINE_SLOTS, Machine, Machines
 from scaler.provision.core.pool import PoolSettings
 from scaler.provision.core.provision_core import ListedUnit, ProvisionCore, SendMessage, StartUnit, StopUnit
 from scaler_protocol.session.features import PROVISIONING
+from scaler_protocol.session.session_table import SessionState
 from scaler_protocol.versions import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
 from scaler_protocol.wire import messages as m
 
@@ -34,6 +35,7 @@ SILENCE_SECONDS = 12.0
 DEATHS = (0.0, 0.1, 0.4)  # of the program, as it starts a unit, and a tenth of that with each tick
 BREAKS = (0.0, 0.1, 0.4)  # of its connection, as it asks which units may go, likewise
 END_SECONDS = 120.0
+LEAVING = (SessionState.ASKING, SessionState.DRAINING)
 TO_COME = (m.UnitState.PENDING, m.UnitState.STARTING)
 
 
@@ -74,7 +76,7 @@ class ProvisionerHost(Peer):
     def _begin(self) -> None:
         self._runs += 1
         self._uncounted.clear()  # another program finds them, or not: it has started none
-        self._core = ProvisionCore([self.pool], f"run{self._runs}")
+        self._core = ProvisionCore([self.pool], f"run{self._runs}", {self.pool.name: "here"})
         self._next_listing = self.world.now
         self._connect()
 
@@ -228,13 +230,21 @@ class ProvisionerHost(Peer):
     def _check_need(self, unit: str) -> None:
         self._may_start -= 1
         self._uncounted.add(unit)
-        is_lacking = len(self.machines.there) < self.pool.minimum
+        is_lacking = len([each for each in self.machines.there if self._counts_for_minimum(each)]) < self.pool.minimum
         assert self._may_start >= 0 or is_lacking, f"unit {unit} is started, for which no Demand asks"
+
+    def _counts_for_minimum(self, machine: Machine) -> bool:
+        """Whether a machine is one that its program can count on: its start has not failed, and its worker stays."""
+        known = () if self._core is None else self._core.units
+        failed = {each.unit for each in self._told.units}.difference(known)
+        worker = machine.worker
+        is_leaving = worker is not None and (not worker.is_alive or worker.core.session.state in LEAVING)
+        return machine.unit not in failed and not is_leaving
 
     def end(self) -> None:
         """Without tasks, all machines are given back; then the program ends."""
         most = self.pool.minimum
-        self.world.run(self.world.now + END_SECONDS, lambda: len(self._left()) <= most)
+        self.world.run(self.world.now + END_SECONDS, lambda: self._is_open and len(self._left()) <= most)
         left = [each.unit for each in self._left()]
         assert len(left) <= most, f"units {left} are left without tasks, and {most} should be"
         self.has_ended = True

@@ -14,6 +14,8 @@ Rules:
 - A unit that waits and that no task has needed for the idle time is withdrawn: see `unneeded_units`.
 - Without a session nothing is started and nothing is stopped: units go on. Nor does the time count in which they should
   connect or end: their workers look for the scheduler, too.
+- Nor is one started in the first STOP_GRACE_SECONDS of a session while units that had workers have none: a scheduler
+  that was started again hears of tasks before all workers are back.
 - A listing that fails is no listing: units are not lost because a command had a bad day, and none is started until it
   works again.
 - A unit that has failed and is still listed counts for the maximum.
@@ -293,7 +295,7 @@ class ProvisionCore:
     # Starting -------------------------------------------------------------------------------------------------------
 
     def _start(self, now: float, demand: m.Demand) -> None:
-        counts = self._counts(demand)
+        counts = self._counts(now)
         refused: Dict[str, None] = {}
         spare = dict.fromkeys(self.pools, 0)  # slots of units that are started now, which tasks without needs can use
         for wanted in sorted(demand.demands, key=lambda each: -len(each.capabilities)):
@@ -323,7 +325,7 @@ class ProvisionCore:
         for pool in self._order:
             self._start_of(now, pool, counts[pool.settings.name])
 
-    def _counts(self, demand: m.Demand) -> Dict[str, _Counts]:
+    def _counts(self, now: float) -> Dict[str, _Counts]:
         counts = {name: _Counts() for name in self.pools}
         for unit in self._units.values():
             of = counts[unit.pool.settings.name]
@@ -334,9 +336,13 @@ class ProvisionCore:
                 of.there += 1
                 of.to_come += unit.state in (m.UnitState.PENDING, m.UnitState.STARTING)
                 of.leaving += unit.state == m.UnitState.STOPPING
+                may_return = unit.left < inf and not unit.is_leaving
+                of.returning += may_return and now < self._opened_at + STOP_GRACE_SECONDS
         return counts
 
     def _start_of(self, now: float, pool: Pool, counts: _Counts) -> None:
+        if counts.returning:
+            return
         lacking = max(0, pool.settings.minimum - (counts.there - counts.leaving))
         if not counts.wanted:
             pool.wanted_since = inf
@@ -374,7 +380,7 @@ class ProvisionCore:
 
     def _withdraw(self, now: float, demand: m.Demand) -> None:
         """Stop units that wait and that no task needs, the newest first: the others are nearer to their turn."""
-        counts = self._counts(demand)
+        counts = self._counts(now)
         unneeded = unneeded_units(list(self._units.values()), demand)
         newest_first = sorted(self._units.values(), key=lambda each: each.begun)[::-1]  # of equals, the last one
         for unit in newest_first:
@@ -460,7 +466,7 @@ class ProvisionCore:
 class _Counts:
     """Units of a pool."""
 
-    __slots__ = ("present", "there", "held", "to_come", "leaving", "wanted")
+    __slots__ = ("present", "there", "held", "to_come", "leaving", "returning", "wanted")
 
     def __init__(self) -> None:
-        self.present = self.there = self.held = self.to_come = self.leaving = self.wanted = 0
+        self.present = self.there = self.held = self.to_come = self.leaving = self.returning = self.wanted = 0
