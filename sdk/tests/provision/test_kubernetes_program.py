@@ -131,10 +131,13 @@ def test_pods_come_with_tasks_and_go_without_and_tasks_of_a_deleted_one_end_ther
     with Client(cluster.address) as client:
         go = cluster.folder / "go"
         futures = [client.submit(work, str(cluster.folder), task, 0.5, until=str(go)) for task in range(12)]
-        wait_for(
-            lambda: "Unschedulable: 0/2 nodes are available: 2 Insufficient cpu." in client.explain(futures[-1]),
-            "the pod without a node to be seen",
-        )
+        waits = "Unschedulable: 0/2 nodes are available: 2 Insufficient cpu."
+
+        def others_are_there() -> bool:
+            text = client.explain(futures[-1])
+            return waits in text and " starting" not in text
+
+        wait_for(others_are_there, "the pod without a node to be seen, and the others to be known to have workers")
         go.touch()
         wait_for((cluster.folder / "2.begun").exists, "a task to begin")
         busy = (cluster.folder / "2.begun").read_text()
