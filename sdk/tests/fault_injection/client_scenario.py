@@ -24,11 +24,13 @@ from scaler.client.shell import (
     io_thread,
     lone_tasks,
     mailbox,
+    polled_loop,
     polled_transport,
     settling,
     transport,
 )
 from scaler.client.shell.io_thread import IoThread
+from scaler.transfers import data_connections, rounds
 from scaler_protocol.host import addresses, connection, segments, spill, waker
 
 MODULES = (
@@ -37,12 +39,15 @@ MODULES = (
     client_driver,
     io_thread,
     transport,
+    polled_loop,
     polled_transport,
     mailbox,
     lone_tasks,
     settling,
     deferred_sender,
     client_object_files,
+    data_connections,
+    rounds,
     connection,
     addresses,
     segments,

@@ -75,7 +75,7 @@ QUIET_TRANSFER_BUGS: Dict[str, PlantedBug] = {
         "pass",
     ),
     "a silent holder is waited for": PlantedBug(
-        "agent", f"{_FETCHES}.watch", "now - fetch.heard_at >= STALL_SECONDS", "False"
+        "agent", f"{_FETCHES}.watch", "now - fetch.heard_at >= limit_seconds", "False"
     ),
     "data connections outlive their session": PlantedBug("agent", f"{_FETCHES}.clear", "self._close(fetch)", "pass"),
     "the next fetch does not begin when one has ended": PlantedBug(
