@@ -123,7 +123,12 @@ def test_a_client_that_workers_cannot_reach_is_relayed(cluster: Cluster, data: b
         requests: List[Any] = []
         transport: Any = client._shell.io.transport
         send = transport.send
-        transport.send = lambda message, payload=(): (requests.append(message), send(message, payload))
+
+        def record(message: Any, payload: Any = ()) -> None:
+            requests.append(message)
+            send(message, payload)
+
+        transport.send = record
         more = client.send_object(data + b"more")
         assert client.submit(digest, more).result(TIMEOUT_SECONDS) == digest(data + b"more")
         kinds = [type(message) for message in requests if isinstance(message, (m.ObjectResponse, m.Task))]

@@ -231,7 +231,7 @@ class DataConnections:
         if security is None:
             protocol = Zmtp("ROUTER", MAXIMUM_REQUEST_BYTES)
         else:
-            # SCL-SEC-032
+            # SCL-SEC-032, SCL-SEC-034
             server = ServerSecurity(security.arithmetic, [security.keys], lambda key: None)
             protocol = SecureZmtp(server, "ROUTER", MAXIMUM_REQUEST_BYTES)
         protocol.reused_bytes = MAXIMUM_RESPONSE_BYTES

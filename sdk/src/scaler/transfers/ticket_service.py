@@ -11,7 +11,7 @@ Rules:
   TICKET_WAIT_SECONDS for it.
 - A connection that shows no ticket, or has asked for nothing for long, is closed, so it takes no place for long.
 
-Source: SCL-OBJ-030, SCL-OBJ-031, SCL-OBJ-036.
+Source: SCL-OBJ-030, SCL-OBJ-031, SCL-OBJ-036, SCL-OBJ-042.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class TicketService:
     def is_open(self, connection: int) -> bool:
         return connection in self._callers
 
-    # SCL-OBJ-030
+    # SCL-OBJ-030, SCL-OBJ-042
     def on_request(self, connection: int, request: m.ObjectRequest, now: float) -> None:
         """Another worker requests a part of an object."""
         caller = self._callers.get(connection)

@@ -18,6 +18,7 @@ UNIT_TESTS = {
         "appliance/tests/core/placement/test_kept_bytes.py",
     ],
     "agent": ["sdk/tests/worker/agent/core/test_transfers.py"],
+    "client": ["sdk/tests/client/core/test_argument_service.py"],
 }
 PROGRAM = """
 import sys

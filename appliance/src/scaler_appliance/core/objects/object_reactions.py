@@ -349,7 +349,7 @@ class ObjectReactions:
         if why:
             state.objects.memory.on_not_stored(now, record, why)
         source = None if record.source is None else state.sessions.get(record.source)
-        if isinstance(source, WorkerSession):
+        if isinstance(source, WorkerSession) or (source is not None and record.is_kept_by_client):
             state.objects.discard(record)
         else:
             state.objects.give_up(record)

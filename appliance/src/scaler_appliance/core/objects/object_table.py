@@ -399,7 +399,8 @@ class ObjectTable:
     def discard(self, record: ObjectRecord) -> None:
         """Received bytes of an object cannot be stored; the rest is fetched nevertheless.
 
-        Its creator is a worker, which reports the task's outcome only after the last byte was requested.
+        Its creator is a worker, which may report the task's outcome only after the last byte was requested; or a client
+        that keeps it, from which it may be fetched again: answers to the first requests must have come by then.
         """
         record.is_lost = True
         self._changes.touch_large(record)

@@ -259,6 +259,7 @@ class ObjectTransfers:
             copies = record.copies
             if copies is None:
                 continue
+            assert copies.holders.keys() <= holders, f"object {record.object_id:x} has holders that are gone"
             assert copies.holders, f"object {record.object_id:x} has an empty set of holders"
             assert copies.transfers or not copies.waiting, f"workers wait for object {record.object_id:x} for ever"
             assert not copies.waiting.keys() & copies.transfers.keys()

@@ -8,7 +8,7 @@ Rules:
 - Data connections end with the session: tickets are the scheduler's.
 - While there are any, `watch` is called about once a second.
 
-Source: SCL-OBJ-030, SCL-OBJ-038.
+Source: SCL-OBJ-042, SCL-OBJ-043.
 """
 
 from __future__ import annotations

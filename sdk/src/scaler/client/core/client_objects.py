@@ -4,6 +4,7 @@ Rules:
 - A client keeps the objects that it has placed while it holds them or an unfinished task needs them. When a session
   ends, the scheduler drops its objects, and the next session needs them again.
 - What it has placed as kept is fetched by workers, too: it stays until the scheduler says that the object has ended.
+  Functions are placed with the scheduler, however large.
 - The id by which this client and its user know an object never changes. The id on the wire (`wire_id`) has the
   session's number in its upper bits and the same lower bits.
 """
@@ -131,7 +132,7 @@ class ClientObjects:
             m.ObjectStorage.INLINE if is_inline else m.ObjectStorage.REMOTE,
         )
         # SCL-OBJ-038
-        if self._keeps and kept.size >= self._direct_bytes:
+        if self._keeps and kept.size >= self._direct_bytes and kept.kind != m.ObjectKind.FUNCTION:
             storage = m.ObjectStorage.KEPT
             self._served[object_id] = kept
         instruction = m.ObjectInstruction(
@@ -206,7 +207,7 @@ class ClientObjects:
 
     def on_instruction(self, message: m.ObjectInstruction) -> None:
         """Files that the scheduler shares with us are on disk now, or objects that are kept here have ended."""
-        # SCL-OBJ-041
+        # SCL-OBJ-043
         for object_id in message.ids if message.action == m.ObjectAction.DELETE else ():
             ended = self._served.pop(object_id, None)
             if ended is not None:
