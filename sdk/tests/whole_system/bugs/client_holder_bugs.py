@@ -18,9 +18,6 @@ CLIENT_HOLDER_BUGS: Dict[str, PlantedBug] = {
         "keeper.ended_objects.append(object_id)",
         "pass",
     ),
-    "a client that is gone still holds what it kept": PlantedBug(
-        "scheduler", f"{_REACTIONS}._lose_client", "objects.lose_holder(record, client.number)", "pass"
-    ),
     "what a client keeps is asked for again while answers are under way": PlantedBug(
         "scheduler",
         f"{_REACTIONS}.on_unreadable",
@@ -35,6 +32,9 @@ CLIENT_HOLDER_BUGS: Dict[str, PlantedBug] = {
     ),
 }
 QUIET_CLIENT_HOLDER_BUGS: Dict[str, PlantedBug] = {
+    "a client that is gone still holds what it kept": PlantedBug(
+        "scheduler", f"{_REACTIONS}._lose_client", "objects.lose_holder(record, client.number)", "pass"
+    ),
     "a client that no worker reaches is tried for each object": PlantedBug(
         "scheduler", f"{_TRANSFERS}.request", "self.reach.fail(failed, fetcher.number)", "pass"
     ),
