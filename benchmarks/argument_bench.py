@@ -1,7 +1,7 @@
 """What a task with a large argument takes, if a worker fetches it from the client, and if the scheduler carries it.
 
     python benchmarks/argument_bench.py                    seconds by size, by turns
-    python benchmarks/argument_bench.py --reach blocked    the same for a client to which workers send in vain
+    python benchmarks/argument_bench.py --reach blocked    the same for a client that no worker reaches
 
     round, for each way and size: a client in a network namespace submits tasks to one worker in another, one by one
 

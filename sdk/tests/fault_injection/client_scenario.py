@@ -24,13 +24,13 @@ from scaler.client.shell import (
     io_thread,
     lone_tasks,
     mailbox,
-    polled_loop,
     polled_transport,
     settling,
     transport,
 )
+from scaler.client.shell.data_service import polled_loop
 from scaler.client.shell.io_thread import IoThread
-from scaler.transfers import data_connections, rounds
+from scaler.data_serving import data_connections, rounds
 from scaler_protocol.host import addresses, connection, segments, spill, waker
 
 MODULES = (

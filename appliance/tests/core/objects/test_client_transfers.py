@@ -132,7 +132,7 @@ def test_without_workers_that_could_fetch_the_bytes_come_at_once(harness: Harnes
     answer(client)
     assert stored(harness) == SIZE
     client.delete(made)
-    assert deletions(client) == [made], "it keeps the object until it is told of its end"
+    assert deletions(client) == [made], "it keeps the object until it learns of its end"
 
 
 def test_before_there_are_workers_the_bytes_stay_with_their_client(harness: Harness, client: Client) -> None:
@@ -198,7 +198,8 @@ def test_a_worker_that_cannot_reach_a_client_that_others_reach_is_the_only_one_t
     assert far.tickets[-1].holder == 0
 
     another = client.announce(2, SIZE, KEPT)
-    near.finish(1), far.finish(2)
+    near.finish(1)
+    far.finish(2)
     use(client, another, 3, 4)
     for worker, holder in ((near, client.session), (far, 0)):
         worker.read()
@@ -261,7 +262,8 @@ def test_a_copy_at_a_worker_outlives_its_client(harness: Harness, client: Client
     made = client.announce(1, SIZE, KEPT)
     other = harness.client()
     use(client, made, 1)
-    worker.read(), idle.read()
+    worker.read()
+    idle.read()
     holder = worker if worker.tasks else idle
     holder.ask_ticket(made)
     holder.hold(made)

@@ -22,11 +22,11 @@ from scaler.aio.loop_settling import LoopMailbox, LoopOutput, LoopSettling
 from scaler.aio.loop_transport import LoopTransport
 from scaler.client.core import commands as c
 from scaler.client.shell.client_driver import ClientDriver
-from scaler.client.shell.client_serving import ClientServing
+from scaler.client.shell.data_service.client_serving import ClientServing
+from scaler.data_serving.data_connections import DataConnections
+from scaler.data_serving.rounds import Rounds
+from scaler.data_serving.serving_options import NOT_SERVING, ServingOptions
 from scaler.exceptions import ClientFailedError
-from scaler.transfers.data_connections import DataConnections
-from scaler.transfers.rounds import Rounds
-from scaler.transfers.serving_options import NOT_SERVING, ServingOptions
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.session.effects import Ended
 from scaler_protocol.session.peer_session import NEVER, SessionSettings

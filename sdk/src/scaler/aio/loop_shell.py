@@ -29,9 +29,9 @@ from scaler.client.functions import FunctionRecord
 from scaler.client.shell.client_shell import BaseShell, client_hello, client_settings
 from scaler.client.shell.deferred_sender import DeferredSender
 from scaler.client.submission import Submission
+from scaler.data_serving.serving_options import NOT_SERVING, ServingOptions
 from scaler.exceptions import DisconnectedError, WrongEventLoopError
 from scaler.serializer import Serializer
-from scaler.transfers.serving_options import NOT_SERVING, ServingOptions
 from scaler.values.codecs import PYTHON_CODEC
 from scaler.values.payload import Parts
 from scaler_protocol.keys.credentials import Credentials

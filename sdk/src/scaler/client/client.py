@@ -26,6 +26,7 @@ from scaler.client.shell.output import OutputCallback
 from scaler.client.submitter import Submitter
 from scaler.compat.earlier_arguments import accepts_earlier
 from scaler.compat.installation import check_installation
+from scaler.data_serving.serving_options import serving_options
 from scaler.exceptions import (
     ArgumentTypeError,
     InvalidAddressError,
@@ -35,7 +36,6 @@ from scaler.exceptions import (
 from scaler.nesting import SYNCHRONOUS
 from scaler.notebook import Link, Row, card
 from scaler.serializer import Serializer
-from scaler.transfers.serving_options import serving_options
 from scaler.values.payload import ObjectReference
 from scaler_protocol.host.addresses import AddressError, parse_addresses
 from scaler_protocol.host.discovery import DiscoveryError, address_given_or_found, link_to

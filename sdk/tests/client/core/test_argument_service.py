@@ -12,8 +12,8 @@ from scaler.client.core.argument_service import ArgumentService, SendPart
 from scaler.client.core.client_core import ClientCore
 from scaler.client.core.effects import DiscardObject, Effect, PlaceObject, Send, SendChunk
 from scaler.client.core.kept_objects import KeptObject
-from scaler.transfers.data_effects import CloseData, SendData
-from scaler.transfers.ticket_service import IDLE_SECONDS, TICKET_WAIT_SECONDS
+from scaler.data_serving.data_effects import CloseData, SendData
+from scaler.data_serving.ticket_service import IDLE_SECONDS, TICKET_WAIT_SECONDS
 from scaler.values.named_functions import NamedFunction
 from scaler.values.sizes import DIRECT_BYTES, INLINE_BYTES
 from scaler_protocol.session.features import KEPT_ARGUMENTS

@@ -9,7 +9,7 @@ import sys
 
 from security.watched_decoding import watched
 
-from scaler.transfers import data_connections
+from scaler.data_serving import data_connections
 from scaler.worker import worker_program
 from scaler_protocol import decode
 

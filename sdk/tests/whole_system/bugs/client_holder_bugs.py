@@ -12,7 +12,7 @@ _TRANSFERS = f"{SCHEDULER}.objects.object_transfers:ObjectTransfers"
 _OBJECTS = f"{CLIENT}.client_objects:ClientObjects"
 
 CLIENT_HOLDER_BUGS: Dict[str, PlantedBug] = {
-    "a client is not told of the end of what it keeps": PlantedBug(
+    "a client does not learn of the end of what it keeps": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.tasks.task_outcomes:TaskOutcomes._tell_keeper",
         "keeper.ended_objects.append(object_id)",

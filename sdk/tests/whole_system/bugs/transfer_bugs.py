@@ -13,7 +13,7 @@ from whole_system.bugs.planting import AGENT, SCHEDULER, PlantedBug
 _TRANSFERS = f"{SCHEDULER}.objects.object_transfers:ObjectTransfers"
 _TABLE = f"{SCHEDULER}.objects.object_table:ObjectTable"
 _FETCHES = f"{AGENT}.transfers.direct_fetches:DirectFetches"
-_SERVICE = "scaler.transfers.ticket_service:TicketService"
+_SERVICE = "scaler.data_serving.ticket_service:TicketService"
 _OBJECTS = f"{AGENT}.worker_objects:WorkerObjects"
 _WINDOW = "scaler_protocol.session.fetching:FetchWindow"
 

@@ -13,7 +13,7 @@ from whole_system.links.link_end import LinkEnd
 from scaler.client.core.argument_service import ArgumentService, SendPart
 from scaler.client.core.client_core import ClientCore
 from scaler.client.core.client_objects import missing
-from scaler.transfers.data_effects import SendData
+from scaler.data_serving.data_effects import SendData
 from scaler.values.sizes import INLINE_BYTES
 from scaler_protocol.session.features import KEPT_ARGUMENTS
 from scaler_protocol.wire import messages as m

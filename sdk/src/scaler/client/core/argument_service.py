@@ -18,8 +18,8 @@ from typing import Any, List, NamedTuple, Optional, Protocol
 
 from scaler.client.core.client_objects import missing
 from scaler.client.core.kept_objects import KeptObject
-from scaler.transfers.data_effects import SendData
-from scaler.transfers.ticket_service import TicketService
+from scaler.data_serving.data_effects import SendData
+from scaler.data_serving.ticket_service import TicketService
 from scaler_protocol.wire import messages as m
 
 WATCH_SECONDS = 1.0

@@ -32,7 +32,7 @@ from scaler.client.core.commands import refused
 from scaler.client.core.handles import Asker
 from scaler.client.shell.client_failures import abandon_recording, end_recording, error_of, make_core, text_of_failure
 from scaler.client.shell.client_object_files import ClientObjectFiles, read
-from scaler.client.shell.client_serving import ClientServing
+from scaler.client.shell.data_service.client_serving import ClientServing
 from scaler.client.shell.lone_tasks import plain_command
 from scaler.client.shell.mailbox import CLOSED
 from scaler.client.shell.notices import Notices

@@ -36,9 +36,9 @@ from scaler.client.shell.mailbox import CLOSED
 from scaler.client.shell.settling import Settling
 from scaler.client.shell.transport import described
 from scaler.client.shell.waiting import Waiter
+from scaler.data_serving.serving_options import NOT_SERVING, ServingOptions
 from scaler.exceptions import ClientFailedError, DisconnectedError
 from scaler.serializer import Serializer
-from scaler.transfers.serving_options import NOT_SERVING, ServingOptions
 from scaler.values.codecs import CODECS, PYTHON_CODEC
 from scaler.values.payload import Parts, parts_size
 from scaler_protocol.keys.credentials import Credentials

@@ -21,7 +21,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Tuple
 
 from scaler.client.shell.client_driver import ClientDriver
-from scaler.client.shell.client_serving import ClientServing
+from scaler.client.shell.data_service.client_serving import ClientServing
 from scaler.client.shell.lone_tasks import Slot, plain_command, sort_out
 from scaler.client.shell.mailbox import Mailbox
 from scaler.client.shell.output import OutputChannel
@@ -29,15 +29,15 @@ from scaler.client.shell.polled_transport import PolledTransport
 from scaler.client.shell.settling import Settling
 from scaler.client.shell.transport import LINGER_SECONDS
 from scaler.client.shell.waiting import Gate
-from scaler.transfers.serving_options import NOT_SERVING, ServingOptions
+from scaler.data_serving.serving_options import NOT_SERVING, ServingOptions
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.session.effects import Ended
 from scaler_protocol.session.peer_session import SessionSettings
 from scaler_protocol.wire import messages as m
 
 if TYPE_CHECKING:
-    from scaler.transfers.data_connections import DataConnections
-    from scaler.transfers.rounds import Rounds
+    from scaler.data_serving.data_connections import DataConnections
+    from scaler.data_serving.rounds import Rounds
 
 logger = logging.getLogger("scaler")
 
@@ -142,8 +142,8 @@ class IoThread(ClientDriver):
 
     def _make_connections(self, serving: ClientServing) -> Tuple[Rounds, DataConnections]:
         # Only here, because few programs need them.
-        from scaler.transfers.data_connections import DataConnections
-        from scaler.transfers.rounds import Rounds
+        from scaler.data_serving.data_connections import DataConnections
+        from scaler.data_serving.rounds import Rounds
 
         loop = self.transport.loop
         rounds = Rounds(loop, serving.perform, maximum_run_seconds=0.0)

@@ -12,7 +12,7 @@ import contextlib
 import time
 from typing import Any, Callable, Optional
 
-from scaler.client.shell.polled_loop import PolledLoop
+from scaler.client.shell.data_service.polled_loop import PolledLoop
 from scaler.client.shell.transport import Transport
 from scaler_protocol.host import readiness
 from scaler_protocol.host.waker import Waker

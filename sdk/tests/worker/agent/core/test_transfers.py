@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List
 import pytest
 from worker_objects_bench import CHUNK, Bench
 
-from scaler.transfers.ticket_service import (
+from scaler.data_serving.ticket_service import (
     FIRST_REQUEST_SECONDS,
     IDLE_SECONDS,
     KEPT_EXPIRED_SECONDS,

@@ -8,9 +8,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
-from scaler.transfers import data_connections
-from scaler.transfers.data_connections import NOWHERE, DataConnections
-from scaler.transfers.rounds import Rounds
+from scaler.data_serving import data_connections
+from scaler.data_serving.data_connections import NOWHERE, DataConnections
+from scaler.data_serving.rounds import Rounds
 from scaler.worker.agent.core.effects import CloseData, ConnectData, SendData
 from scaler_protocol import messages as m
 from scaler_protocol.host.addresses import Address, parse_address

@@ -8,7 +8,7 @@ from typing import Callable, Iterator, List, Tuple
 
 import pytest
 
-from scaler.transfers.rounds import Rounds
+from scaler.data_serving.rounds import Rounds
 
 
 class Bench:

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import Callable, Iterable, List, NamedTuple, Optional, Protocol, Set, Tuple, Union
 
-from scaler.transfers.data_effects import CloseData as CloseData
-from scaler.transfers.data_effects import ConnectData as ConnectData
-from scaler.transfers.data_effects import SendData as SendData
+from scaler.data_serving.data_effects import CloseData as CloseData
+from scaler.data_serving.data_effects import ConnectData as ConnectData
+from scaler.data_serving.data_effects import SendData as SendData
 from scaler.worker.frames import Buffer, Buffers, ContentPlace
 from scaler_protocol import messages as m
 from scaler_protocol.session.effects import Connect, Disconnect, StopConnecting

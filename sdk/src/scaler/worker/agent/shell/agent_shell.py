@@ -28,10 +28,10 @@ import socket
 import time
 from typing import Any, Callable, Dict, List, Optional, Type
 
+from scaler.data_serving.data_address import data_address_of
+from scaler.data_serving.data_connections import NOWHERE, DataConnections
+from scaler.data_serving.rounds import ERROR_PAUSE_SECONDS, Rounds
 from scaler.exceptions import ObjectStorageFullError
-from scaler.transfers.data_address import data_address_of
-from scaler.transfers.data_connections import NOWHERE, DataConnections
-from scaler.transfers.rounds import ERROR_PAUSE_SECONDS, Rounds
 from scaler.values.failures import failure_payload
 from scaler.values.texts import too_large
 from scaler.worker import frames

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Callable, List
 
-from scaler.transfers.ticket_service import TicketService
+from scaler.data_serving.ticket_service import TicketService
 from scaler.worker.agent.core.effects import Effect
 from scaler.worker.agent.core.transfers.direct_fetches import DirectFetches, FetchOwner
 from scaler.worker.frames import Buffer

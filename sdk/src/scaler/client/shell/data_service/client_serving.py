@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Callable, Optional
 from scaler.client.core.argument_service import ArgumentService, SendPart, ServedObjects
 from scaler.client.core.client_objects import missing
 from scaler.client.shell.client_object_files import read, shares_directory
-from scaler.transfers.data_effects import SendData
-from scaler.transfers.serving_options import ServingOptions
+from scaler.data_serving.data_effects import SendData
+from scaler.data_serving.serving_options import ServingOptions
 from scaler_protocol.host.addresses import WILDCARDS, Address
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
@@ -32,8 +32,8 @@ from scaler_protocol.session.peer_session import NEVER
 from scaler_protocol.wire import messages as m
 
 if TYPE_CHECKING:
-    from scaler.transfers.data_connections import DataConnections
-    from scaler.transfers.rounds import Rounds
+    from scaler.data_serving.data_connections import DataConnections
+    from scaler.data_serving.rounds import Rounds
 
 logger = logging.getLogger("scaler")
 

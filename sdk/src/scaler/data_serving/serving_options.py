@@ -6,8 +6,8 @@ import os
 from typing import NamedTuple, Optional, Union
 
 from scaler.arguments import Size, size_in_bytes
+from scaler.data_serving.data_address import data_address_of
 from scaler.exceptions import InvalidAddressError
-from scaler.transfers.data_address import data_address_of
 from scaler.values.sizes import DIRECT_BYTES
 from scaler_protocol.host.addresses import Address, AddressError
 

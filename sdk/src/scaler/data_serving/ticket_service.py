@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List
 
-from scaler.transfers.data_effects import CloseData, SendData
+from scaler.data_serving.data_effects import CloseData, SendData
 from scaler_protocol.wire import messages as m
 
 TICKET_WAIT_SECONDS = 2.0

@@ -28,8 +28,8 @@ from collections import Counter, deque
 from functools import partial
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Protocol, Tuple, Type, Union
 
-from scaler.transfers.data_effects import CloseData, ConnectData, SendData
-from scaler.transfers.rounds import Rounds
+from scaler.data_serving.data_effects import CloseData, ConnectData, SendData
+from scaler.data_serving.rounds import Rounds
 from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
 from scaler_protocol.host.addresses import (
