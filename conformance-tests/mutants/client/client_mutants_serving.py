@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mutants import mutant
-from mutants.client.client_serving import ClientServing, KnownTicket
+from mutants.client.client_serving import ClientServing
 from mutants.client.reference_client import ReferenceClient
+from mutants.ticket_checks import Ticket
 from scaler_conformance.codec.schema_codec import Message
 
 
@@ -32,7 +33,7 @@ class GivesBytesWithoutATicket(ReferenceClient):
 
 
 class TakesAnyObject(ClientServing):
-    def is_for_object(self, ticket: KnownTicket, request: Message) -> bool:
+    def is_for_object(self, ticket: Ticket, request: Message) -> bool:
         return True
 
 
@@ -42,7 +43,7 @@ class GivesAnyObjectForATicket(ReferenceClient):
 
 
 class TakesAnyConnection(ClientServing):
-    def is_for_connection(self, ticket: KnownTicket, identity: bytes) -> bool:
+    def is_for_connection(self, ticket: Ticket, identity: bytes) -> bool:
         return True
 
 
@@ -52,7 +53,7 @@ class TakesATicketTwice(ReferenceClient):
 
 
 class NeverExpires(ClientServing):
-    def has_expired(self, ticket: KnownTicket) -> bool:
+    def has_expired(self, ticket: Ticket) -> bool:
         return False
 
 

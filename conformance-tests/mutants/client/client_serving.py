@@ -5,25 +5,18 @@ Rule: one method, one duty, so that a mutant can break just that.
 
 from __future__ import annotations
 
-import time
 from typing import Any, Dict
 
 import zmq
 
+from mutants.ticket_checks import Ticket, TicketChecks
 from scaler_conformance.codec.schema_codec import SCHEMA, Message
 
 KEPT_ARGUMENTS = "keptArguments"
 LEAST_BYTES = 1 << 20
 
 
-class KnownTicket:
-    def __init__(self, message: Message) -> None:
-        self.object_id: int = message.id
-        self.expires_at = time.monotonic() + message.lifetimeMilliseconds / 1000
-        self.user = b""  # connection that has used it
-
-
-class ClientServing:
+class ClientServing(TicketChecks):
     """Of one client."""
 
     def __init__(self, client: Any) -> None:
@@ -32,7 +25,7 @@ class ClientServing:
         self.address = ""
         self.is_used = False
         self.kept: Dict[int, bytes] = {}
-        self.tickets: Dict[bytes, KnownTicket] = {}
+        self.tickets: Dict[bytes, Ticket] = {}
 
     def listen(self) -> str:
         """Where workers fetch from this client."""
@@ -70,7 +63,7 @@ class ClientServing:
             self.server = None
 
     def on_ticket(self, message: Message) -> None:
-        self.tickets[message.secret] = KnownTicket(message)
+        self.tickets[message.secret] = Ticket(message)
 
     def read(self) -> None:
         while self.server is not None and self.server.poll(0):
@@ -93,27 +86,3 @@ class ClientServing:
 
     def part(self, content: bytes, request: Message) -> bytes:
         return content[request.offset : request.offset + request.length]
-
-    def fault_of(self, identity: bytes, request: Message) -> str:
-        """Why a ticket is not valid; empty if it is."""
-        ticket = self.tickets.get(request.ticket)
-        if ticket is None:
-            return self.fault_of_unknown()
-        if not self.is_for_object(ticket, request) or not self.is_for_connection(ticket, identity):
-            return "ticketForeign"
-        return "ticketExpired" if self.has_expired(ticket) else ""
-
-    def fault_of_unknown(self) -> str:
-        return "ticketUnknown"
-
-    def is_for_object(self, ticket: KnownTicket, request: Message) -> bool:
-        return bool(ticket.object_id == request.id)
-
-    def is_for_connection(self, ticket: KnownTicket, identity: bytes) -> bool:
-        return ticket.user in (b"", identity)
-
-    def has_expired(self, ticket: KnownTicket) -> bool:
-        return not ticket.user and time.monotonic() >= ticket.expires_at
-
-    def answer(self, identity: bytes, type_: str, payload: bytes = b"", **fields: Any) -> None:
-        self.server.send_multipart([identity, SCHEMA.encode(type_, fields), *([payload] if payload else [])])

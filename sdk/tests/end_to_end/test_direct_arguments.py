@@ -6,17 +6,20 @@ import asyncio
 import hashlib
 import os
 import re
+import socket
 import threading
 from pathlib import Path
 from typing import Any, Iterator, List, Tuple
 
 import pytest
 from sdk_tasks import wait_for_file
+from security.data_addresses.played_workers import Caller, Holder, request_for
 from security.data_addresses.scene import distant_scheduler
 from security.keyed_scheduler import KeyedScheduler
 
 from scaler import Client, aio
 from scaler_protocol import messages as m
+from scaler_protocol.host.sodium import load_sodium
 
 TIMEOUT_SECONDS = 60.0
 HERE = "tcp://127.0.0.1:0"
@@ -150,6 +153,23 @@ def test_a_task_of_another_client_has_the_argument_although_the_first_client_lef
         first.disconnect()
         until.touch()
         assert future.result(TIMEOUT_SECONDS) == digest(data)
+
+
+def test_a_caller_without_a_ticket_gets_nothing_from_a_client(cluster: Cluster, data: bytes) -> None:
+    with cluster.client(data_address=HERE) as client:
+        sent = client.send_object(data)
+        assert client.submit(digest, sent).result(TIMEOUT_SECONDS) == digest(data)
+        (object_id,) = client._shell.core.objects._served
+        hello = client._shell.io._hello
+        holder = Holder(hello.data_address, hello.data_key)
+        assert holder.key, "it uses its key there, too"
+        with Caller(holder, load_sodium().new_keys(), request_for(object_id, b"guess" * 6)) as caller:
+            answer, payload = caller.ask()
+        assert isinstance(answer, m.Refusal) and answer.reason == m.RefusalReason.TICKET_UNKNOWN and not payload
+        host, port = holder.address.rpartition("//")[2].rsplit(":", 1)
+        with socket.create_connection((host, int(port)), TIMEOUT_SECONDS) as stream:
+            greeting = stream.recv(64, socket.MSG_WAITALL)
+        assert b"CURVE" in greeting and b"NULL" not in greeting
 
 
 def test_changing_what_was_submitted_changes_nothing_that_a_task_sees(cluster: Cluster, tmp_path: Path) -> None:
