@@ -70,7 +70,9 @@ def kept_argument_of_another_client_is_fetched(bench: RoleBench) -> None:
     client.serve(made, CONTENT, "SCL-OBJ-040")
     worker.expect_task()
     client.leave()
-    check(worker.fetch(made, "SCL-OBJ-040") == CONTENT, "the bytes that the client had, after it has left", "others")
+    worker.send("ObjectRequest", id=made, offset=0, length=100)
+    answer = worker.expect("ObjectResponse", id=made, requirement="SCL-OBJ-040")
+    check(answer.payload == CONTENT[:100], "the bytes that the client had, after it has left", answer, "SCL-OBJ-040")
 
 
 @case(covers=["SCL-OBJ-039"], features=["kept-arguments"])
@@ -83,7 +85,7 @@ def client_that_no_worker_reaches_is_named_once(bench: RoleBench) -> None:
     worker.send("TicketRequest", id=first)
     check(worker.expect("Ticket", id=first).holder == client.number, "a Ticket that names the client", "another one")
     worker.send("TicketRequest", id=first, failedHolder=client.number)
-    check(worker.expect("Ticket", id=first).holder == 0, "a Ticket that names no holder after a failure", "another one")
     worker.send("TicketRequest", id=second)
-    named = worker.expect("Ticket", id=second, requirement="SCL-OBJ-039").holder
-    check(named != client.number, "a Ticket that does not name the client for another object", named)
+    bench.quiet(worker)
+    named = [each for each in worker.waiting("Ticket") if each.holder == client.number]
+    check(not named, "no Ticket that names the client after a failure, for whichever object", named, "SCL-OBJ-039")
