@@ -103,6 +103,13 @@ def argument(client: Client, size: int) -> bool:
     return client.submit(measure, bytes(size)).result() == (size, 0)
 
 
+def shared_argument(client: Client, size: int) -> bool:
+    """A large argument that a task on each of many workers needs, while the others wait for it."""
+    sent = client.send_object(bytes(size))
+    users = [client.submit(measure_slowly, sent) for _ in range(USERS_OF_THE_BROADCAST)]
+    return {each.result() for each in users} == {(size, 0)}
+
+
 class Scene(NamedTuple):
     title: str
     workers: tuple[str, ...]
@@ -127,4 +134,9 @@ SCENES = {
         broadcast,
     ),
     "argument": Scene("one argument", ("worker-1",), argument),
+    "shared-argument": Scene(
+        f"one argument, {USERS_OF_THE_BROADCAST} users on {USERS_OF_THE_BROADCAST} workers",
+        tuple(f"worker-{number + 1}" for number in range(USERS_OF_THE_BROADCAST)),
+        shared_argument,
+    ),
 }

@@ -47,12 +47,19 @@ class Harness:
         self.peers[peer.name] = peer
         return peer
 
-    def client(self, tenant: str = "", role: str = "client", name: str = "") -> Client:
+    def client(
+        self,
+        tenant: str = "",
+        role: str = "client",
+        name: str = "",
+        features: Sequence[str] = (),
+        places: Mapping[str, Any] = {},
+    ) -> Client:
         """A client; with a tenant, it has a key of it."""
         client = Client(self, f"peer {len(self.peers)}".encode())
         self.peers[client.name] = client
         self._authenticate(client, tenant, role)
-        client.greet(hello(m.Role.CLIENT, name=name))
+        client.greet(hello(m.Role.CLIENT, name=name, features=list(features), **places))
         return client
 
     def _authenticate(self, peer: Peer, tenant: str, role: str) -> None:

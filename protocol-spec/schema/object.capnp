@@ -15,8 +15,8 @@ enum ObjectStorage {
   inline @0;  # content in the payload frame
   shared @1;  # content in the file named after the id (16 hexadecimal digits) in the object directory
   remote @2;  # content stays with the sender, which answers ObjectRequest for it
-  kept @3;  # the same, from a worker, which keeps the content until it is notified of the deletion
-  held @4;  # to a worker: content is with other workers, of which a Ticket names one
+  kept @3;  # the same, from a worker or client that keeps the content until it is notified of the deletion
+  held @4;  # to a worker: content is with other workers, or its client, of which a Ticket names one
 }
 
 enum ObjectAction {
@@ -47,7 +47,7 @@ struct ObjectRequest {
   id @0 :UInt64;
   offset @1 :UInt64;
   length @2 :UInt32;
-  ticket @3 :Data;  # to another worker: the secret of the Ticket for it
+  ticket @3 :Data;  # to another worker, or a client: the secret of the Ticket for it
 }
 
 enum ObjectResponseStatus {
@@ -64,16 +64,16 @@ struct ObjectResponse {
 }
 
 struct TicketRequest {
-  # A worker asks the scheduler which worker it can fetch an object from. Answered by Ticket.
+  # A worker asks the scheduler which worker or client it can fetch an object from. Answered by Ticket.
   id @0 :UInt64;
   failedHolder @1 :UInt32;  # session of the holder in the Ticket before, if the fetch from it failed; 0: none
 }
 
 struct Ticket {
-  # From the scheduler, to both ends of a transfer: one worker may fetch an object from another one.
+  # From the scheduler, to both ends of a transfer: a worker may fetch an object from another one, or from a client.
   id @0 :UInt64;
-  holder @1 :UInt32;  # session of the worker that has the bytes; 0: none, request them from the scheduler
-  secret @2 :Data;  # 32 bytes that only the two workers and the scheduler know: ObjectRequest.ticket
+  holder @1 :UInt32;  # session of the peer that has the bytes; 0: none, request them from the scheduler
+  secret @2 :Data;  # 32 bytes that only the two ends and the scheduler know: ObjectRequest.ticket
   lifetimeMilliseconds @3 :UInt32;  # from now until the first ObjectRequest with it, at the latest
   address @4 :Text;  # to the fetcher: Hello.dataAddress of the holder
   key @5 :Data;  # Hello.dataKey of the other end

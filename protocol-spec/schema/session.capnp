@@ -22,8 +22,8 @@ struct Hello {
   heartbeatIntervalMilliseconds @14 :UInt32;
   functions @15 :List(Text);  # worker: names of functions it serves; NAME* for all that begin with NAME; none listed: any
   remainingMilliseconds @16 :UInt64;  # worker: for how long from now on tasks may run here; 0: no end is known
-  dataAddress @17 :Text;  # worker: where other workers fetch objects from it, with a Ticket; empty: nowhere
-  dataKey @18 :Data;  # worker: its public key (CURVE) there, and when it fetches itself; empty: it uses none
+  dataAddress @17 :Text;  # worker, client: where workers fetch objects from it, with a Ticket; empty: nowhere
+  dataKey @18 :Data;  # worker, client: its public key (CURVE) there, and when it fetches itself; empty: it uses none
   unit @19 :Text;  # worker: the id of the unit that it belongs to, if a provisioner has started it; empty: none
   resumeToken @20 :Data;  # of the Welcome of previousSession, to resume that session; empty: a new one is wanted
   received @21 :UInt64;  # messages of that session, if it is to be resumed
@@ -78,7 +78,7 @@ enum RefusalReason {
   notAllowed @5;
   shuttingDown @6;
   protocolViolation @7;  # well-formed, but not allowed in this state
-  ticketUnknown @8;  # from a worker that serves another one: it knows of no such Ticket
+  ticketUnknown @8;  # from a worker or client that serves a worker: it knows of no such Ticket
   ticketExpired @9;  # likewise: the Ticket was not used in time
   ticketForeign @10;  # likewise: the Ticket is for another object, key or connection
 }

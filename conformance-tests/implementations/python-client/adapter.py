@@ -111,6 +111,7 @@ class Adapter:
                 timeout_seconds=timeout_seconds,
                 key_file=command.get("keyFile"),
                 insecure="keyFile" not in command,
+                data_address="off" if "keyFile" in command else "tcp://127.0.0.1:0",
             )
         except Exception as error:
             self.say("failed", message=f"{type(error).__name__}: {error}")

@@ -21,6 +21,7 @@ import zmq
 
 from mutants.client.client_actors import ClientActors
 from mutants.client.client_objects import ClientObjects
+from mutants.client.client_serving import KEPT_ARGUMENTS, ClientServing
 from mutants.client.client_tasks import Task
 from mutants.handlers import handler_name
 from mutants.peer_keys import secure
@@ -54,6 +55,7 @@ class ClientLoop(Resuming):
 
     first_pause_seconds, longest_pause_seconds = 0.02, 1.0
     leaving_seconds = 0.15
+    serving_class = ClientServing
 
     def __init__(self, reader: BinaryIO, writer: BinaryIO) -> None:
         super().__init__()
@@ -72,6 +74,7 @@ class ClientLoop(Resuming):
         self.waiting: List[Task] = []  # not sent in this session
         self.by_id: Dict[int, Task] = {}
         self.objects = ClientObjects(self)
+        self.serving = self.serving_class(self)
         self.actors = self.make_actors()
         self.socket: Any = None
         self.monitor: Any = None
@@ -99,6 +102,7 @@ class ClientLoop(Resuming):
         finally:
             self.close_connection(self.exit_code == 0)
             self.objects.close()
+            self.serving.close()
             self.wake_reader.close()
             self.wake_writer.close()
         return self.exit_code
@@ -109,7 +113,7 @@ class ClientLoop(Resuming):
         poller.register(self.wake_reader, zmq.POLLIN)
         if self.has_input:
             poller.register(self.reader.fileno(), zmq.POLLIN)
-        for each in (self.socket, self.monitor):
+        for each in (self.socket, self.monitor, self.serving.server):
             if each is not None:
                 poller.register(each, zmq.POLLIN)
         ready = dict(poller.poll(self.milliseconds_to_wait()))
@@ -122,6 +126,7 @@ class ClientLoop(Resuming):
         elif self.socket is not None and self.socket in ready:
             while self.socket is not None and self.socket.poll(0):
                 self.on_frames(self.socket.recv_multipart())
+        self.serving.read()
         if self.has_input and self.reader.fileno() in ready:
             self.read_commands()
         if self.exit_code is None:
@@ -327,7 +332,8 @@ class ClientLoop(Resuming):
             "minorMin": 0,
             "minorMax": 0,
             "role": "client",
-            "features": [RESUME],
+            "features": [RESUME, *([] if self.key_file else [KEPT_ARGUMENTS])],
+            "dataAddress": "" if self.key_file else self.serving.listen(),
             "implementation": {"name": "reference client", "version": "1", "language": "Python"},
             "codecs": ["json", "raw"],
             "host": socket.gethostname(),
@@ -377,6 +383,7 @@ class ClientLoop(Resuming):
         self.begin_counting(message)
         self.pause_seconds = self.first_pause_seconds
         self.objects.begin(message)
+        self.serving.begin(message)
         self.reset_flow()
         self.set_limits(message.limits.tasksInFlight, message.limits.bytesInFlight)
         self.beat()
@@ -430,6 +437,14 @@ class ClientLoop(Resuming):
             task.id = None
         self.by_id.clear()
         self.objects.clear()
+        self.serving.clear()
+
+    def on_ticket(self, message: Message) -> None:
+        self.serving.on_ticket(message)
+
+    def on_object_instruction(self, message: Message) -> None:
+        for each in message.ids if message.action == "delete" else []:
+            self.serving.on_ended(each)
 
     def may_be_sent_again(self, task: Task) -> bool:
         is_once = task.was_sent and task.options.get("atMostOnce")

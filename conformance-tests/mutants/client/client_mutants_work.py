@@ -290,7 +290,8 @@ class GivesMoreThanIsAsked(WithObjects):
 
 class SaysNothing(ClientObjects):
     def on_request(self, message: Message) -> None:
-        if message.id in self.contents and message.offset <= len(self.contents[message.id]):
+        contents = {**self.contents, **self.client.serving.kept}
+        if message.id in contents and message.offset <= len(contents[message.id]):
             super().on_request(message)
 
 

@@ -67,6 +67,10 @@ class ClientObjects:
         """Announce an object; its id."""
         object_id = self.new_id()
         storage = "inline" if len(content) < self.inline_bytes else "shared" if self.directory else "remote"
+        serving = self.client.serving
+        if storage == "remote" and kind != 1 and serving.keeps(len(content)):
+            storage = "kept"
+            serving.kept[object_id] = content
         if storage == "remote":
             self.contents[object_id] = content
         if storage == "shared":
@@ -83,6 +87,8 @@ class ClientObjects:
     def delete_user_objects(self) -> None:
         if self.user_objects:
             self.client.send("ObjectInstruction", action="delete", ids=list(self.user_objects.values()))
+        for object_id in self.user_objects.values():
+            self.client.serving.on_deleted(object_id)
         self.user_objects.clear()
 
     def write(self, object_id: int, content: bytes) -> None:
@@ -104,7 +110,7 @@ class ClientObjects:
         )
 
     def on_request(self, message: Message) -> None:
-        content = self.contents.get(message.id)
+        content = self.contents.get(message.id, self.client.serving.kept.get(message.id))
         if content is None or message.offset > len(content):
             self.client.send("ObjectResponse", id=message.id, offset=message.offset, status="missing")
             return

@@ -26,7 +26,7 @@ from mutants.scheduler.scheduler_frames import UNKNOWN, check_table, decode
 from mutants.scheduler.scheduler_graphs import GraphKeeper
 from mutants.scheduler.scheduler_keys import KeyChecks
 from mutants.scheduler.scheduler_monitors import MonitorKeeper
-from mutants.scheduler.scheduler_objects import KEPT_RESULTS, PEER_FETCH, ObjectKeeper
+from mutants.scheduler.scheduler_objects import KEPT_ARGUMENTS, KEPT_RESULTS, PEER_FETCH, ObjectKeeper
 from mutants.scheduler.scheduler_provisioning import PROVISIONING, ProvisionerKeeper
 from mutants.scheduler.scheduler_state import Client, Peer, Refused, Worker
 from mutants.scheduler.scheduler_tasks import TaskKeeper
@@ -310,7 +310,15 @@ class ReferenceScheduler(
             "implementation": {"name": "reference scheduler", "version": "1", "language": "Python"},
             "schedulerId": b"0123456789abcdef",
             "session": peer.number,
-            "features": ["predecessors", "actors", KEPT_RESULTS, PEER_FETCH, DRAIN_REQUESTS, PROVISIONING]
+            "features": [
+                "predecessors",
+                "actors",
+                KEPT_RESULTS,
+                KEPT_ARGUMENTS,
+                PEER_FETCH,
+                DRAIN_REQUESTS,
+                PROVISIONING,
+            ]
             + [RESUME] * (RESUME in peer.hello.features),
             "limits": {
                 "maximumMessageBytes": self.message_limit,

@@ -1,10 +1,10 @@
-"""Schedulers that each break one requirement: workers that fetch from one another."""
+"""Schedulers that each break one requirement: workers that fetch from one another, and from clients."""
 
 from __future__ import annotations
 
 from mutants import mutant
 from mutants.scheduler.reference_scheduler import ReferenceScheduler
-from mutants.scheduler.scheduler_state import Object, Peer, Worker
+from mutants.scheduler.scheduler_state import Client, Object, Peer, Worker
 
 
 @mutant(breaks="SCL-OBJ-026", caught_by="scheduler/transfers/ticket-is-told-to-both-ends")
@@ -51,3 +51,21 @@ class GivesTicketsToAll(ReferenceScheduler):
 
     def is_held_for(self, worker: Worker, kept: Object) -> bool:
         return kept.is_kept and "peerFetch" in worker.hello.features
+
+
+@mutant(breaks="SCL-OBJ-041", caught_by="scheduler/transfers/kept-argument-is-fetched-from-its-client")
+class TellsItsKeeperNothing(ReferenceScheduler):
+    def tell_keeper(self, kept: Object) -> None:
+        pass
+
+
+@mutant(breaks="SCL-OBJ-040", caught_by="scheduler/transfers/kept-argument-of-another-client-is-fetched")
+class LeavesItWithItsClient(ReferenceScheduler):
+    def on_named_by(self, client: Client, kept: Object) -> None:
+        pass
+
+
+@mutant(breaks="SCL-OBJ-039", caught_by="scheduler/transfers/client-that-no-worker-reaches-is-named-once")
+class TriesForEachObject(ReferenceScheduler):
+    def is_unreached(self, holder: Peer) -> bool:
+        return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Set, Tuple
 
 from mutants.scheduler.scheduler_state import Client, Object, Peer, Refused, Task, Worker
 from mutants.scheduler.scheduler_tasks import agree
@@ -15,6 +15,7 @@ INLINE, SHARED, REMOTE, KEPT = 0, 1, 2, 3
 HELD = 4
 KEPT_RESULTS = "keptResults"
 PEER_FETCH = "peerFetch"
+KEPT_ARGUMENTS = "keptArguments"
 TICKET_MILLISECONDS = 30_000
 MOST_REQUESTS = 4
 OK, MISSING = "ok", "missing"
@@ -36,6 +37,7 @@ class ObjectKeeper:
         super().__init__()
         self.objects: Dict[int, Object] = {}
         self.issued_tickets: Dict[int, List[Tuple[Peer, int, bytes]]] = {}  # by fetcher
+        self.unreached: Set[int] = set()  # clients from which a worker could not fetch
         self.object_limit = 1 << 40
         self.chunk_bytes = 32 * 1024
         self.token = os.urandom(16)
@@ -88,6 +90,8 @@ class ObjectKeeper:
                 made.is_kept = True
                 peer.announced.add(id_)
                 self.on_kept(made)
+            elif storage == KEPT:
+                made.is_kept = True
             else:
                 self.fetch(made)
 
@@ -120,7 +124,7 @@ class ObjectKeeper:
         count = len(message.ids)
         agree(len(message.sizes) == count and len(message.storages) == count, "sizes or storages")
         agree(len(message.kinds) in (0, count) and len(message.names) in (0, count), "kinds or names")
-        keeps = isinstance(peer, Worker) and KEPT_RESULTS in peer.hello.features
+        keeps = (KEPT_RESULTS if isinstance(peer, Worker) else KEPT_ARGUMENTS) in peer.hello.features
         agree(
             all(each in (INLINE, SHARED, REMOTE) or (each == KEPT and keeps) for each in message.storages), "a storage"
         )
@@ -182,6 +186,17 @@ class ObjectKeeper:
             if kept.id in worker.announced:
                 worker.announced.discard(kept.id)
                 self.tell_deletion(worker, kept.id)
+        if kept.is_kept and isinstance(kept.source, Client) and not kept.source.is_gone:
+            self.tell_keeper(kept)
+
+    def tell_keeper(self, kept: Object) -> None:
+        """The client that keeps an object learns that it has ended."""
+        self.send(kept.source, "ObjectInstruction", action="delete", ids=[kept.id])
+
+    def on_named_by(self, client: Client, kept: Object) -> None:
+        """A task of a client needs an object: another client's must not end with it."""
+        if kept.is_kept and isinstance(kept.source, Client) and kept.source is not client and not kept.asked:
+            self.fetch(kept)
 
     def tell_deletion(self, worker: Worker, object_id: int) -> None:
         self.send(worker, "ObjectInstruction", action="delete", ids=[object_id])
@@ -218,10 +233,17 @@ class ObjectKeeper:
             raise Refused("protocolViolation", "a TicketRequest without the feature")
         kept = self.objects.get(message.id)
         holder = kept.source if kept is not None and kept.is_kept else None
+        if isinstance(holder, Client) and message.failedHolder == holder.number:
+            self.unreached.add(holder.number)
+        if holder is not None and self.is_unreached(holder):
+            holder = None
         if holder is None or holder is peer or message.failedHolder or not holder.hello.dataAddress:
             self.answer_without_holder(peer, message.id)
         else:
             self.issue_ticket(peer, holder, message.id, os.urandom(32))
+
+    def is_unreached(self, holder: Peer) -> bool:
+        return holder.number in self.unreached
 
     def answer_without_holder(self, peer: Peer, object_id: int) -> None:
         self.send(peer, "Ticket", id=object_id)

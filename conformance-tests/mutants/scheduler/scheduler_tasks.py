@@ -36,6 +36,7 @@ class TaskKeeper:
     note_runs: Any
     note_end: Any
     is_held_back: Any
+    on_named_by: Any
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,6 +119,7 @@ class TaskKeeper:
         task.holds = task.needs
         for each in task.holds:
             self.objects[each].needs += 1
+            self.on_named_by(task.client, self.objects[each])
 
     def on_object_missing(self, task: Task) -> None:
         self.lose(task, "objectMissing", "it needs an object that does not exist")

@@ -6,10 +6,11 @@ import math
 from functools import partial
 
 from mutants import part_mutant
+from mutants.ticket_checks import Ticket
 from mutants.worker.reference_worker import ReferenceWorker
 from mutants.worker.worker_mutants_objects import object_mutant
 from mutants.worker.worker_objects import WorkerObjects
-from mutants.worker.worker_transfers import DirectFetch, Ticket, WorkerTransfers
+from mutants.worker.worker_transfers import DirectFetch, WorkerTransfers
 from scaler_conformance.codec.schema_codec import Message
 
 transfer_mutant = partial(part_mutant, ReferenceWorker, "make_transfers")

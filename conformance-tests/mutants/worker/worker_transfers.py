@@ -12,17 +12,11 @@ from typing import Any, Dict, List, Optional
 
 import zmq
 
+from mutants.ticket_checks import Ticket, TicketChecks
 from scaler_conformance.codec.schema_codec import SCHEMA, Message
 
 PEER_FETCH = "peerFetch"
 PATIENCE_SECONDS = 0.2
-
-
-class Ticket:
-    def __init__(self, message: Message) -> None:
-        self.object_id: int = message.id
-        self.expires_at = time.monotonic() + message.lifetimeMilliseconds / 1000
-        self.user = b""  # connection that has used it
 
 
 class DirectFetch:
@@ -35,7 +29,7 @@ class DirectFetch:
         self.asked_at = time.monotonic()
 
 
-class WorkerTransfers:
+class WorkerTransfers(TicketChecks):
     """Of one worker; `owner` sends to the scheduler."""
 
     def __init__(self, owner: Any) -> None:
@@ -106,27 +100,6 @@ class WorkerTransfers:
             chunk = content[request.offset : request.offset + request.length]
             fields = {"id": request.id, "offset": request.offset, "status": "ok", "size": len(content)}
             self.answer(identity, "ObjectResponse", chunk, **fields)
-
-    def fault_of(self, identity: bytes, request: Message) -> str:
-        """Why a ticket is not valid; empty if it is."""
-        ticket = self.tickets.get(request.ticket)
-        if ticket is None:
-            return "ticketUnknown"
-        if not self.is_for_object(ticket, request) or not self.is_for_connection(ticket, identity):
-            return "ticketForeign"
-        return "ticketExpired" if self.has_expired(ticket) else ""
-
-    def is_for_object(self, ticket: Ticket, request: Message) -> bool:
-        return bool(ticket.object_id == request.id)
-
-    def is_for_connection(self, ticket: Ticket, identity: bytes) -> bool:
-        return ticket.user in (b"", identity)
-
-    def has_expired(self, ticket: Ticket) -> bool:
-        return not ticket.user and time.monotonic() >= ticket.expires_at
-
-    def answer(self, identity: bytes, type_: str, payload: bytes = b"", **fields: Any) -> None:
-        self.server.send_multipart([identity, SCHEMA.encode(type_, fields), *([payload] if payload else [])])
 
     # As a fetcher ---------------------------------------------------------------------------------------------------
 

@@ -19,15 +19,14 @@ from fault_injection.simulated_loop import SimulatedLoop
 from fault_injection.simulated_sockets import FakeSocket
 from fault_injection.simulated_system import Fault, SimulatedSystem, StuckError, installed
 
+from scaler.data_serving import data_connections, rounds
 from scaler.values import payload as payloads
 from scaler.worker import frame_reader, resident_memory
 from scaler.worker.agent.shell import (
     agent_shell,
     code_folders,
-    data_connections,
     process_statistics,
     processor_handle,
-    rounds,
     scheduler_connection,
     worker_files,
 )

@@ -28,7 +28,9 @@ from scaler.client.shell import (
     settling,
     transport,
 )
+from scaler.client.shell.data_service import polled_loop
 from scaler.client.shell.io_thread import IoThread
+from scaler.data_serving import data_connections, rounds
 from scaler_protocol.host import addresses, connection, segments, spill, waker
 
 MODULES = (
@@ -37,12 +39,15 @@ MODULES = (
     client_driver,
     io_thread,
     transport,
+    polled_loop,
     polled_transport,
     mailbox,
     lone_tasks,
     settling,
     deferred_sender,
     client_object_files,
+    data_connections,
+    rounds,
     connection,
     addresses,
     segments,

@@ -15,7 +15,9 @@ from array import array
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
 
 from whole_system.futures import Asker, Future
+from whole_system.links.data_links import DataLinks
 from whole_system.links.resuming_peer import ResumingPeer
+from whole_system.links.serving_end import DIRECT_BYTES, ServingEnd
 from whole_system.scheduler_host import SchedulerHost
 from whole_system.simulated_world import World
 from whole_system.tenants import Key
@@ -58,12 +60,13 @@ class FileContent:
 Content = Union[bytes, FileContent]
 
 
-class ClientHost(ResumingPeer):
-    def __init__(self, world: World, scheduler: SchedulerHost, name: str, key: Key) -> None:
+class ClientHost(ResumingPeer, ServingEnd):
+    def __init__(self, world: World, scheduler: SchedulerHost, name: str, key: Key, links: DataLinks) -> None:
         super().__init__(world)
         self.name, self.key = name, key
         self.is_shared = world.uses("shared_files")
         self.prepare_links(world, scheduler.network)
+        self.prepare_serving(links)
         self.core: Optional[ClientCore] = None  # there is none before the first session
         self.ended: Optional[Ended] = None
         self.is_leaving = False
@@ -82,6 +85,7 @@ class ClientHost(ResumingPeer):
         self._timer_at = NEVER
         self._effects: List[Any] = []
         hello = m.Hello(role=m.Role.CLIENT, codecs=[PYTHON_CODEC], name=name, features=[PREDECESSORS])
+        self.offer(hello)
         settings = SessionSettings(
             2.0, silence_timeout_seconds=6.0, give_up_seconds=self.give_up_seconds, lasting_seconds=3.0
         )
@@ -187,6 +191,7 @@ class ClientHost(ResumingPeer):
     def crash(self) -> None:
         self.world.say(self.name, "crashes")
         self.is_alive = False
+        self.end_links()
         self.drop()
 
     # Turns ----------------------------------------------------------------------------------------------------------
@@ -256,15 +261,18 @@ class ClientHost(ResumingPeer):
                 self.session_losses += 1
                 assert self.core is not None
                 self.core.on_lost()
+                self._end_session()
                 late = [task_id for task_id, future in self.core.futures.items() if future._is_cancel_asked]
                 assert not late, f"{self.name} would send tasks {late} again, which were to be cancelled"
         else:
             self._on_ended(effect)
 
     def _on_opened(self, welcome: m.Welcome) -> None:
+        welcome = self.agreed(welcome)
         self._directory = welcome.object_directory
         if self.core is None:
-            self.core = ClientCore(welcome, self._numbers)
+            self.core = ClientCore(welcome, self._numbers, direct_bytes=DIRECT_BYTES)
+            self.serve(self.core)
         else:
             count = self.core.on_welcome(welcome)
             self.world.say(self.name, "is session", welcome.session, "and sends again", count)
@@ -285,6 +293,7 @@ class ClientHost(ResumingPeer):
             for each in self.core.take_effects():
                 self._performers[type(each)](each)
         self.ended = effect
+        self._end_session()
         self.room = 0
         self._refuse(self._commands)
         self._commands = []
@@ -325,6 +334,7 @@ class ClientHost(ResumingPeer):
                 self._confirm_cancels(message, payload)
             elif not isinstance(message, m.TaskLog):
                 self.core.on_message(message, payload)
+                self.on_served_message(message)
         if self._effects or not self._rounds:
             self._end_round()
         elif not self._is_round_open:
@@ -439,4 +449,4 @@ class ClientHost(ResumingPeer):
             "results of tasks that have ended": core.objects._fetching,
             "objects that no task needs": [hex(each.object_id) for each in core.objects.kept() if not each.is_held],
         }
-        return [f"{name} {list(table)}" for name, table in tables.items() if table]
+        return [f"{name} {list(table)}" for name, table in tables.items() if table] + self.what_is_served()

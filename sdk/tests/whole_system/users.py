@@ -46,7 +46,7 @@ class User:
     def __init__(self, system: System, name: str, key: Key) -> None:
         self.system = system
         self.world: World = system.world
-        self.host = ClientHost(self.world, system.scheduler, name, key)
+        self.host = ClientHost(self.world, system.scheduler, name, key, system.links)
         self.host.on_session = self._on_session
         self.unfinished: Dict[int, Future] = {}  # by key of the task
         self._functions: List[KeptObject] = []

@@ -97,6 +97,7 @@ class SchedulerState:
         self.transfers = ObjectTransfers(
             self.effects,
             self.workers,
+            self.clients,
             settings.ticket_seed,
             now=lambda: self.now,
             rates=TransferRates(settings.transfer_bytes_per_second, settings.chunk_bytes),

@@ -19,6 +19,7 @@ FEATURES: Dict[str, str] = {
     "predecessors": "as a scheduler, lets a task wait for the results of others",
     "kept-results": "as a scheduler, leaves large results with their workers; as a worker, keeps them",
     "peer-fetch": "as a scheduler, lets workers fetch results from one another; as a worker, does so",
+    "kept-arguments": "as a scheduler, lets workers fetch objects from clients; as a client, keeps them for workers",
     "actors": "as a scheduler, keeps the calls of an actor at one worker and in order; as a worker, runs them",
     "drain-requests": "as a scheduler, drains workers that ask for it; as a worker, asks for it when it is told to end",
     "resume": "goes on with a session over another connection",

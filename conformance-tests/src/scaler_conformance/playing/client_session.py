@@ -184,7 +184,7 @@ class ClientSession(Conversation):
         came = f"a task that refers to object {object_id:x}"
         check(known, "an object to be created before the first task that refers to it", came, OBJECT_FIRST)
         found = self.objects[object_id]
-        if found.storage != "remote":
+        if found.storage not in ("remote", "kept"):
             return found.content
         content = b""
         while len(content) < found.size:

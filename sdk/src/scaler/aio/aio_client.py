@@ -19,7 +19,7 @@ from typing import Any, Dict, Optional, Sequence, Type, Union
 from scaler.aio.aio_future import TaskFuture
 from scaler.aio.loop_shell import LoopShell
 from scaler.aio.loop_submitter import LoopSubmitter
-from scaler.arguments import Duration
+from scaler.arguments import Duration, Size
 from scaler.client.archives import Uploadable, source_at
 from scaler.client.client import SHUTDOWN_TIMEOUT_SECONDS, ClientArguments, waiting_seconds
 from scaler.client.core.handles import NOT_NUMBERED
@@ -67,6 +67,8 @@ class Client(LoopSubmitter, ClientArguments):
         modules: Union[Uploadable, Sequence[Uploadable]] = (),
         key_file: Optional[Union[str, os.PathLike[str]]] = None,
         insecure: Optional[bool] = None,
+        data_address: Optional[str] = None,
+        direct_bytes: Optional[Size] = None,
     ) -> None:
         check_installation(stack_level=3)
         self._code_sources = self._set_up(
@@ -80,6 +82,8 @@ class Client(LoopSubmitter, ClientArguments):
             modules,
             key_file,
             insecure,
+            data_address,
+            direct_bytes,
         )
         self._output = stream_output if callable(stream_output) else None
         self._connecting: Optional[asyncio.Task[None]] = None
@@ -121,6 +125,7 @@ class Client(LoopSubmitter, ClientArguments):
             self._timeout_seconds,
             self._connect_timeout_seconds,
             self._heartbeat_interval_seconds,
+            self._serving,
         )
         if self._output is not None:
             shell.output.callback = self._output

@@ -16,12 +16,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import Any, Callable, Iterator, List, Optional, Union
+from typing import Any, Callable, Iterator, List, Optional, Tuple, Union
 
 from scaler.aio.loop_settling import LoopMailbox, LoopOutput, LoopSettling
 from scaler.aio.loop_transport import LoopTransport
 from scaler.client.core import commands as c
 from scaler.client.shell.client_driver import ClientDriver
+from scaler.client.shell.data_service.client_serving import ClientServing
+from scaler.data_serving.data_connections import DataConnections
+from scaler.data_serving.rounds import Rounds
+from scaler.data_serving.serving_options import NOT_SERVING, ServingOptions
 from scaler.exceptions import ClientFailedError
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.session.effects import Ended
@@ -39,6 +43,7 @@ class LoopDriver(ClientDriver):
     numbers: yields a new number for each object.
     on_heartbeat: called at each heartbeat, for periodic checks.
     send_deferred: sends a task that waited here.
+    serving: how it serves workers.
     """
 
     transport: LoopTransport
@@ -55,8 +60,11 @@ class LoopDriver(ClientDriver):
         numbers: Iterator[int],
         on_heartbeat: Callable[[], None],
         send_deferred: Callable[[Any], None],
+        serving: ServingOptions = NOT_SERVING,
     ) -> None:
-        super().__init__(credentials.address, hello, settings, numbers, on_heartbeat, send_deferred)
+        own_serving = ClientServing(serving, credentials, self._make_connections)
+        super().__init__(credentials.address, hello, settings, numbers, on_heartbeat, send_deferred, own_serving)
+        self.direct_bytes = serving.direct_bytes
         self.loop = loop
         self.unwanted: List[Any] = []
         """Futures that were cancelled here, whose tasks are cancelled with the next turn."""
@@ -90,6 +98,7 @@ class LoopDriver(ClientDriver):
             self._is_over = True
             self._stop_timer()
             self.transport.drop()
+            self.serving.close()
             raise
 
     def begin(self) -> None:
@@ -182,6 +191,15 @@ class LoopDriver(ClientDriver):
         self._stop_timer()
         self._timer_at = at
         self._timer = self.loop.call_later(max(0.0, at - time.monotonic()), self._on_timer)
+
+    def _make_connections(self, serving: ClientServing) -> Tuple[Rounds, DataConnections]:
+        rounds = Rounds(self.loop, lambda: self._on_round(serving), maximum_run_seconds=0.0)
+        return rounds, DataConnections(rounds, self.loop, serving, "Client")
+
+    def _on_round(self, serving: ClientServing) -> None:
+        serving.perform()
+        if not self._is_over and self._has_begun:
+            self._plan()  # a ticket has to be watched
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

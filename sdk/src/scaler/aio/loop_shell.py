@@ -29,6 +29,7 @@ from scaler.client.functions import FunctionRecord
 from scaler.client.shell.client_shell import BaseShell, client_hello, client_settings
 from scaler.client.shell.deferred_sender import DeferredSender
 from scaler.client.submission import Submission
+from scaler.data_serving.serving_options import NOT_SERVING, ServingOptions
 from scaler.exceptions import DisconnectedError, WrongEventLoopError
 from scaler.serializer import Serializer
 from scaler.values.codecs import PYTHON_CODEC
@@ -107,6 +108,7 @@ class LoopShell(BaseShell):
     Parameters:
         timeout_seconds: how long to try to reconnect.
         connect_timeout_seconds: how long to wait for the first one.
+        serving: how it serves workers.
     """
 
     io: LoopDriver
@@ -119,6 +121,7 @@ class LoopShell(BaseShell):
         timeout_seconds: float,
         connect_timeout_seconds: float,
         heartbeat_interval_seconds: float,
+        serving: ServingOptions = NOT_SERVING,
     ) -> None:
         super().__init__(serializer, credentials.address)
         self.loop = loop
@@ -129,7 +132,7 @@ class LoopShell(BaseShell):
         deferred = DeferredSender(lambda content: self.send_object([content], ""), lambda each: self.post(each))
         settings = client_settings(timeout_seconds, connect_timeout_seconds, heartbeat_interval_seconds)
         self.io = LoopDriver(
-            loop, credentials, client_hello(), settings, self._numbers, self._on_heartbeat, deferred.send_here
+            loop, credentials, client_hello(), settings, self._numbers, self._on_heartbeat, deferred.send_here, serving
         )
         self.mailbox = self.io.mailbox
         self.commands = self.mailbox.commands

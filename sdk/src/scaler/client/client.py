@@ -13,7 +13,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
 
 from scaler import current_client, nesting
-from scaler.arguments import Duration, seconds
+from scaler.arguments import Duration, Size, seconds
 from scaler.client.archives import CodeSource, Root, Uploadable, source_at
 from scaler.client.client_options import DEFAULTS
 from scaler.client.future import ScalerFuture
@@ -26,6 +26,7 @@ from scaler.client.shell.output import OutputCallback
 from scaler.client.submitter import Submitter
 from scaler.compat.earlier_arguments import accepts_earlier
 from scaler.compat.installation import check_installation
+from scaler.data_serving.serving_options import serving_options
 from scaler.exceptions import (
     ArgumentTypeError,
     InvalidAddressError,
@@ -65,6 +66,8 @@ class ClientArguments:
         modules: Union[Uploadable, Sequence[Uploadable]],
         key_file: Optional[Union[str, os.PathLike[str]]],
         insecure: Optional[bool],
+        data_address: Optional[str],
+        direct_bytes: Optional[Size],
     ) -> List[CodeSource]:
         """Check all of them; returns the code to ship."""
         if isinstance(modules, (str, os.PathLike, ModuleType)):
@@ -83,6 +86,7 @@ class ClientArguments:
         self._serializer = _checked_serializer(serializer)
         self._key_file = os.fspath(key_file) if key_file is not None else None
         self._insecure = insecure
+        self._serving = serving_options(data_address, direct_bytes)
         return code_sources
 
     def __getstate__(self) -> Dict[str, Any]:
@@ -96,6 +100,7 @@ class ClientArguments:
             "serializer": self._serializer,
             "key_file": self._key_file,
             "insecure": self._insecure,
+            "serving": self._serving.elsewhere(),
         }
 
     def _set_state(self, state: Dict[str, Any]) -> List[Sequence[Root]]:
@@ -130,6 +135,11 @@ class Client(Submitter, ClientArguments):
             variable SCALER_KEY_FILE, or of a scheduler that the same user has started.
         insecure: connect to a scheduler that was started with --insecure, without a key; by default, as the environment
             variable SCALER_INSECURE says.
+        data_address: where workers fetch large arguments from this client; by default what the environment variable
+            SCALER_DATA_ADDRESS says, else `tcp://*:0`: any free port of the interface with which it reaches the
+            scheduler. "off": the scheduler fetches them from the client, and workers from it. Nothing listens if the
+            scheduler is on this host.
+        direct_bytes: objects of at least this size are fetched by workers, and not by the scheduler; 1 MiB by default.
 
     Durations are a number of seconds or a text such as "30s", "250ms" or "5min".
 
@@ -169,6 +179,8 @@ class Client(Submitter, ClientArguments):
         modules: Union[Uploadable, Sequence[Uploadable]] = (),
         key_file: Optional[Union[str, os.PathLike[str]]] = None,
         insecure: Optional[bool] = None,
+        data_address: Optional[str] = None,
+        direct_bytes: Optional[Size] = None,
     ) -> None:
         check_installation()
         code_sources = self._set_up(
@@ -182,6 +194,8 @@ class Client(Submitter, ClientArguments):
             modules,
             key_file,
             insecure,
+            data_address,
+            direct_bytes,
         )
         self._shell = self._make_shell(code_sources)
         weakref.finalize(self, self._shell.abandon).atexit = False
@@ -230,6 +244,7 @@ class Client(Submitter, ClientArguments):
                 self._connect_timeout_seconds,
                 self._heartbeat_interval_seconds,
                 code_sources,
+                self._serving,
             )
         _open_shells.add(shell)
         return shell

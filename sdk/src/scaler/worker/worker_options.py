@@ -15,9 +15,9 @@ from math import isfinite
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from scaler.cpus import default_slots
+from scaler.data_serving.data_address import NO_DATA_ADDRESS, data_address_of
 from scaler.exceptions import PreloadError
 from scaler.version import __version__
-from scaler.worker.data_address import NO_DATA_ADDRESS, data_address_of
 from scaler.worker.fork_server.preload import parse_preload
 from scaler.worker.served_functions import parse_served
 from scaler.worker.worker_settings import WorkerSettings

@@ -16,6 +16,8 @@ CORE = "scaler.client.core"
 CORE_MAY_USE = (
     CORE,
     "scaler.exceptions",
+    "scaler.data_serving.data_effects",
+    "scaler.data_serving.ticket_service",
     "scaler.values.codecs",
     "scaler.values.sizes",
     "scaler_protocol.programs.documentation",

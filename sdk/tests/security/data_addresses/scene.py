@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Sequence
 
 from sdk_tasks import wait_until
 from security.data_addresses.played_workers import Caller, DataDoor, Holder, PlayedWorker, request_for
@@ -35,11 +35,15 @@ def use(content: bytes, running: str, until: str) -> int:
     return len(content)
 
 
-def distant_scheduler(folder: Path) -> KeyedScheduler:
-    """A scheduler with whose objects no one shares memory, as if its peers were on other hosts."""
+def distant_scheduler(folder: Path, command: Sequence[str] = ()) -> KeyedScheduler:
+    """A scheduler with whose objects no one shares memory, as if its peers were on other hosts.
+
+    Parameters:
+        command: that starts it; by default that of this build.
+    """
     objects = folder / "objects"
     objects.mkdir(0o700)
-    scheduler = KeyedScheduler(folder, "--object-directory", str(objects))
+    scheduler = KeyedScheduler(folder, "--object-directory", str(objects), command=command)
     (token,) = objects.rglob("token")
     token.write_bytes(bytes(16))
     return scheduler

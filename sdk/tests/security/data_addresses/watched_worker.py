@@ -9,8 +9,8 @@ import sys
 
 from security.watched_decoding import watched
 
+from scaler.data_serving import data_connections
 from scaler.worker import worker_program
-from scaler.worker.agent.shell import data_connections
 from scaler_protocol import decode
 
 

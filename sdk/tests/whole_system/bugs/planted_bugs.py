@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Dict
 
 from whole_system.bugs.actor_bugs import ACTOR_BUGS
+from whole_system.bugs.client_holder_bugs import CLIENT_HOLDER_BUGS
 from whole_system.bugs.kept_result_bugs import KEPT_RESULT_BUGS
 from whole_system.bugs.leaving_bugs import LEAVING_BUGS
 from whole_system.bugs.link_bugs import LINK_BUGS
@@ -348,6 +349,7 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
 PLANTED_BUGS: Dict[str, PlantedBug] = {
     **KEPT_RESULT_BUGS,
     **TRANSFER_BUGS,
+    **CLIENT_HOLDER_BUGS,
     **_FIRST_BUGS,
     **TRIAL_BUGS,
     **NEW_BUGS,

@@ -19,6 +19,7 @@ UNIT_TESTS = {
     ],
     "agent": ["sdk/tests/worker/agent/core/test_transfers.py"],
     "provisioner": ["sdk/tests/provision/test_provision_core.py"],
+    "client": ["sdk/tests/client/core/test_argument_service.py"],
 }
 PROGRAM = """
 import sys

@@ -13,7 +13,7 @@ from whole_system.bugs.planting import AGENT, SCHEDULER, PlantedBug
 _TRANSFERS = f"{SCHEDULER}.objects.object_transfers:ObjectTransfers"
 _TABLE = f"{SCHEDULER}.objects.object_table:ObjectTable"
 _FETCHES = f"{AGENT}.transfers.direct_fetches:DirectFetches"
-_SERVICE = f"{AGENT}.transfers.ticket_service:TicketService"
+_SERVICE = "scaler.data_serving.ticket_service:TicketService"
 _OBJECTS = f"{AGENT}.worker_objects:WorkerObjects"
 _WINDOW = "scaler_protocol.session.fetching:FetchWindow"
 
@@ -75,7 +75,7 @@ QUIET_TRANSFER_BUGS: Dict[str, PlantedBug] = {
         "pass",
     ),
     "a silent holder is waited for": PlantedBug(
-        "agent", f"{_FETCHES}.watch", "now - fetch.heard_at >= STALL_SECONDS", "False"
+        "agent", f"{_FETCHES}.watch", "now - fetch.heard_at >= limit_seconds", "False"
     ),
     "data connections outlive their session": PlantedBug("agent", f"{_FETCHES}.clear", "self._close(fetch)", "pass"),
     "the next fetch does not begin when one has ended": PlantedBug(

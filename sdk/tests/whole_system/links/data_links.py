@@ -1,4 +1,4 @@
-"""Data connections between workers: made, broken, silent, and ended apart from those to the scheduler.
+"""Data connections of workers, with others and with clients: made, broken, silent, and ended, apart from sessions.
 
     fetcher ── requests with tickets ──▶ holder        each direction keeps its order
     fetcher ◀─ parts of objects ──────── holder
@@ -11,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Union
 
 from whole_system.simulated_world import Pipe, World
 
@@ -19,7 +19,10 @@ from scaler_protocol.wire import messages as m
 from scaler_protocol.wire.codec import decode, encode
 
 if TYPE_CHECKING:
+    from whole_system.client_host import ClientHost
     from whole_system.worker_host import WorkerHost
+
+    Host = Union[ClientHost, WorkerHost]
 
 SLOW_CONNECT_SECONDS = 45.0  # longer than a ticket lives
 
@@ -34,7 +37,7 @@ class DataLink:
     def __init__(self, links: DataLinks, fetcher: WorkerHost, number: int, address: str, key: bytes) -> None:
         self.links, self.fetcher, self.number = links, fetcher, number
         self.address, self._key = address, key
-        self.holder: Optional[WorkerHost] = None
+        self.holder: Optional[Host] = None
         self.number_at_holder = 0
         self._up: Optional[Pipe] = None
         self._down: Optional[Pipe] = None
@@ -52,12 +55,12 @@ class DataLink:
         self._up = Pipe(holder, self._arrive_up, world.delay)
         self._down = Pipe(fetcher, self._arrive_down, world.delay)
         holder.data_links[self.number_at_holder] = self
-        holder.core.on_data_accepted(self.number_at_holder, fetcher.data_key, holder.now)
+        holder.data_owner.on_data_accepted(self.number_at_holder, fetcher.data_key, holder.now)
         holder.round_of_data()
         fetcher.core.on_data_connected(self.number, fetcher.now)
         fetcher.round_of_data()
 
-    def send(self, sender: WorkerHost, message: m.Member, payload: Any) -> None:
+    def send(self, sender: Host, message: m.Member, payload: Any) -> None:
         pipe = self._up if sender is self.fetcher else self._down
         if pipe is not None:
             pipe.send((encode(message), bytes(payload)))
@@ -73,7 +76,7 @@ class DataLink:
     def _arrive_down(self, item: Item) -> None:
         self._arrive(self.fetcher, self.number, item)
 
-    def _arrive(self, host: WorkerHost, number: int, item: Item) -> None:
+    def _arrive(self, host: Host, number: int, item: Item) -> None:
         if host.data_links.get(number) is not self:
             return
         if item is None:
@@ -82,10 +85,10 @@ class DataLink:
             message = decode(item[0])
             if isinstance(message, m.ObjectResponse) and item[1]:
                 self.links.bytes_moved += len(item[1])
-            host.core.on_data_message(number, message, memoryview(item[1]), host.now)
+            host.data_owner.on_data_message(number, message, memoryview(item[1]), host.now)
             host.round_of_data()
 
-    def close(self, host: WorkerHost) -> None:
+    def close(self, host: Host) -> None:
         """One end closes it: the other one learns, after what was sent."""
         pipe = self._up if host is self.fetcher else self._down
         if pipe is not None:
@@ -107,7 +110,7 @@ class DataLinks:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.serving: Dict[str, WorkerHost] = {}  # by address
+        self.serving: Dict[str, Host] = {}  # by address
         self.bytes_moved = 0
         self._last_number = 0
         self._rate = Random(f"data addresses: {world.plan.seed}").choice((0.0, 0.7, 1.0, 1.0))
@@ -119,8 +122,8 @@ class DataLinks:
         """Whether users make results large that many need, and there are more workers."""
         return self._rate > 0.0 and self.world.rates["large_nodes"] > 0.0
 
-    def new_address(self, host: WorkerHost) -> str:
-        """Where a worker serves others; empty: it does not."""
+    def new_address(self, host: Host) -> str:
+        """Where a worker or a client serves workers; empty: it does not."""
         drawn = Random(
             f"data addresses: {self.world.plan.seed} {host.name}"
         ).random()  # other draws stay what they were

@@ -1,4 +1,4 @@
-"""A worker as its data links see it."""
+"""The end of data links: a worker as they see it, and what it has in common with a client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DATA_EFFECTS = (ConnectData, SendData, CloseData)
 
 
 class LinkEnd:
-    """A part of `WorkerHost`."""
+    """A part of `WorkerHost`, and of `ClientHost` (see `serving_end`)."""
 
     world: World
     core: Any
@@ -27,6 +27,11 @@ class LinkEnd:
         self.data_links: Dict[int, DataLink] = {}  # by their number at this end
         self.data_address = links.new_address(cast(Any, self))
         self.data_key = self.name.encode() if self.world.plan.seed % 2 else b""
+
+    @property
+    def data_owner(self) -> Any:
+        """Notified about data connections."""
+        return self.core
 
     def perform_on_link(self, effect: Union[ConnectData, SendData, CloseData]) -> None:
         if isinstance(effect, ConnectData):
@@ -47,8 +52,12 @@ class LinkEnd:
         for number, each in list(self.data_links.items()):
             if each is link:
                 del self.data_links[number]
-                self.core.on_data_closed(number, reason)
-                self._round()
+                self.on_link_closed(number, reason)
+
+    def on_link_closed(self, number: int, reason: str) -> None:
+        """A data connection has ended for this end."""
+        self.core.on_data_closed(number, reason)
+        self._round()
 
     def answer_part(self, effect: ReadChunk, content: Optional[bytes]) -> None:
         """A part of an object was read for the scheduler or another worker, or its file is gone."""

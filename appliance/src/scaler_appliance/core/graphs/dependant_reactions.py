@@ -58,10 +58,10 @@ class DependantReactions:
         if not client.is_dirty:
             state.touch_session(client)
         # As with other tasks, all objects that exist are referenced.
-        refer, tenant = state.objects.refer, client.tenant
-        missing = [message.function] if message.function and not refer(message.function, tenant) else []
+        refer, tenant, number = state.objects.refer, client.tenant, client.number
+        missing = [message.function] if message.function and not refer(message.function, tenant, number) else []
         if dependant.dependencies:
-            missing += [each for each in dependant.dependencies if not refer(each, tenant)]
+            missing += [each for each in dependant.dependencies if not refer(each, tenant, number)]
         client.dependants.add(dependant)
         gone: Optional[int] = None
         for each in dependant.predecessors:

@@ -104,7 +104,7 @@ class GraphReactions:
                 unusable[function] = None
             else:
                 graph.held_functions.append(function)
-                if not objects.refer(function, graph.tenant):
+                if not objects.refer(function, graph.tenant, graph.client):
                     unusable[function] = None
             if len(unusable) == LARGE:
                 unusable = in_chunks(unusable)
@@ -146,7 +146,7 @@ class GraphReactions:
         if graph.dependencies:
             for node in range(start, stop):
                 for object_id in graph.dependencies_of(node):
-                    if not objects.refer(object_id, graph.tenant):
+                    if not objects.refer(object_id, graph.tenant, graph.client):
                         missing.setdefault(node, object_id)
         return missing
 

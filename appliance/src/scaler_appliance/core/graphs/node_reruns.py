@@ -170,7 +170,7 @@ class NodeReruns:
             self._lose(client, graph, node, failure)
             return UNITS_OF_A_RERUN
         for object_id in graph.dependencies_of(node):
-            state.objects.refer(object_id, graph.tenant)
+            state.objects.refer(object_id, graph.tenant, graph.client)
         graph.missing[node] = 0
         for predecessor in graph.predecessors_of(node):
             graph.dependants[predecessor] += 1

@@ -17,7 +17,7 @@ from scaler_appliance.core.effects import Buffer, PeerError, RemoveObject
 from scaler_appliance.core.graphs.graph_reactions import GraphReactions
 from scaler_appliance.core.large_tables import drained, keys_in_parts
 from scaler_appliance.core.objects.object_records import ChunkRequest, ObjectPlace, ObjectRecord
-from scaler_appliance.core.objects.object_transfers import fetches_from_workers
+from scaler_appliance.core.objects.object_transfers import fetches_from_workers, serves_workers
 from scaler_appliance.core.peers.flow_control import FlowControl
 from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
 from scaler_appliance.core.state import SchedulerState
@@ -66,7 +66,10 @@ class ObjectReactions:
         raise PeerError(m.RefusalReason.MALFORMED, f"ObjectInstruction: unknown action {message.action}")
 
     def _create(self, session: Session, message: m.ObjectInstruction, payload: bytes) -> Steps:
-        keeps = isinstance(session, WorkerSession) and KEPT_RESULTS in session.hello.features
+        if isinstance(session, ClientSession):
+            keeps = serves_workers(session)
+        else:
+            keeps = KEPT_RESULTS in session.hello.features
         most = m.ObjectStorage.KEPT if keeps else m.ObjectStorage.REMOTE
         yield from _check_columns(message, payload, self._state.part, most)
         objects, has_quotas = self._state.objects, self._state.shares.has_quotas
@@ -81,6 +84,8 @@ class ObjectReactions:
                 kind = message.kinds[position] if message.kinds else m.ObjectKind.VALUE
                 record = ObjectRecord(object_id, session.number, size, kind, name, message.codec, session.tenant)
                 record.is_over_quota = has_quotas and self._exceeds_quota(session, size)
+                is_kept = storage == m.ObjectStorage.KEPT
+                record.is_kept_by_client = is_kept and isinstance(session, ClientSession)
                 objects.add(record)
                 session.hold_object(record)
                 if record.is_over_quota:
@@ -95,12 +100,21 @@ class ObjectReactions:
                     files += 1
                     if storage == m.ObjectStorage.SHARED:
                         objects.memory.enter(record)
-                    elif storage == m.ObjectStorage.KEPT and isinstance(session, WorkerSession):
+                    elif is_kept and isinstance(session, WorkerSession):
                         self._leave_with(session, record)
+                    elif is_kept and self._is_fetched_by_workers(session):
+                        objects.leave_with(record, session.peer, session.number)
                     else:
                         objects.start_transfer(record, session.peer, session.number)
             self._state.touch_session(session)
             yield (stop - start) * UNITS_OF_AN_OBJECT + files * UNITS_OF_A_FILE
+
+    # SCL-OBJ-039
+    def _is_fetched_by_workers(self, client: Session) -> bool:
+        """Whether workers can get a client's objects from it, as far as is known; else the scheduler fetches them."""
+        workers = self._state.workers
+        is_possible = not workers or any(map(fetches_from_workers, workers.values()))
+        return is_possible and not self._state.transfers.reach.is_closed(client.number)
 
     # SCL-OBJ-021
     def _leave_with(self, worker: WorkerSession, record: ObjectRecord) -> None:
@@ -130,20 +144,20 @@ class ObjectReactions:
             self._state.send(worker.peer, m.ObjectInstruction(action=m.ObjectAction.DROP, ids=needless))
 
     def _has_another_copy(self, worker: WorkerSession, record: ObjectRecord) -> bool:
-        """Whether the scheduler, or a worker that stays, has an object that a worker has, too."""
+        """Whether the scheduler, its client, or a worker that stays, has an object that a worker has, too."""
         if record.sender == worker.number and record.source is not None:
             return False  # it is sending it
         if record.arrived >= record.size:
             return True
         others = record.copies.holders if record.copies is not None else ()
         workers = self._state.workers
-        return any(each != worker.number and not workers[each].leaving for each in others)
+        return any(each != worker.number and not (each in workers and workers[each].leaving) for each in others)
 
-    # Transfers between workers ------------------------------------------------------------------------------------
+    # Transfers to workers -----------------------------------------------------------------------------------------
 
     # SCL-OBJ-025
     def on_ticket_request(self, worker: WorkerSession, message: m.TicketRequest) -> None:
-        """A worker asks which worker it can fetch an object from."""
+        """A worker asks where it can fetch an object."""
         # SCL-OBJ-033
         if not fetches_from_workers(worker):
             text = f"a TicketRequest of a worker that did not list the feature {PEER_FETCH}"
@@ -277,6 +291,18 @@ class ObjectReactions:
                     worker.lost_results.append(record)
             yield UNITS_OF_AN_OBJECT
 
+    def _lose_client(self, client: Session) -> Steps:
+        """A client is gone, and with it what only it had. Its own tasks have ended."""
+        objects = self._state.objects
+        self._state.transfers.forget_client(client.number)
+        for record in drained(objects.kept_by(client.number)):
+            if objects.find(record.object_id) is record:
+                objects.lose_holder(record, client.number)
+                if record.awaits_rerun:  # nothing makes it again
+                    record.awaits_rerun = False
+                    objects.give_up(record)
+            yield UNITS_OF_AN_OBJECT
+
     def _settle_lost(self, worker: WorkerSession) -> Steps:
         """The tasks of a worker that is gone wait for others: those run again whose results were lost with it."""
         state, lost = self._state, worker.lost_results
@@ -293,6 +319,8 @@ class ObjectReactions:
         """Forget what the session holds, is sending, or knows; the tasks of a worker wait for others by now."""
         if isinstance(session, WorkerSession):
             yield from self._settle_lost(session)
+        else:
+            yield from self._lose_client(session)
         for record in drained(self._state.objects.arriving_from(session.number)):
             if self._state.objects.find(record.object_id) is record and record.source == session.peer:
                 self._state.objects.give_up(record)
@@ -321,7 +349,7 @@ class ObjectReactions:
         if why:
             state.objects.memory.on_not_stored(now, record, why)
         source = None if record.source is None else state.sessions.get(record.source)
-        if isinstance(source, WorkerSession):
+        if isinstance(source, WorkerSession) or (source is not None and record.is_kept_by_client):
             state.objects.discard(record)
         else:
             state.objects.give_up(record)

@@ -40,7 +40,7 @@ class NodeResult(NamedTuple):
 
 
 class Holder:
-    """A worker that has all bytes of an object.
+    """A worker, or its client, that has all bytes of an object.
 
     Attributes:
         copies: how many other workers have fetched them from it, or do so now.
@@ -54,7 +54,7 @@ class Holder:
 
 
 class Copies:
-    """The workers that have all bytes of an object, and those that fetch them from one another. All by session.
+    """Who has all bytes of an object, and the workers that fetch them there. All by session.
 
     Attributes:
         transfers: the holder by the worker that fetches from it.
@@ -76,7 +76,7 @@ class ObjectRecord:
         "object_id", "owner", "size", "kind", "name", "codec", "content", "place", "arrived", "requested",
         "source", "waiting", "references", "held", "announced_to", "charged_to", "is_dirty", "is_lost", "lacks_room",
         "tenant", "is_over_quota", "last_use", "copies", "made_by", "is_maker_lost", "awaits_rerun", "sender",
-        "is_being_written",
+        "is_being_written", "is_kept_by_client",
     )  # fmt: skip
 
     def __init__(
@@ -99,6 +99,7 @@ class ObjectRecord:
         self.waiting: List[ChunkRequest] = []
         self.references = 0  # unfinished tasks or batches that need it
         self.held = True  # by its owner
+        self.is_kept_by_client = False  # its maker, which learns of its end
         self.charged_to = 0  # session of the client whose task's arguments it is
         self.announced_to: Set[int] = set()  # sessions of workers
         self.is_dirty = False  # for monitors
@@ -107,7 +108,7 @@ class ObjectRecord:
         self.is_over_quota = False  # its tenant may have no more, and its bytes are not kept
         self.lacks_room = False  # its bytes could not be stored because memory and disk are full
         self.copies: Optional[Copies] = (
-            None  # at workers, which send them when they are requested; None: there are none
+            None  # at workers or its client, which send them when they are requested; None: there are none
         )
         self.made_by: Optional[NodeResult] = (
             None  # the node that may run again if its bytes are lost with their holders
@@ -139,7 +140,7 @@ class ObjectRecord:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether only workers have all of its bytes."""
+        """Whether only workers, or its client, have all of its bytes."""
         return self.arrived < self.size and self.copies is not None
 
 
@@ -185,8 +186,9 @@ def failure_of_missing(object_id: int, record: Optional[ObjectRecord]) -> m.Fail
         )
     elif record is not None and record.is_maker_lost:
         text = (
-            f"object {object_id:016x} of {record.size} bytes was lost with the worker that had made it and had the only"
-            " copy: submit the tasks again"
+            f"object {object_id:016x} of {record.size} bytes was lost with the"
+            f" {'client' if record.is_kept_by_client else 'worker'} that had made it and had the only copy: submit the"
+            " tasks again"
         )
     elif record is not None and record.lacks_room:
         text = (

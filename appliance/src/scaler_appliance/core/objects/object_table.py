@@ -7,9 +7,10 @@ Rules:
 - Bytes of an object on another host are fetched by request, a few chunks at a time, in order; requests for bytes that
   have not arrived yet wait. If their source is gone, all waiting requests are refused.
 - Of very many requests that have waited for the same bytes, AT_ONCE are answered in one call.
-- Workers may have the bytes of an object until it ends: the one that made it, and those that fetched it from one
-  another. The scheduler fetches them when a peer needs them from it, and not before. If a holder is gone, it goes on
-  with another one; if all are, and the bytes have not been fetched, the object is lost.
+- Workers may have the bytes of an object until it ends: the one that made it, and those that fetched it; and so may
+  the client that made it. The scheduler fetches them when a peer needs them from it, and not before; or when tasks of
+  another client need them, since they must not end with the one that made it. If a holder is gone, it goes on with
+  another one; if all are, and the bytes have not been fetched, the object is lost.
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ class ObjectTable:
         self._records: Table[ObjectRecord] = {}
         self._arriving: Dict[int, Table[ObjectRecord]] = {}  # by sender's session, then id
         self._kept: Dict[int, Table[ObjectRecord]] = {}  # those that workers have: by holder's session, then id
+        self._of_clients: Dict[int, Table[ObjectRecord]] = {}  # those that their clients keep, likewise
         self._requesters: Dict[int, Table[ObjectRecord]] = {}  # objects of which a session waits for parts
         self.to_answer: Deque[_Requests] = deque()  # that have waited, and are many
         self._being_written: List[ObjectRecord] = []
@@ -112,15 +114,21 @@ class ObjectTable:
         record = self._records.get(object_id)
         return record if record is not None and record.tenant == tenant else None
 
-    def refer(self, object_id: int, tenant: str) -> bool:
+    def refer(self, object_id: int, tenant: str, client: int = 0) -> bool:
         """Count a reference to the object if it exists; returns whether a tenant's new task may need it.
 
-        That is so if it is the tenant's, its owner holds it, and its bytes are here or arriving.
+        That is so if it is the tenant's, its owner holds it, and its bytes are here, arriving, or at a holder.
+
+        Parameters:
+            client: session whose task it is; 0: any.
         """
         record = self._records.get(object_id)
         if record is None:
             return False
         record.references += 1
+        # SCL-OBJ-040
+        if record.is_kept_by_client and record.is_elsewhere and record.owner != client and record.tenant == tenant:
+            self.fetch(record)
         return record.held and record.tenant == tenant and not record.is_broken
 
     def use(self, object_ids: Iterable[int]) -> None:
@@ -190,28 +198,30 @@ class ObjectTable:
         self._request_more(record)
 
     def leave_with(self, record: ObjectRecord, maker: bytes, session: int) -> None:
-        """The bytes of an object stay with the worker that made it."""
+        """The bytes of an object stay with the worker or client that made it."""
         record.arrived = record.requested = 0
-        self._add_holder(record, maker, session)
+        self._add_holder(record, maker, session, self._of_clients if record.is_kept_by_client else self._kept)
 
     # SCL-OBJ-029
     def add_copy(self, record: ObjectRecord, peer: bytes, session: int) -> None:
         """A worker has fetched all bytes of an object, and keeps them."""
         self._transfers.complete(session, record)
         if record.copies is None or session not in record.copies.holders:
-            self._add_holder(record, peer, session)
+            self._add_holder(record, peer, session, self._kept)
         if record.copies is not None:
             self._transfers.answer_waiting(record.object_id, record.copies)
 
-    def _add_holder(self, record: ObjectRecord, peer: bytes, session: int) -> None:
+    def _add_holder(
+        self, record: ObjectRecord, peer: bytes, session: int, tables: Dict[int, Table[ObjectRecord]]
+    ) -> None:
         if record.copies is None:
             record.copies = Copies()
         record.copies.holders[session] = Holder(peer)
-        _enter(self._kept, session, record)
+        _enter(tables, session, record)
 
     def kept_by(self, session: int) -> Table[ObjectRecord]:
-        """The objects of which a worker has all bytes, by id."""
-        return self._kept.get(session, {})
+        """The objects of which a worker has all bytes, or that a client keeps, by id."""
+        return self._kept.get(session) or self._of_clients.get(session, {})
 
     @property
     def has_kept(self) -> bool:
@@ -222,7 +232,7 @@ class ObjectTable:
         """Fetch the bytes of an object that workers have, unless they are here or on their way.
 
         Parameters:
-            session: of the worker to fetch them from; 0: any.
+            session: of the holder to fetch them from; 0: any.
         """
         if record.is_elsewhere and record.source is None:
             assert record.copies is not None
@@ -231,7 +241,7 @@ class ObjectTable:
             self.start_transfer(record, holders[session].peer, session)
 
     def lose_holder(self, record: ObjectRecord, session: int) -> None:
-        """A worker is gone that had an object. If it was the last one, and the bytes are not all here, what has arrived
+        """A holder of an object is gone. If it was the last one, and the bytes are not all here, what has arrived
         is dropped, and peers that wait for them wait until the tasks that need it have been taken back."""
         self.forget_holder(record, session)
         is_arriving = record.source is not None and record.sender != session
@@ -258,7 +268,7 @@ class ObjectTable:
         return True
 
     def forget_holder(self, record: ObjectRecord, session: int, is_deleted: bool = False) -> None:
-        """A worker keeps the bytes of an object no longer.
+        """A holder keeps the bytes of an object no longer.
 
         Parameters:
             is_deleted: because the object has ended.
@@ -266,9 +276,10 @@ class ObjectTable:
         copies = record.copies
         if copies is None or copies.holders.pop(session, None) is None:
             return
-        kept = self._kept.get(session)
-        if kept is not None and kept.pop(record.object_id, None) is not None and not kept:
-            del self._kept[session]
+        for tables in (self._kept, self._of_clients):
+            kept = tables.get(session)
+            if kept is not None and kept.pop(record.object_id, None) is not None and not kept:
+                del tables[session]
         if not copies.holders:
             record.copies = None
             self._transfers.end_all(record.object_id, copies, is_deleted)
@@ -388,7 +399,8 @@ class ObjectTable:
     def discard(self, record: ObjectRecord) -> None:
         """Received bytes of an object cannot be stored; the rest is fetched nevertheless.
 
-        Its creator is a worker, which reports the task's outcome only after the last byte was requested.
+        Its creator is a worker, which may report the task's outcome only after the last byte was requested; or a client
+        that keeps it, from which it may be fetched again: answers to the first requests must have come by then.
         """
         record.is_lost = True
         self._changes.touch_large(record)

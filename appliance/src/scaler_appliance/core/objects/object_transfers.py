@@ -1,4 +1,4 @@
-"""Transfers of objects between workers: who fetches what from whom, with tickets.
+"""Transfers of objects to workers, from others and from clients: who fetches what from whom, with tickets.
 
     TicketRequest ─▶ choose a holder ─┬─▶ Ticket to the holder, and to the fetcher ─▶ hold: the fetcher is one, too
                                       ├─▶ wait, while all holders have been fetched from often and a copy is on its way
@@ -8,12 +8,13 @@ Rules:
 - A holder is fetched from COPIES_PER_HOLDER times, if others can be: so copies spread like a tree, and each of them
   leaves its source a few times only, however many workers need it.
 - Who waits waits for a copy that is on its way, which ends: it arrives, fails, or its fetcher is gone.
-- A holder from which a worker could not fetch an object is not named to it again for that object.
+- A holder from which a worker could not fetch an object is not named to it again for that object; a client not for
+  others either (see `client_reach`).
 - How long transfers take, from their tickets on, is measured: it says what others from that holder will take.
 - A ticket is a secret that only its two ends are told. It is made from a random seed, so that a run can be repeated.
 - When a fetcher's session ends, the holders take back its tickets: its key may not be admitted any more.
 
-Source: SCL-OBJ-025 to SCL-OBJ-027, SCL-OBJ-035.
+Source: SCL-OBJ-025 to SCL-OBJ-027, SCL-OBJ-035, SCL-OBJ-039.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from hashlib import blake2b
 from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from scaler_appliance.core.effects import Effect, Send
+from scaler_appliance.core.objects.client_reach import ClientReach
 from scaler_appliance.core.objects.object_records import Copies, ObjectRecord
 from scaler_appliance.core.objects.transfer_rates import TransferRates
-from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
 from scaler_protocol import messages as m
-from scaler_protocol.session.features import PEER_FETCH
+from scaler_protocol.session.features import KEPT_ARGUMENTS, PEER_FETCH
 
 COPIES_PER_HOLDER = 2
 MAXIMUM_TRANSFERS = 32  # from one worker at once, of all objects
@@ -39,11 +41,17 @@ def fetches_from_workers(worker: WorkerSession) -> bool:
     return PEER_FETCH in worker.hello.features
 
 
+# SCL-OBJ-038
+def serves_workers(client: ClientSession) -> bool:
+    """Whether workers can fetch from a client what it keeps, unless something is between them."""
+    return KEPT_ARGUMENTS in client.hello.features and bool(client.hello.data_address)
+
+
 class ObjectTransfers:
-    """The transfers between workers.
+    """The transfers to workers.
 
     Parameters:
-        workers: all of them, by session.
+        workers, clients: all of them, by session.
         seed: random bytes, from which secrets are made.
         now: tells the time of the event that is being handled, in seconds.
         rates: how fast transfers are, by holder; updated here.
@@ -53,13 +61,16 @@ class ObjectTransfers:
         self,
         effects: List[Effect],
         workers: Dict[int, WorkerSession],
+        clients: Dict[int, ClientSession],
         seed: bytes,
         now: Callable[[], float],
         rates: TransferRates,
     ) -> None:
         self.rates = rates
         self._effects = effects
+        self.reach = ClientReach()
         self._workers = workers
+        self._clients = clients
         self._seed = seed
         self._now = now
         self._tickets = 0  # that were issued
@@ -76,12 +87,16 @@ class ObjectTransfers:
             failed: the holder from which it could not fetch; 0: none.
         """
         copies = None if record is None else record.copies
+        named = 0 if copies is None else copies.transfers.get(fetcher.number, 0)
         self._end(fetcher.number, object_id, is_complete=False)
         if copies is None:
             self._send_to_scheduler(fetcher, object_id)
             return
         if failed:
             copies.failed.setdefault(fetcher.number, set()).add(failed)
+            # SCL-OBJ-039
+            if failed == named and failed in self._clients:
+                self.reach.fail(failed, fetcher.number)
         self._of_fetcher.setdefault(fetcher.number, {})[object_id] = copies
         copies.waiting[fetcher.number] = None
         self.answer_waiting(object_id, copies)
@@ -91,6 +106,8 @@ class ObjectTransfers:
         holder = 0 if record.copies is None else record.copies.transfers.get(fetcher, 0)
         if holder:
             self.rates.complete(holder, record.size, self._now())
+            if holder in self._clients:
+                self.reach.succeed(holder)
         self._end(fetcher, record.object_id, is_complete=True)
 
     def cancel(self, fetcher: int, record: ObjectRecord) -> None:
@@ -144,12 +161,19 @@ class ObjectTransfers:
         failed = copies.failed.get(fetcher, ())
         best, fewest = 0, 0
         for number, holder in copies.holders.items():
-            is_possible = number != fetcher and number not in failed and self._can_serve(number)
+            is_possible = number != fetcher and number not in failed and self._can_serve(number, fetcher)
             if is_possible and (not best or holder.copies < fewest):
                 best, fewest = number, holder.copies
         return None if best and fewest >= COPIES_PER_HOLDER and copies.transfers else best
 
-    def _can_serve(self, number: int) -> bool:
+    def _holder(self, number: int) -> Optional[Session]:
+        return self._workers.get(number) or self._clients.get(number)
+
+    def _can_serve(self, number: int, fetcher: int) -> bool:
+        client = self._clients.get(number)
+        if client is not None:
+            is_reached = not client.is_gone and serves_workers(client) and self.reach.may_fetch(fetcher, number)
+            return is_reached and self._serving.get(number, 0) < MAXIMUM_TRANSFERS
         worker = self._workers.get(number)
         if worker is None or worker.is_gone or worker.leaving or not worker.hello.data_address:
             return False
@@ -157,14 +181,16 @@ class ObjectTransfers:
 
     # SCL-OBJ-026
     def _issue(self, fetcher: WorkerSession, object_id: int, copies: Copies, number: int) -> None:
-        holder = self._workers[number]
+        holder = self._holder(number)
+        assert holder is not None
         copies.holders[number].copies += 1
         copies.transfers[fetcher.number] = number
         self._count_serving(number, 1)
         self.rates.begin(number, self._now())
         secret = self._secrets[fetcher.number, object_id] = self._next_secret()
         lifetime_milliseconds = int(TICKET_SECONDS * 1000)
-        for worker, address, key in (
+        end: Session
+        for end, address, key in (
             (holder, "", fetcher.hello.data_key),
             (fetcher, holder.hello.data_address, holder.hello.data_key),
         ):
@@ -176,7 +202,7 @@ class ObjectTransfers:
                 address=address,
                 key=key,
             )
-            self._effects.append(Send(worker.peer, ticket))
+            self._effects.append(Send(end.peer, ticket))
 
     def _next_secret(self) -> bytes:
         self._tickets += 1
@@ -200,6 +226,7 @@ class ObjectTransfers:
     def forget_worker(self, number: int) -> Iterator[int]:
         """A worker is gone: it fetches nothing any more, and sends nothing. Steps."""
         self.rates.forget(number)
+        self.reach.forget_worker(number)
         while number in self._of_fetcher:
             object_id, copies = next(iter(self._of_fetcher[number].items()))
             self._take_back(number, object_id, copies)
@@ -211,20 +238,28 @@ class ObjectTransfers:
     # SCL-OBJ-035
     def _take_back(self, fetcher: int, object_id: int, copies: Copies) -> None:
         """The holder serves no one any more with the ticket of a fetcher that is gone."""
-        holder = self._workers.get(copies.transfers.get(fetcher, 0))
+        holder = self._holder(copies.transfers.get(fetcher, 0))
         if holder is not None and not holder.is_gone:
             secret = self._secrets[fetcher, object_id]
             ticket = m.Ticket(id=object_id, holder=holder.number, secret=secret, lifetime_milliseconds=0)
             self._effects.append(Send(holder.peer, ticket))
 
+    def forget_client(self, number: int) -> None:
+        """A client is gone, and what it kept is not to be fetched there."""
+        self.rates.forget(number)
+        self.reach.forget_client(number)
+
     def check_invariants(self, records: List[ObjectRecord]) -> None:
         """Check that transfers and those who wait are counted, and that none of those waits for ever."""
-        assert self.rates.holders <= self._workers.keys(), "the rates of workers that are gone are kept"
+        holders = self._workers.keys() | self._clients.keys()
+        assert self.rates.holders <= holders, "the rates of holders that are gone are kept"
+        self.reach.check_clients(set(self._clients))
         fetching, serving = 0, 0
         for record in records:
             copies = record.copies
             if copies is None:
                 continue
+            assert copies.holders.keys() <= holders, f"object {record.object_id:x} has holders that are gone"
             assert copies.holders, f"object {record.object_id:x} has an empty set of holders"
             assert copies.transfers or not copies.waiting, f"workers wait for object {record.object_id:x} for ever"
             assert not copies.waiting.keys() & copies.transfers.keys()

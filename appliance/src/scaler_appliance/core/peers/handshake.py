@@ -16,7 +16,14 @@ from scaler_appliance.core.tasks.capabilities import check_capabilities
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import Grant
-from scaler_protocol.session.features import DRAIN_REQUESTS, KEPT_RESULTS, PEER_FETCH, PREDECESSORS, PROVISIONING
+from scaler_protocol.session.features import (
+    DRAIN_REQUESTS,
+    KEPT_ARGUMENTS,
+    KEPT_RESULTS,
+    PEER_FETCH,
+    PREDECESSORS,
+    PROVISIONING,
+)
 from scaler_protocol.session.ids import MAXIMUM_SESSION
 
 CONNECTION_LOST = "its connection was lost"
@@ -87,7 +94,7 @@ def welcome(settings: Settings, session: Session, grant: Grant) -> m.Welcome:
         implementation=settings.implementation,
         scheduler_id=settings.scheduler_id,
         session=number,
-        features=[PREDECESSORS, ACTORS, KEPT_RESULTS, PEER_FETCH, DRAIN_REQUESTS, PROVISIONING],
+        features=[PREDECESSORS, ACTORS, KEPT_RESULTS, KEPT_ARGUMENTS, PEER_FETCH, DRAIN_REQUESTS, PROVISIONING],
         limits=m.Limits(
             maximum_message_bytes=settings.maximum_message_bytes,
             maximum_object_bytes=settings.maximum_object_bytes,

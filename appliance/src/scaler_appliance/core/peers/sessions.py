@@ -157,6 +157,7 @@ class ClientSession(Session):
         self.unasked_cancels: Table[None] = {}  # tasks whose cancel no client has asked for
         self.objects_made = 0  # by the scheduler, for its graphs
         self.spilled_objects: array[int] = array("Q")  # of its own: sent at the end of this burst
+        self.ended_objects: array[int] = array("Q")  # that it keeps: likewise
         self.unneeded_objects: Deque[array[int]] = deque()  # that its tasks have referred to, to be released in parts
         self.compactable: Table[TaskBatch] = {}  # by first task id: those with finished tasks
         self._batches: Table[TaskBatch] = {}  # by first task id; those of graphs by numbers beyond all of these

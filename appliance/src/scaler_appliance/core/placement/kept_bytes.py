@@ -43,7 +43,7 @@ def keeper_of_most(
         if record is None or record.copies is None or not record.is_elsewhere:
             continue
         needed_bytes += record.size
-        for number in record.copies.holders:
+        for number in record.copies.holders.keys() & state.workers.keys():
             kept_bytes[number] = kept_bytes.get(number, 0) + record.size
     batch, needs = span.batch, span.batch.requirement.needs
     is_measured = state.durations.get(batch.function_key) is not None

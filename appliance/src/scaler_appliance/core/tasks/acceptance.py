@@ -183,12 +183,12 @@ class Acceptance:
         if function is not None:
             function.references += 1
         elif batch.function:
-            objects.refer(batch.function, batch.tenant)
+            objects.refer(batch.function, batch.tenant, batch.client)
         if batch.dependency_counts:
             tenant = batch.tenant
             for index in range(len(batch)):
                 for object_id in batch.dependencies_of(index, index + 1):
-                    if not objects.refer(object_id, tenant):
+                    if not objects.refer(object_id, tenant, batch.client):
                         missing[index] = object_id
         return missing
 

@@ -26,6 +26,9 @@ def flush_client(state: SchedulerState, client: ClientSession) -> None:
     if client.spilled_objects:
         state.send(client.peer, m.ObjectInstruction(action=m.ObjectAction.SPILL, ids=client.spilled_objects))
         client.spilled_objects = array("Q")
+    if client.ended_objects:
+        state.send(client.peer, m.ObjectInstruction(action=m.ObjectAction.DELETE, ids=client.ended_objects))
+        client.ended_objects = array("Q")
     renewal = client.flow.renewal(client.last_task_id)
     if renewal is not None:
         state.send(client.peer, renewal)

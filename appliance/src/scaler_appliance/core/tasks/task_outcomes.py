@@ -34,6 +34,7 @@ from scaler_appliance.core.tasks.client_results import ResultSpan
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskEvent, TaskState, apply, runs
 from scaler_protocol import encode_struct
 from scaler_protocol import messages as m
+from scaler_protocol.session.ids import session_of
 
 OBJECTS_AT_ONCE = 8  # that tasks no longer need, besides one for each task
 UNITS_OF_A_RELEASE = 3
@@ -311,6 +312,8 @@ class TaskOutcomes:
                 if home:
                     self._state.workers[home].remove_actor(actor)
                 self._state.changes.actors.remove(actor.number, actor)
+            if record.is_kept_by_client:
+                self._tell_keeper(object_id)
             client = self._state.clients.get(record.charged_to)
             if client is not None:
                 client.flow.release(0, record.size)
@@ -322,3 +325,11 @@ class TaskOutcomes:
             worker.forget_object(object_id)
             if number == home:
                 self._state.rid_of_actors[number] = worker
+
+    # SCL-OBJ-041
+    def _tell_keeper(self, object_id: int) -> None:
+        """The client that keeps an object learns that it has ended."""
+        keeper = self._state.clients.get(session_of(object_id))
+        if keeper is not None and not keeper.is_gone:
+            keeper.ended_objects.append(object_id)
+            keeper.touch()

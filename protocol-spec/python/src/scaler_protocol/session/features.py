@@ -11,6 +11,9 @@ KEPT_RESULTS = "keptResults"
 PEER_FETCH = "peerFetch"
 """Workers fetch objects from one another."""
 
+KEPT_ARGUMENTS = "keptArguments"
+"""A client keeps its large objects, and workers fetch them from it."""
+
 DRAIN_REQUESTS = "drainRequests"
 """A worker may ask to be drained: the scheduler sends it no more tasks, and it leaves when it has finished its own."""
 

@@ -28,6 +28,7 @@ from scaler.client.core.kept_objects import KeptObject
 from scaler.client.core.outbox import MAXIMUM_BATCH_TASKS, FunctionKey, Outbox, OutgoingObject, TaskNeeds
 from scaler.client.core.pending_futures import PendingFutures
 from scaler.client.core.recovery import Recovery, actor_lost, announce
+from scaler.values.sizes import DIRECT_BYTES
 from scaler_protocol.wire import messages as m
 
 Waiting = Union[c.SubmitTask, c.AwaitRoom, c.SubmitDeferred]
@@ -37,7 +38,7 @@ class ClientCore:
     """Parameters:
     welcome: of the first session.
     numbers: yields a new number for each new object.
-    references: see ObjectTable.
+    references, direct_bytes: see ClientObjects.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class ClientCore:
         welcome: m.Welcome,
         numbers: Iterator[int],
         references: Optional[MutableMapping[int, KeptObject]] = None,
+        direct_bytes: int = DIRECT_BYTES,
     ) -> None:
         self._effects: List[Effect] = []
         emit = self._effects.append
@@ -53,7 +55,7 @@ class ClientCore:
         self.is_connected = True
         self.is_closed = False
         self.next_task_id = 0
-        self.objects = ClientObjects(welcome, numbers, emit, references)
+        self.objects = ClientObjects(welcome, numbers, emit, references, direct_bytes)
         self.outbox = Outbox(self.objects.find)
         self.outbox.set_limits(welcome.limits)
         self.credit = Credit(welcome.limits, self.outbox)

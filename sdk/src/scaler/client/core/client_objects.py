@@ -3,6 +3,8 @@
 Rules:
 - A client keeps the objects that it has placed while it holds them or an unfinished task needs them. When a session
   ends, the scheduler drops its objects, and the next session needs them again.
+- What it has placed as kept is fetched by workers, too: it stays until the scheduler says that the object has ended.
+  Functions are placed with the scheduler, however large.
 - The id by which this client and its user know an object never changes. The id on the wire (`wire_id`) has the
   session's number in its upper bits and the same lower bits.
 """
@@ -17,7 +19,8 @@ from scaler.client.core.effects import DiscardObject, Effect, FollowToDisk, Outc
 from scaler.client.core.handles import Buffer
 from scaler.client.core.kept_objects import KeptObject
 from scaler.exceptions import MissingObjects, ObjectStorageFullError
-from scaler.values.sizes import INLINE_BYTES
+from scaler.values.sizes import DIRECT_BYTES, INLINE_BYTES
+from scaler_protocol.session.features import KEPT_ARGUMENTS
 from scaler_protocol.session.fetching import FetchWindow
 from scaler_protocol.session.ids import NUMBER_MASK, SESSION_SHIFT, object_id_of, session_of
 from scaler_protocol.wire import messages as m
@@ -49,6 +52,7 @@ class ClientObjects:
     numbers: yields a new number for each new object.
     emit: takes effects, in order.
     references: finds objects while they are referenced; None: weak references.
+    direct_bytes: objects of at least this size are kept for workers, if the scheduler knows that.
     """
 
     def __init__(
@@ -57,7 +61,10 @@ class ClientObjects:
         numbers: Iterator[int],
         emit: Emit,
         references: Optional[MutableMapping[int, KeptObject]] = None,
+        direct_bytes: int = DIRECT_BYTES,
     ) -> None:
+        self._direct_bytes = max(direct_bytes, INLINE_BYTES)
+        self._served: Dict[int, KeptObject] = {}  # placed as kept, by id in the current session
         self._numbers = numbers
         self._emit = emit
         self._sessions: Set[int] = set()  # of this client: this one, and those that known objects come from
@@ -76,9 +83,14 @@ class ClientObjects:
         self._chunk_bytes = welcome.limits.chunk_bytes or 1 << 20
         self._maximum_object_bytes = welcome.limits.maximum_object_bytes
         self._fetching.clear()
+        self._keeps = KEPT_ARGUMENTS in welcome.features
+        served, self._served = self._served, {}
+        for kept in served.values():
+            self._drop_unneeded(kept)
 
     def close(self) -> None:
         self._kept.clear()
+        self._served.clear()
         self._fetching.clear()
 
     # Placing and keeping --------------------------------------------------------------------------------------------
@@ -115,11 +127,19 @@ class ClientObjects:
         """The message and payload that place an object in the current session; a large one stays here until it is
         fetched."""
         is_inline = kept.size < INLINE_BYTES
+        object_id, storage = (
+            self.wire_id(kept.object_id),
+            m.ObjectStorage.INLINE if is_inline else m.ObjectStorage.REMOTE,
+        )
+        # SCL-OBJ-038
+        if self._keeps and kept.size >= self._direct_bytes and kept.kind != m.ObjectKind.FUNCTION:
+            storage = m.ObjectStorage.KEPT
+            self._served[object_id] = kept
         instruction = m.ObjectInstruction(
             action=m.ObjectAction.CREATE,
-            ids=array("Q", [self.wire_id(kept.object_id)]),
+            ids=array("Q", [object_id]),
             sizes=array("Q", [kept.size]),
-            storages=bytes([m.ObjectStorage.INLINE if is_inline else m.ObjectStorage.REMOTE]),
+            storages=bytes([storage]),
             kinds=bytes([kept.kind]),
             names=[kept.name],
             codec=kept.codec,
@@ -170,7 +190,7 @@ class ClientObjects:
             self._drop_unneeded(kept)
 
     def _drop_unneeded(self, kept: KeptObject) -> None:
-        if not kept.is_held and not kept.references:
+        if not kept.is_held and not kept.references and not self._is_served(kept):
             self._kept.pop(kept.number, None)
             if kept.number in kept.sharers:
                 kept.sharers.remove(kept.number)
@@ -178,8 +198,20 @@ class ClientObjects:
             if kept.kind != m.ObjectKind.FUNCTION and not kept.sharers:
                 self._emit(DiscardObject(kept))
 
+    def _is_served(self, kept: KeptObject) -> bool:
+        return bool(self._served) and self.wire_id(kept.object_id) in self._served
+
+    def served(self, object_id: int) -> Optional[KeptObject]:
+        """What is kept for workers under an id of the current session."""
+        return self._served.get(object_id)
+
     def on_instruction(self, message: m.ObjectInstruction) -> None:
-        """Files that the scheduler shares with us are on disk now."""
+        """Files that the scheduler shares with us are on disk now, or objects that are kept here have ended."""
+        # SCL-OBJ-043
+        for object_id in message.ids if message.action == m.ObjectAction.DELETE else ():
+            ended = self._served.pop(object_id, None)
+            if ended is not None:
+                self._drop_unneeded(ended)
         # SCL-OBJ-016
         for object_id in message.ids if message.action == m.ObjectAction.SPILL else ():
             kept = self.find(object_id)
@@ -189,7 +221,7 @@ class ClientObjects:
     # SCL-OBJ-009
     def on_request(self, request: m.ObjectRequest) -> None:
         """The scheduler requests a part of an object that is kept here."""
-        kept = self.find(request.id)
+        kept = self._served.get(request.id) or self.find(request.id)
         if kept is not None and request.id == self.wire_id(request.id) and request.offset <= kept.size:
             self._emit(SendChunk(kept, request))
         else:

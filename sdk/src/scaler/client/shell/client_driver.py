@@ -32,6 +32,7 @@ from scaler.client.core.commands import refused
 from scaler.client.core.handles import Asker
 from scaler.client.shell.client_failures import abandon_recording, end_recording, error_of, make_core, text_of_failure
 from scaler.client.shell.client_object_files import ClientObjectFiles, read
+from scaler.client.shell.data_service.client_serving import ClientServing
 from scaler.client.shell.lone_tasks import plain_command
 from scaler.client.shell.mailbox import CLOSED
 from scaler.client.shell.notices import Notices
@@ -114,12 +115,14 @@ class ClientDriver(ABC):
     numbers: yields a new number for each object.
     on_heartbeat: called at each heartbeat, for periodic checks.
     send_deferred: sends a task that waited here.
+    serving: serves workers.
     """
 
     transport: Transport
     mailbox: Commands
     settling: Outcomes
     output: Output
+    direct_bytes: int
 
     def __init__(
         self,
@@ -129,7 +132,9 @@ class ClientDriver(ABC):
         numbers: Iterator[int],
         on_heartbeat: Callable[[], None],
         send_deferred: Callable[[Any], None],
+        serving: ClientServing,
     ) -> None:
+        self.serving, self._hello = serving, hello
         self.address = address
         self.closed_because: Optional[Exception] = None
         self.is_leaving = False
@@ -154,9 +159,10 @@ class ClientDriver(ABC):
 
     def _on_first_welcome(self, welcome: m.Welcome) -> None:
         """The client is connected: from now on it has a core."""
-        self.welcome = welcome
+        self.welcome = welcome = self.serving.agreed(welcome)
         self.files = ClientObjectFiles(welcome)
-        self.core = make_core(welcome, self._numbers, self.address)
+        self.core = make_core(welcome, self._numbers, self.address, self.direct_bytes)
+        self.serving.serve(self.core.objects)
         settling = self.settling
         self._performers: Dict[type, Callable[[Any], None]] = {
             e.Send: lambda effect: self.transport.send(*effect),
@@ -240,6 +246,7 @@ class ClientDriver(ABC):
         self._link.turn(now)
         if now >= self._session.next_time:
             self._session.on_time(now)
+        self.serving.on_time(now)
         if self.is_leaving and not self.core.is_closed:
             self._leave()
         self._perform()
@@ -248,7 +255,7 @@ class ClientDriver(ABC):
     @property
     def _next_time(self) -> float:
         """When a turn is due at the latest."""
-        return min(self._session.next_time, self._link.next_time)
+        return min(self._session.next_time, self._link.next_time, self.serving.next_time)
 
     def _leave(self) -> None:
         self.core.on_leaving()
@@ -303,6 +310,8 @@ class ClientDriver(ABC):
                 self.output.on_task_log(message, getattr(self.core.futures.get(message.id), "_context", None))
             return
         self.core.on_message(message, payload)
+        if isinstance(message, (m.Ticket, m.ObjectInstruction)):
+            self.serving.on_message(message)
         if isinstance(message, m.HeartbeatEcho):
             self._on_echo()
 
@@ -369,6 +378,7 @@ class ClientDriver(ABC):
 
     def _on_connected(self) -> None:
         self._connect_error, self._has_failed = None, False
+        self.serving.offer(self._hello, self.transport.local_host)
         self._session.on_connected(time.monotonic())
 
     def _on_connect_failed(self, error: Exception) -> None:
@@ -379,7 +389,7 @@ class ClientDriver(ABC):
         self._session.on_connect_failed(time.monotonic(), error.strerror or str(error))
 
     def _on_opened(self, welcome: m.Welcome) -> None:
-        self.welcome = welcome
+        self.welcome = welcome = self.serving.agreed(welcome)
         self.files.start_session(welcome)
         count = self.core.on_welcome(welcome)
         logger.warning("Client: connected again as session %d, %d tasks were sent again", welcome.session, count)
@@ -392,6 +402,7 @@ class ClientDriver(ABC):
         self._was_silent = silence_seconds >= self._settings.give_up_seconds
         self._lost_because = str(self.transport.refusal_error(refusal)) if refusal is not None else effect.reason
         self.core.on_lost()
+        self.serving.on_lost()
         if any(isinstance(each, Ended) for each in self._session_effects):
             return  # it is not tried again
         logger.warning(
@@ -485,6 +496,7 @@ class ClientDriver(ABC):
             steps.callback(self.files.close)
             steps.callback(self.core.objects.close)
             steps.callback(self._link.close)
+            steps.callback(self.serving.close)
             steps.callback(self._close_transport)
 
     def _refuse(self, commands: List[Any]) -> None:
@@ -521,6 +533,7 @@ class ClientDriver(ABC):
         self.files.after_fork_in_child()
         self.transport.after_fork_in_child()
         self._link.after_fork_in_child()
+        self.serving.after_fork_in_child()
         abandon_recording(self.core)
 
 

@@ -20,14 +20,14 @@ from scaler.exceptions import ActorLostError
 from scaler_protocol.wire import messages as m
 
 
-def make_core(welcome: m.Welcome, numbers: Iterator[int], address: str) -> ClientCore:
+def make_core(welcome: m.Welcome, numbers: Iterator[int], address: str, direct_bytes: int) -> ClientCore:
     """The core of a client, recorded if the environment says so."""
     pattern = os.environ.get(RECORD_VARIABLE)
     if not pattern:
-        return ClientCore(welcome, numbers)
+        return ClientCore(welcome, numbers, direct_bytes=direct_bytes)
     from scaler.client.shell.client_recording import recorded_core
 
-    return recorded_core(pattern, welcome, numbers, address)
+    return recorded_core(pattern, welcome, numbers, address, direct_bytes)
 
 
 def end_recording(core: ClientCore, has_failed: bool) -> Optional[str]:

@@ -29,7 +29,7 @@ from scaler.client.core.deferring import DeferredTask
 from scaler.client.core.kept_objects import KeptObject
 from scaler.client.shell.record_variables import LIMIT_VARIABLE, PAYLOADS_VARIABLE, RECORD_VARIABLE
 from scaler.exceptions import InvalidArgumentError
-from scaler.values.sizes import INLINE_BYTES
+from scaler.values.sizes import DIRECT_BYTES, INLINE_BYTES
 from scaler.version import __version__
 from scaler_protocol.recording.file_recorder import DEFAULT_LIMIT_BYTES, FileRecorder
 from scaler_protocol.recording.recording_file import CLIENT, READS, Body, Header
@@ -58,7 +58,9 @@ _counts = itertools.count(1)  # of clients of this process that are recorded
 logger = logging.getLogger("scaler")
 
 
-def recorded_core(pattern: str, welcome: m.Welcome, numbers: Iterator[int], address: str) -> ClientCore:
+def recorded_core(
+    pattern: str, welcome: m.Welcome, numbers: Iterator[int], address: str, direct_bytes: int = DIRECT_BYTES
+) -> ClientCore:
     """A core whose inputs are recorded; one that is not, where the file cannot be made.
 
     Parameters:
@@ -71,17 +73,19 @@ def recorded_core(pattern: str, welcome: m.Welcome, numbers: Iterator[int], addr
     try:
         limit_bytes = size_in_bytes(LIMIT_VARIABLE, limit) if limit else DEFAULT_LIMIT_BYTES
         with recording_path(RECORD_VARIABLE, path):
-            recorder = FileRecorder(path, header_of(welcome, address), limit_bytes, f"raise {LIMIT_VARIABLE}")
+            recorder = FileRecorder(
+                path, header_of(welcome, address, direct_bytes), limit_bytes, f"raise {LIMIT_VARIABLE}"
+            )
     except (RecordingPathError, InvalidArgumentError) as error:
         logger.error("Client: nothing is recorded: %s", error)
-        return ClientCore(welcome, numbers)
+        return ClientCore(welcome, numbers, direct_bytes=direct_bytes)
     logger.info("Client: recording to %s", path)
-    return RecordedClientCore(welcome, numbers, recorder)
+    return RecordedClientCore(welcome, numbers, recorder, direct_bytes)
 
 
-def header_of(welcome: m.Welcome, address: str) -> Header:
+def header_of(welcome: m.Welcome, address: str, direct_bytes: int = DIRECT_BYTES) -> Header:
     """The header of a client's recording."""
-    made_with = {"welcome": encode(welcome).hex(), "address": address}
+    made_with = {"welcome": encode(welcome).hex(), "address": address, "direct_bytes": direct_bytes}
     has_payloads = os.environ.get(PAYLOADS_VARIABLE, "").lower() in ("1", "true", "yes", "on")
     return Header(__version__, made_with, time.monotonic(), time.time(), has_payloads, CLIENT)
 
@@ -136,12 +140,14 @@ class _References(weakref.WeakValueDictionary[int, KeptObject]):
 class RecordedClientCore(ClientCore):
     """A core whose inputs are recorded. Parameters: as of ClientCore, and what writes them down."""
 
-    def __init__(self, welcome: m.Welcome, numbers: Iterator[int], recorder: FileRecorder) -> None:
+    def __init__(
+        self, welcome: m.Welcome, numbers: Iterator[int], recorder: FileRecorder, direct_bytes: int = DIRECT_BYTES
+    ) -> None:
         self.recorder = recorder
         self._names = Names()
         references = _References()
         references.note = self._note_reading
-        super().__init__(welcome, map(self._note_reading, numbers), references)
+        super().__init__(welcome, map(self._note_reading, numbers), references, direct_bytes)
 
     def _note_reading(self, value: int) -> int:
         self.recorder.add(READS, time.monotonic(), Body(False).encode([value]))

@@ -12,6 +12,7 @@ from scaler.client.core.handles import NOT_NUMBERED
 from scaler.client.core.kept_objects import KeptObject
 from scaler.client.core.outbox import GraphRun
 from scaler.client.shell.client_recording import INPUTS, crc_of
+from scaler.values.sizes import DIRECT_BYTES
 from scaler_protocol.recording.recording_file import RecordedInput, Recording, RecordingError, decode_body
 from scaler_protocol.recording.replaying import Reads, Replay, Tables
 from scaler_protocol.wire import messages as m
@@ -124,7 +125,8 @@ class ClientReplay(Replay):
             welcome: Any = decode(bytes.fromhex(recording.header.settings["welcome"]))
         except (KeyError, ValueError, MalformedMessageError) as error:
             raise RecordingError(f"the beginning of the recording cannot be read: {error}") from error
-        self.core = ClientCore(welcome, self._numbers(), self._objects)
+        direct_bytes = int(recording.header.settings.get("direct_bytes", DIRECT_BYTES))
+        self.core = ClientCore(welcome, self._numbers(), self._objects, direct_bytes)
 
     def _numbers(self) -> Iterator[int]:
         while True:

@@ -36,6 +36,7 @@ from scaler.client.shell.mailbox import CLOSED
 from scaler.client.shell.settling import Settling
 from scaler.client.shell.transport import described
 from scaler.client.shell.waiting import Waiter
+from scaler.data_serving.serving_options import NOT_SERVING, ServingOptions
 from scaler.exceptions import ClientFailedError, DisconnectedError
 from scaler.serializer import Serializer
 from scaler.values.codecs import CODECS, PYTHON_CODEC
@@ -235,6 +236,7 @@ class ClientShell(BaseShell):
     Parameters:
         timeout_seconds: how long to try to reconnect.
         connect_timeout_seconds: how long to wait for the first one.
+        serving: how it serves workers.
 
     Raises SchedulerUnreachableError, NotASchedulerError, ProtocolVersionError, SchedulerRefusedError.
     """
@@ -249,7 +251,9 @@ class ClientShell(BaseShell):
         connect_timeout_seconds: float,
         heartbeat_interval_seconds: float,
         code_sources: Sequence[CodeSource] = (),
+        serving: ServingOptions = NOT_SERVING,
     ) -> None:
+        self._serving = serving
         super().__init__(serializer, credentials.address)
         deferred = DeferredSender(lambda content: self.send_object([content], ""), lambda each: self.post(each))
         settings = client_settings(timeout_seconds, connect_timeout_seconds, heartbeat_interval_seconds)
@@ -265,7 +269,8 @@ class ClientShell(BaseShell):
     def _make_io(
         self, credentials: Credentials, settings: SessionSettings, send_deferred: Callable[[DeferredTask], None]
     ) -> IoThread:
-        return IoThread(credentials, client_hello(), settings, self._numbers, self._on_heartbeat, send_deferred)
+        hello, beat = client_hello(), self._on_heartbeat
+        return IoThread(credentials, hello, settings, self._numbers, beat, send_deferred, self._serving)
 
     def wait_for_slots(self, timeout_seconds: float) -> int:
         """How many tasks the cluster runs at once; waits until that is known."""

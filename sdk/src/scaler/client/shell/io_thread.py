@@ -1,6 +1,6 @@
 """The thread that drives a client and owns its core, session and connection.
 
-    sleep ──▶ turn (client_driver) ──▶ offer a slot ──▶ sleep ...
+    sleep ──▶ turn (client_driver) ──▶ serve workers ──▶ offer a slot ──▶ sleep ...
 
 Rules:
 - No other thread uses the core, the session or the connection, except for the first connection, which the thread that
@@ -18,9 +18,10 @@ import contextlib
 import logging
 import threading
 import time
-from typing import Any, Callable, Iterator, Optional
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Tuple
 
 from scaler.client.shell.client_driver import ClientDriver
+from scaler.client.shell.data_service.client_serving import ClientServing
 from scaler.client.shell.lone_tasks import Slot, plain_command, sort_out
 from scaler.client.shell.mailbox import Mailbox
 from scaler.client.shell.output import OutputChannel
@@ -28,10 +29,15 @@ from scaler.client.shell.polled_transport import PolledTransport
 from scaler.client.shell.settling import Settling
 from scaler.client.shell.transport import LINGER_SECONDS
 from scaler.client.shell.waiting import Gate
+from scaler.data_serving.serving_options import NOT_SERVING, ServingOptions
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.session.effects import Ended
 from scaler_protocol.session.peer_session import SessionSettings
 from scaler_protocol.wire import messages as m
+
+if TYPE_CHECKING:
+    from scaler.data_serving.data_connections import DataConnections
+    from scaler.data_serving.rounds import Rounds
 
 logger = logging.getLogger("scaler")
 
@@ -44,6 +50,7 @@ class IoThread(ClientDriver):
     numbers: yields a new number for each object.
     on_heartbeat: called at each heartbeat, for periodic checks.
     send_deferred: sends a task that waited here.
+    serving: how it serves workers.
 
     Raises SchedulerUnreachableError, NotASchedulerError, AuthenticationError, ProtocolVersionError,
     SchedulerRefusedError.
@@ -62,8 +69,11 @@ class IoThread(ClientDriver):
         numbers: Iterator[int],
         on_heartbeat: Callable[[], None],
         send_deferred: Callable[[Any], None],
+        serving: ServingOptions = NOT_SERVING,
     ) -> None:
-        super().__init__(credentials.address, hello, settings, numbers, on_heartbeat, send_deferred)
+        own_serving = ClientServing(serving, credentials, self._make_connections)
+        super().__init__(credentials.address, hello, settings, numbers, on_heartbeat, send_deferred, own_serving)
+        self.direct_bytes = serving.direct_bytes
         self.slot: Optional[Slot] = None
         self.turn_lock = threading.Lock()
         self.first_echo = Gate()
@@ -73,6 +83,7 @@ class IoThread(ClientDriver):
         self._has_started = False
         with contextlib.ExitStack() as after_error:
             after_error.callback(self.mailbox.close_pipe)
+            after_error.callback(own_serving.close)
             self.transport = PolledTransport(credentials, self.mailbox.waker)
             after_error.callback(self.transport.drop)
             self._on_first_welcome(self._connect_first())
@@ -117,12 +128,26 @@ class IoThread(ClientDriver):
             while not self._is_over:
                 now = time.monotonic()
                 self._turn(now, self._sleep(now))
+                self.transport.loop.run(time.monotonic())
             self._end(None)
         except Exception as failure:  # a bug of ours must not make users wait for ever
             self._fail(failure)
         finally:
             self._release()
             self.turn_lock.release()
+
+    @property
+    def _next_time(self) -> float:
+        return min(super()._next_time, self.transport.loop.next_time)
+
+    def _make_connections(self, serving: ClientServing) -> Tuple[Rounds, DataConnections]:
+        # Only here, because few programs need them.
+        from scaler.data_serving.data_connections import DataConnections
+        from scaler.data_serving.rounds import Rounds
+
+        loop = self.transport.loop
+        rounds = Rounds(loop, serving.perform, maximum_run_seconds=0.0)
+        return rounds, DataConnections(rounds, loop, serving, "Client")
 
     def _sleep(self, now: float) -> bool:
         """Sleep until there is something to do; whether to receive, or to finish connecting."""

@@ -12,6 +12,7 @@ import contextlib
 import time
 from typing import Any, Callable, Optional
 
+from scaler.client.shell.data_service.polled_loop import PolledLoop
 from scaler.client.shell.transport import Transport
 from scaler_protocol.host import readiness
 from scaler_protocol.host.waker import Waker
@@ -26,22 +27,25 @@ class PolledTransport(Transport):
     """Parameters:
     credentials: for the scheduler, at its address.
     waker: ends `wait` when something was written to it.
-    poll: of another one, of which `wait` is called; None: its own.
+    loop: of another one, of which `wait` is called; None: its own.
+
+    Attributes:
+        loop: what else happens in the thread; `wait` tells it which of its descriptors are ready.
     """
 
-    def __init__(self, credentials: Credentials, waker: Waker, poll: Optional[Any] = None) -> None:
+    def __init__(self, credentials: Credentials, waker: Waker, loop: Optional[PolledLoop] = None) -> None:
         super().__init__(credentials)
         self._waker = waker
-        self._poll: Any = poll
-        if poll is None:
-            self._poll = readiness.poll()
+        self.loop = PolledLoop(readiness.poll()) if loop is None else loop
+        self._poll: Any = self.loop.poll
+        if loop is None:
             self._poll.register(waker.fileno(), readiness.POLLIN)
         self._events = 0  # that `wait` waits for at the connection
         self._watched = -1
         self._other: Optional[PolledTransport] = None
 
     def another(self) -> PolledTransport:
-        self._other = PolledTransport(self._credentials, self._waker, self._poll)
+        self._other = PolledTransport(self._credentials, self._waker, self.loop)
         return self._other
 
     def _watch(self, descriptor: int, for_writing: bool) -> None:
@@ -81,6 +85,9 @@ class PolledTransport(Transport):
         for descriptor, events in self._poll.poll(milliseconds if milliseconds > 0 else 0):
             if descriptor == self._waker.fileno():
                 self._waker.drain()
+                continue
+            if self.loop.watches(descriptor):
+                self.loop.ready[descriptor] = None
                 continue
             if other is not None and descriptor == other._watched:
                 other.has_news = True

@@ -191,6 +191,14 @@ class Transport(ABC):
         return self._connection is not None and self._connection.is_local
 
     @property
+    def local_host(self) -> str:
+        """The host of our end; empty if there is none, or no connection."""
+        try:
+            return self._connection.local_host if self._connection is not None else ""
+        except OSError:
+            return ""
+
+    @property
     def is_up(self) -> bool:
         """Whether the handshake of the connection is complete."""
         return self._connection is not None and self._connection.is_ready

@@ -8,15 +8,15 @@ from typing import Any, Dict, Iterator, List
 import pytest
 from worker_objects_bench import CHUNK, Bench
 
-from scaler.worker.agent.core.effects import CloseData, ConnectData, SendData
-from scaler.worker.agent.core.transfers.direct_fetches import MAXIMUM_DIRECT_FETCHES, STALL_SECONDS
-from scaler.worker.agent.core.transfers.ticket_service import (
+from scaler.data_serving.ticket_service import (
     FIRST_REQUEST_SECONDS,
     IDLE_SECONDS,
     KEPT_EXPIRED_SECONDS,
     MAXIMUM_TICKETS,
     TICKET_WAIT_SECONDS,
 )
+from scaler.worker.agent.core.effects import CloseData, ConnectData, SendData
+from scaler.worker.agent.core.transfers.direct_fetches import CONNECT_SECONDS, MAXIMUM_DIRECT_FETCHES, STALL_SECONDS
 from scaler_protocol import decode, encode
 from scaler_protocol import messages as m
 from scaler_protocol.host.spill import NoRoomError
@@ -228,7 +228,7 @@ def test_whatever_is_wrong_with_a_holder_the_scheduler_learns_of_it(pair: Pair, 
     if what in messages:
         pair.fetcher.transfers.on_message(connection, messages[what], b"x", pair.now)
     else:
-        pair.watch(STALL_SECONDS - 0.1)
+        pair.watch((CONNECT_SECONDS if what == "no connection" else STALL_SECONDS) - 0.1)
         assert pair.fetcher.bench.sent() == []
         pair.watch(0.1)
     assert pair.fetcher.bench.sent() == [m.TicketRequest(id=pair.object_id, failed_holder=HOLDER)]

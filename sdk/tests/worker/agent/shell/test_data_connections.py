@@ -8,10 +8,10 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
+from scaler.data_serving import data_connections
+from scaler.data_serving.data_connections import NOWHERE, DataConnections
+from scaler.data_serving.rounds import Rounds
 from scaler.worker.agent.core.effects import CloseData, ConnectData, SendData
-from scaler.worker.agent.shell import data_connections
-from scaler.worker.agent.shell.data_connections import NOWHERE, DataConnections
-from scaler.worker.agent.shell.rounds import Rounds
 from scaler_protocol import messages as m
 from scaler_protocol.host.addresses import Address, parse_address
 from scaler_protocol.host.sodium import load_sodium

@@ -8,7 +8,7 @@ from typing import Callable, Iterator, List, Tuple
 
 import pytest
 
-from scaler.worker.agent.shell.rounds import Rounds
+from scaler.data_serving.rounds import Rounds
 
 
 class Bench:

@@ -12,7 +12,7 @@ import pytest
 import zmq
 from played_names import play_names, silent_name_server
 
-from scaler.worker.agent.shell.rounds import Rounds
+from scaler.data_serving.rounds import Rounds
 from scaler.worker.agent.shell.scheduler_connection import CONGESTED_BYTES, SchedulerConnection
 from scaler_protocol import decode, encode
 from scaler_protocol import messages as m

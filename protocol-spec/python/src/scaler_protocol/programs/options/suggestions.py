@@ -26,7 +26,7 @@ _OTHER_VARIABLES = frozenset(
         *("SCALER_SCHEDULER", "SCALER_UI", "SCALER_UI_TOKEN"),  # commands, and a secret that has no option
         *("SCALER_SCHEDULER_OPTIONS", "SCALER_WORKERS_OPTIONS"),  # of the service files
         "SCALER_CACHE_HOME",  # of the single-file scheduler
-        *("SCALER_RECORD", "SCALER_RECORD_PAYLOADS", "SCALER_RECORD_LIMIT"),  # of clients
+        *("SCALER_RECORD", "SCALER_RECORD_PAYLOADS", "SCALER_RECORD_LIMIT", "SCALER_DATA_ADDRESS"),  # of clients
     }
 )
 _OF_KUBERNETES = re.compile(r"SCALER_\w+?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")

@@ -14,6 +14,9 @@ from __future__ import annotations
 
 from typing import Callable, Iterable, List, NamedTuple, Optional, Protocol, Set, Tuple, Union
 
+from scaler.data_serving.data_effects import CloseData as CloseData
+from scaler.data_serving.data_effects import ConnectData as ConnectData
+from scaler.data_serving.data_effects import SendData as SendData
 from scaler.worker.frames import Buffer, Buffers, ContentPlace
 from scaler_protocol import messages as m
 from scaler_protocol.session.effects import Connect, Disconnect, StopConnecting
@@ -31,37 +34,6 @@ class Send(NamedTuple):
 
     message: m.Member
     payload: Buffer = b""
-
-
-# Other workers --------------------------------------------------------------------------------------------------------
-
-
-class ConnectData(NamedTuple):
-    """Connect to another worker. `on_data_connected` follows, or `on_data_closed`.
-
-    Parameters:
-        connection: the number that this connection gets.
-        address: where that worker serves others.
-        key: its public key; empty: it has none.
-    """
-
-    connection: int
-    address: str
-    key: bytes
-
-
-class SendData(NamedTuple):
-    """Send a message to another worker, unless its connection has ended."""
-
-    connection: int
-    message: m.Member
-    payload: Buffer = b""
-
-
-class CloseData(NamedTuple):
-    """End a connection to another worker, after what was sent; no event of it follows."""
-
-    connection: int
 
 
 # Processors -----------------------------------------------------------------------------------------------------------

@@ -28,6 +28,9 @@ import socket
 import time
 from typing import Any, Callable, Dict, List, Optional, Type
 
+from scaler.data_serving.data_address import data_address_of
+from scaler.data_serving.data_connections import NOWHERE, DataConnections
+from scaler.data_serving.rounds import ERROR_PAUSE_SECONDS, Rounds
 from scaler.exceptions import ObjectStorageFullError
 from scaler.values.failures import failure_payload
 from scaler.values.texts import too_large
@@ -48,13 +51,10 @@ from scaler.worker.agent.core.effects import (
     StopProcessor,
 )
 from scaler.worker.agent.shell.agent_recording import RecordedAgentCore, agent_recorder
-from scaler.worker.agent.shell.data_connections import NOWHERE, DataConnections
 from scaler.worker.agent.shell.process_statistics import ProcessStatistics, free_memory_bytes
 from scaler.worker.agent.shell.processor_handle import ProcessorHandle
 from scaler.worker.agent.shell.resuming_connection import ResumingConnection
-from scaler.worker.agent.shell.rounds import ERROR_PAUSE_SECONDS, Rounds
 from scaler.worker.agent.shell.worker_files import WorkerFiles
-from scaler.worker.data_address import data_address_of
 from scaler.worker.exit_codes import EXIT_BROKEN_INVARIANT, EXIT_ERROR, EXIT_USAGE
 from scaler.worker.fork_server.fork_server_client import ForkServerClient, ForkServerReport, ReportKind
 from scaler.worker.fork_server.stacks import user_stack

@@ -15,7 +15,7 @@ import socket
 from collections import deque
 from typing import Callable, Deque, List, Optional
 
-from scaler.worker.agent.shell.rounds import Rounds
+from scaler.data_serving.rounds import Rounds
 from scaler.worker.frame_reader import FrameReader
 from scaler.worker.frames import Buffers, Frame, FrameError
 

@@ -21,7 +21,7 @@ import random
 import time
 from typing import List, Optional, Tuple
 
-from scaler.worker.agent.shell.rounds import Rounds
+from scaler.data_serving.rounds import Rounds
 from scaler.worker.agent.shell.scheduler_connection import CONGESTED_BYTES, ConnectionOwner, SchedulerConnection
 from scaler_protocol import encode
 from scaler_protocol import messages as m

@@ -20,7 +20,7 @@ import socket
 import time
 from typing import List, Optional, Protocol, Union
 
-from scaler.worker.agent.shell.rounds import Rounds
+from scaler.data_serving.rounds import Rounds
 from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
 from scaler_protocol.host.addresses import is_numeric, parse_addresses, resolve, why_not_connected

@@ -1,4 +1,4 @@
-"""Objects that are fetched from other workers: at whom, with which ticket, and what follows if that fails.
+"""Objects that are fetched from other workers, or a client: at whom, with which ticket, and what follows if that fails.
 
     begin ─▶ TicketRequest ─▶ Ticket ─▶ connect ─▶ requests and answers ─▶ whole: the scheduler learns of the copy
                   ▲              └─ no holder: through the scheduler, from the offset that has been reached
@@ -7,7 +7,8 @@
 Rules:
 - What has arrived stays, from any peer: only what is missing is requested from the next one.
 - So many objects are fetched at once, in sum, each over a connection of its own. The others wait.
-- A holder that sends nothing for STALL_SECONDS although it was asked counts as gone.
+- A holder that sends nothing for STALL_SECONDS although it was asked counts as gone, and one to which there is no
+  connection after CONNECT_SECONDS: a client may be behind a router, which drops what would reach it.
 
 Source: SCL-OBJ-028.
 """
@@ -24,6 +25,8 @@ from scaler_protocol import messages as m
 from scaler_protocol.session.fetching import FetchWindow
 
 MAXIMUM_DIRECT_FETCHES = 8
+CONNECT_SECONDS = 3.0
+"""So one packet of the handshake may be lost: it is sent again after a second."""
 STALL_SECONDS = 10.0
 
 
@@ -55,7 +58,7 @@ class _DirectFetch:
 
 
 class DirectFetches:
-    """The fetcher's part of transfers between workers.
+    """The fetcher's part of transfers to workers.
 
     Parameters:
         effects: shared with the rest of the core.
@@ -73,7 +76,7 @@ class DirectFetches:
         return len(self._fetches)
 
     def begin(self, object_id: int, window: FetchWindow) -> None:
-        """Fetch an object from other workers, now or when others are done."""
+        """Fetch an object from its holders, now or when others are done."""
         if len(self._fetches) >= MAXIMUM_DIRECT_FETCHES:
             self._waiting[object_id] = window
         else:
@@ -146,13 +149,15 @@ class DirectFetches:
         """Give up holders that do not answer."""
         for object_id, fetch in list(self._fetches.items()):
             is_asked = not fetch.is_connected or fetch.window.has_unanswered
-            if fetch.ticket is not None and is_asked and now - fetch.heard_at >= STALL_SECONDS:
-                self._fail(object_id, f"it has sent nothing for {STALL_SECONDS:g} s")
+            limit_seconds = STALL_SECONDS if fetch.is_connected else CONNECT_SECONDS
+            if fetch.ticket is not None and is_asked and now - fetch.heard_at >= limit_seconds:
+                what = "it has sent nothing" if fetch.is_connected else "there was no connection"
+                self._fail(object_id, f"{what} for {limit_seconds:g} s")
 
     def _fail(self, object_id: int, reason: str) -> None:
         fetch = self._fetches[object_id]
         assert fetch.ticket is not None
-        place = f"worker {fetch.ticket.holder} at {fetch.ticket.address}"
+        place = f"peer {fetch.ticket.holder} at {fetch.ticket.address}"
         self._effects.append(Log(INFO, f"object {object_id:x} cannot be fetched from {place}: {reason}; going on"))
         self._close(fetch)
         fetch.window.request_again()

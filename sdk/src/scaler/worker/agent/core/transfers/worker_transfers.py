@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Callable, List
 
+from scaler.data_serving.ticket_service import TicketService
 from scaler.worker.agent.core.effects import Effect
 from scaler.worker.agent.core.transfers.direct_fetches import DirectFetches, FetchOwner
-from scaler.worker.agent.core.transfers.ticket_service import TicketService
 from scaler.worker.frames import Buffer
 from scaler_protocol import messages as m
 from scaler_protocol.session.features import PEER_FETCH

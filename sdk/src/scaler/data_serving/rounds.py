@@ -10,10 +10,9 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple
 
 from scaler_protocol.host import readiness
 
@@ -24,6 +23,16 @@ ERROR_PAUSE_SECONDS = 0.01
 
 _READABLE = ~readiness.EPOLLOUT  # also the end of a stream, and errors
 _WRITABLE = readiness.EPOLLOUT | readiness.EPOLLERR | readiness.EPOLLHUP
+
+
+class Loop(Protocol):
+    """What is used of an event loop."""
+
+    def add_reader(self, fd: int, callback: Callable[..., object], /) -> object: ...
+
+    def remove_reader(self, fd: int, /) -> object: ...
+
+    def call_soon(self, callback: Callable[..., object], *args: Any) -> object: ...
 
 
 class _Watched:
@@ -39,15 +48,25 @@ class Rounds:
 
     Parameters:
         on_end: called after each round.
+        maximum_run_seconds: how long the loop runs nothing else while descriptors are ready; 0: one round.
+
+    Raises OSError or MemoryError if the system has no descriptor left, or refuses to watch it.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_end: Callable[[], None]) -> None:
+    def __init__(
+        self, loop: Loop, on_end: Callable[[], None], maximum_run_seconds: float = MAXIMUM_RUN_SECONDS
+    ) -> None:
+        self._maximum_run_seconds = maximum_run_seconds
         self._loop = loop
         self._on_end = on_end
         self._watched: Dict[int, _Watched] = {}
         self._epoll = readiness.epoll()
         self._is_closed = False
-        loop.add_reader(self._epoll.fileno(), self._run)
+        try:
+            loop.add_reader(self._epoll.fileno(), self._run)
+        except (OSError, MemoryError):
+            self._epoll.close()
+            raise
 
     def add_reader(self, descriptor: int, callback: Callable[[], None]) -> None:
         """Have `callback` called in each round in which there is something to read.
@@ -125,10 +144,10 @@ class Rounds:
     def _run(self) -> None:
         """Run rounds while descriptors are ready, so that the event loop costs nothing while there is work."""
         ready = self._poll(0)
-        deadline = time.monotonic() + MAXIMUM_RUN_SECONDS
+        deadline = time.monotonic() + self._maximum_run_seconds
         while ready:
             self._run_round(ready)
-            if self._is_closed or time.monotonic() > deadline:
+            if self._is_closed or time.monotonic() >= deadline:
                 break
             ready = self._poll(IDLE_WAIT_SECONDS)
 
@@ -160,6 +179,13 @@ class Rounds:
                 self._update(descriptor)
             else:
                 self._epoll.unregister(descriptor)
+
+    def after_fork_in_child(self) -> None:
+        """In a fork of the process: close our copy of the descriptor, and change nothing that the parent watches."""
+        self._is_closed = True
+        self._watched.clear()
+        with contextlib.suppress(OSError):
+            self._epoll.close()
 
     def close(self) -> None:
         """Stop watching."""

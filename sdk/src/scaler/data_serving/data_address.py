@@ -1,4 +1,4 @@
-"""Where a worker can be reached by other workers: what the option `--data-address` means."""
+"""Where a worker or a client can be reached by workers: what the option `--data-address` means."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ NO_DATA_ADDRESS = "off"
 
 
 def data_address_of(text: str) -> Optional[Address]:
-    """Where other workers fetch objects; None: nowhere. Raises AddressError."""
+    """Where workers fetch objects; None: nowhere. Raises AddressError."""
     return None if text == NO_DATA_ADDRESS else parse_address(text)

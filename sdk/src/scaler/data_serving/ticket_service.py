@@ -1,4 +1,4 @@
-"""Objects that other workers fetch here: which tickets there are, and who has shown which.
+"""Objects that workers fetch here, from a worker or a client: which tickets there are, and who has shown which.
 
     Ticket from the scheduler ──▶ unused ── first request ──▶ of one connection ── connection closed ──▶ gone
                                      └───── not in time ────▶ expired ── KEPT_EXPIRED_SECONDS ──────────▶ gone
@@ -11,15 +11,15 @@ Rules:
   TICKET_WAIT_SECONDS for it.
 - A connection that shows no ticket, or has asked for nothing for long, is closed, so it takes no place for long.
 
-Source: SCL-OBJ-030, SCL-OBJ-031, SCL-OBJ-036.
+Source: SCL-OBJ-030, SCL-OBJ-031, SCL-OBJ-036, SCL-OBJ-042.
 """
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List
+from typing import Any, Callable, Dict, List
 
-from scaler.worker.agent.core.effects import CloseData, Effect, SendData
-from scaler_protocol import messages as m
+from scaler.data_serving.data_effects import CloseData, SendData
+from scaler_protocol.wire import messages as m
 
 TICKET_WAIT_SECONDS = 2.0
 FIRST_REQUEST_SECONDS = 10.0
@@ -51,14 +51,14 @@ class _Caller:
 
 
 class TicketService:
-    """The holder's part of transfers between workers.
+    """The holder's part of transfers to workers.
 
     Parameters:
-        effects: shared with the rest of the core.
+        effects: where those of data connections are appended.
         read: called with a request that is to be answered, and its connection.
     """
 
-    def __init__(self, effects: List[Effect], read: Callable[[m.ObjectRequest, int], None]) -> None:
+    def __init__(self, effects: List[Any], read: Callable[[m.ObjectRequest, int], None]) -> None:
         self._effects = effects
         self._read = read
         self._tickets: Dict[bytes, _Ticket] = {}
@@ -102,7 +102,7 @@ class TicketService:
     def is_open(self, connection: int) -> bool:
         return connection in self._callers
 
-    # SCL-OBJ-030
+    # SCL-OBJ-030, SCL-OBJ-042
     def on_request(self, connection: int, request: m.ObjectRequest, now: float) -> None:
         """Another worker requests a part of an object."""
         caller = self._callers.get(connection)

@@ -1,10 +1,10 @@
-"""Connections with other workers: objects are fetched over them, in both directions.
+"""Connections with workers: objects are fetched over them, in both directions. A client only serves.
 
     callers ──accept──▶ DataConnections ─▶ on_data_accepted, on_data_message ─▶ core
-    core ── ConnectData, SendData, CloseData ─▶ DataConnections ─▶ other workers
+    core ── ConnectData, SendData, CloseData ─▶ DataConnections ─▶ holders
 
 Rules:
-- A worker with a key speaks CURVE here, too, with that key at both ends, and never without it. Which caller may have
+- A peer with a key speaks CURVE here, too, with that key at both ends, and never without it. Which caller may have
   what is decided by tickets, in the core.
 - One request of a caller is passed on at a time, and the next one once the answer has left: so a caller takes one chunk
   of memory, in which each of its parts is read and sent, and what else the agent has to do comes in between. The
@@ -19,7 +19,6 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import logging
@@ -29,8 +28,8 @@ from collections import Counter, deque
 from functools import partial
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Protocol, Tuple, Type, Union
 
-from scaler.worker.agent.core.effects import CloseData, ConnectData, SendData
-from scaler.worker.agent.shell.rounds import Rounds
+from scaler.data_serving.data_effects import CloseData, ConnectData, SendData
+from scaler.data_serving.rounds import Rounds
 from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
 from scaler_protocol.host.addresses import (
@@ -66,7 +65,7 @@ _ERRORS = (OSError, ZmtpError, MemoryError)
 
 
 class DataPlace(NamedTuple):
-    """Where a worker serves others: `address` is empty if it does not."""
+    """Where a peer serves workers: `address` is empty if it does not."""
 
     address: str
     key: bytes
@@ -75,8 +74,18 @@ class DataPlace(NamedTuple):
 NOWHERE = DataPlace("", b"")
 
 
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class TimerLoop(Protocol):
+    """What is used of an event loop."""
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Timer: ...
+
+
 class DataOwner(Protocol):
-    """Notified about data connections: see `AgentCore`."""
+    """Notified about data connections: see `AgentCore`, and for a client `ClientServing`."""
 
     def on_data_accepted(self, connection: int, key: bytes) -> None: ...
 
@@ -117,15 +126,17 @@ class _DataConnection:
         self.is_ending = False  # nothing is read any more: the core has closed it
         self.watches_room = False
         self.is_read = True
-        self.timer: Optional[asyncio.TimerHandle] = None
+        self.timer: Optional[Timer] = None
 
 
 class DataConnections:
     """Parameters:
     loop: for time-outs.
+    kind: "Worker" or "Client", for the log.
     """
 
-    def __init__(self, rounds: Rounds, loop: asyncio.AbstractEventLoop, owner: DataOwner) -> None:
+    def __init__(self, rounds: Rounds, loop: TimerLoop, owner: DataOwner, kind: str = "Worker") -> None:
+        self._kind = kind
         self._rounds = rounds
         self._loop = loop
         self._owner = owner
@@ -146,7 +157,7 @@ class DataConnections:
     # Listening ------------------------------------------------------------------------------------------------------
 
     def listen(self, wanted: Address, local_host: str, security: Optional[ClientSecurity]) -> DataPlace:
-        """Serve other workers from now on, or go on to; returns where.
+        """Serve workers from now on, or go on to; returns where.
 
         Parameters:
             wanted: host `*` and port 0: that with which the scheduler is reached, and any port.
@@ -166,13 +177,13 @@ class DataConnections:
                 self._rounds.add_reader(self._listener.fileno(), self._accept)
             except (OSError, MemoryError) as error:
                 self._stop_listening()
-                text = "Worker: objects are not fetched from other workers: cannot listen at %s: %s"
-                logger.warning(text, bound, getattr(error, "strerror", None) or error)
+                text = "%s: workers fetch no objects from it: cannot listen at %s: %s"
+                logger.warning(text, self._kind, bound, getattr(error, "strerror", None) or error)
                 return NOWHERE
             self._listens_for = wanted, local_host, key
             port = self._listener.getsockname()[1]
             self._place = DataPlace(str(announced._replace(port=port)), key)
-            logger.info("Worker: other workers fetch objects at %s", self._place.address)
+            logger.info("%s: workers fetch objects at %s", self._kind, self._place.address)
         return self._place
 
     def _stop_listening(self) -> None:
@@ -191,7 +202,7 @@ class DataConnections:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except (OSError, MemoryError) as error:  # without descriptors: they may come back
-                logger.warning("Worker: a connection of another worker cannot be accepted: %s", error)
+                logger.warning("%s: a connection of a worker cannot be accepted: %s", self._kind, error)
                 self._rounds.remove_reader(self._listener.fileno())
                 self._loop.call_later(1.0, self._accept_again)
                 return
@@ -220,7 +231,7 @@ class DataConnections:
         if security is None:
             protocol = Zmtp("ROUTER", MAXIMUM_REQUEST_BYTES)
         else:
-            # SCL-SEC-032
+            # SCL-SEC-032, SCL-SEC-034
             server = ServerSecurity(security.arithmetic, [security.keys], lambda key: None)
             protocol = SecureZmtp(server, "ROUTER", MAXIMUM_REQUEST_BYTES)
         protocol.reused_bytes = MAXIMUM_RESPONSE_BYTES
@@ -242,7 +253,7 @@ class DataConnections:
         number = effect.connection
         try:
             if bool(effect.key) is (self._security is None):
-                raise OSError(errno.EACCES, "one of the two workers uses a key, and the other one does not")
+                raise OSError(errno.EACCES, "one of the two ends uses a key, and the other one does not")
             address = parse_address(effect.address)
         except (OSError, AddressError) as error:
             self._fail_later(number, getattr(error, "strerror", None) or str(error))
@@ -481,6 +492,14 @@ class DataConnections:
         self._rounds.remove_reader(each.connection.fileno())
         self._rounds.remove_writer(each.connection.fileno())
         _close(each.connection)
+
+    def after_fork_in_child(self) -> None:
+        """In a fork of the process: close our copies of the sockets, which stay the parent's."""
+        for each in (self._listener, *(each.connection for each in self._connections.values())):
+            if each is not None:
+                _close(each)
+        self._listener = None
+        self._connections.clear()
 
     def close(self) -> None:
         """End all of it."""
