@@ -22,7 +22,7 @@ PLANTED: Dict[str, Tuple[type, str, Any]] = {
     "a task may need the objects of any tenant": (
         ObjectTable,
         "refer",
-        lambda self, object_id, tenant: _refer(self.find(object_id)),
+        lambda self, object_id, tenant, client=0: _refer(self.find(object_id)),
     ),
 }
 

@@ -49,9 +49,10 @@ class Recorders:
         make: Any = RecordedAgentCore
         return self._add(header, lambda recorder: make(settings, identity, *others, recorder), AgentReplay)
 
-    def client_core(self, welcome: Any, numbers: Any) -> Any:
-        header = client_recording.header_of(welcome, "")
-        return self._add(header, lambda recorder: RecordedClientCore(welcome, numbers, recorder), ClientReplay)
+    def client_core(self, welcome: Any, numbers: Any, direct_bytes: int) -> Any:
+        header = client_recording.header_of(welcome, "", direct_bytes)
+        make = RecordedClientCore
+        return self._add(header, lambda recorder: make(welcome, numbers, recorder, direct_bytes), ClientReplay)
 
 
 @pytest.mark.parametrize("seed", range(8))
