@@ -8,21 +8,21 @@ from __future__ import annotations
 import random
 
 
-def infected(vaccinated: float, seed: int, people: int = 1000, contacts: float = 2.5) -> int:
+def infected(vaccinated: float, contacts: float, seed: int, people: int = 1000) -> int:
     """How many catch an illness that one visitor brings.
 
     Parameters:
         vaccinated: the share of the people who cannot catch it, from 0 to 1.
+        contacts: how many one ill person infects in a town where all can still catch it.
         seed: of all chance: the same seed gives the same outbreak, on every machine.
         people: in the town.
-        contacts: how many one ill person infects in a town where all can still catch it.
 
     Raises:
         ValueError: the share is not one.
     """
     if not 0 <= vaccinated <= 1:
         raise ValueError(f"a share is between 0 and 1, not {vaccinated}")
-    chance = random.Random(f"{vaccinated} {seed}")
+    chance = random.Random(f"{vaccinated} {contacts} {seed}")
     healthy = round(people * (1 - vaccinated))
     ill = 1
     total = 0

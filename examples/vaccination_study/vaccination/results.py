@@ -1,6 +1,6 @@
 """What has been computed: a file with a line for each run, written when its result arrives.
 
-A program that ends early, for whatever reason, loses no line, and the next start goes on after the last one.
+A program that ends early, for whatever reason, loses no line, and the next start continues after the last one.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Dict, Iterable, List, NamedTuple
 
 LARGE = 100
-"""So many infected make an outbreak a large one."""
+"""An outbreak is large if so many are infected."""
 
 
 class Run(NamedTuple):
+    """All that a result depends on, and so the key of its line."""
+
     vaccinated: float
+    contacts: float
     seed: int
 
 
@@ -29,17 +32,17 @@ class ResultFile:
         text = path.read_text() if path.exists() else ""
         for line in text.splitlines():
             try:
-                vaccinated, seed, infected = json.loads(line)
+                vaccinated, contacts, seed, infected = json.loads(line)
             except ValueError:
                 continue  # the machine stopped in the middle of this line: the run is repeated
-            self.infected[Run(vaccinated, seed)] = infected
+            self.infected[Run(vaccinated, contacts, seed)] = infected
         self._file = path.open("a")
         if text and not text.endswith("\n"):
             self._file.write("\n")
 
-    def left(self, shares: Iterable[float], seeds: int) -> List[Run]:
+    def left(self, shares: Iterable[float], contacts: float, seeds: int) -> List[Run]:
         """The runs that are not in the file yet, the same number for each share."""
-        wanted = [Run(share, seed) for seed in range(seeds) for share in shares]
+        wanted = [Run(share, contacts, seed) for seed in range(seeds) for share in shares]
         return [run for run in wanted if run not in self.infected]
 
     def add(self, run: Run, infected: int) -> None:
@@ -50,11 +53,12 @@ class ResultFile:
     def close(self) -> None:
         self._file.close()
 
-    def table(self) -> str:
+    def table(self, contacts: float) -> str:
         """How often an outbreak was a large one, for each share."""
         outbreaks: Dict[float, List[int]] = defaultdict(list)
         for run, infected in sorted(self.infected.items()):
-            outbreaks[run.vaccinated].append(infected)
+            if run.contacts == contacts:
+                outbreaks[run.vaccinated].append(infected)
         lines = ["vaccinated   runs   large outbreaks"]
         for vaccinated, sizes in outbreaks.items():
             large = sum(size >= LARGE for size in sizes) / len(sizes)
