@@ -156,7 +156,7 @@ class WrongEventLoopError(ScalerError, RuntimeError):
 
 
 class ClientShutdownException(ScalerError):
-    """The cluster was shut down by a client."""
+    """The cluster was shut down, by a client or by who runs the scheduler, and not for a restart."""
 
 
 class ShutdownRefusedError(ScalerError, ValueError):

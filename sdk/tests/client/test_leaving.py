@@ -73,6 +73,39 @@ def test_each_run_of_one_line_warns_again_by_default(any_address: str, tmp_path:
     assert not subprocess.run(arguments, stderr=subprocess.PIPE, text=True, timeout=60, check=True).stderr
 
 
+def output_of(script: Path, text: str, address: str) -> subprocess.CompletedProcess[str]:
+    script.write_text(f"import sys, time\nfrom scaler import Client\nclient = Client(sys.argv[1])\n{text}\n")
+    command = [sys.executable, str(script), address]
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60)
+
+
+def test_the_end_of_a_program_says_what_it_has_cancelled(any_address: str, tmp_path: Path) -> None:
+    """`ProcessPoolExecutor` would wait for them, and a user of it expects that they run."""
+    script = "client.submit(len, 'abc').result()\nfor _ in range(3):\n    client.submit(time.sleep, 300)"
+
+    ended = output_of(tmp_path / "script.py", script, any_address)
+
+    assert ended.returncode == 0
+    assert ended.stderr.startswith(
+        "sys:1: UnfinishedTasksWarning: 3 unfinished tasks were cancelled because the program ended: wait for"
+    )
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "client.submit(len, 'abc').result()",
+        "client.submit(time.sleep, 300)\nclient.disconnect()",
+        "client.submit(time.sleep, 300).cancel()",
+        "client.submit(time.sleep, 300)\nraise ValueError",
+    ],
+    ids=["done", "disconnected", "cancelled", "an error ends it"],
+)
+def test_the_end_of_a_program_says_nothing_else(script: str, any_address: str, tmp_path: Path) -> None:
+    assert "Unfinished" not in output_of(tmp_path / "script.py", script, any_address).stderr
+
+
 def test_the_warning_as_an_error_leaves_the_client_disconnected(any_address: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

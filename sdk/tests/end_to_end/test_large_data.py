@@ -93,7 +93,7 @@ def test_an_array_that_is_sent_once_is_a_read_only_view_in_every_task(any_client
     futures = [any_client.submit(look, reference, index) for index in range(20)]
     assert [future.result(TIMEOUT_SECONDS) for future in futures] == [(False, False, float(n)) for n in range(20)]
     assert len(object_files(any_client)) == 1, "it is on this host once, however many tasks use it"
-    with pytest.raises(ValueError, match=r"read-only \(values from send_object\(\) are shared by tasks"):
+    with pytest.raises(ValueError, match=r"read-only \(arrays from send_object\(\), joblib and Dask are shared"):
         any_client.submit(fill, reference).result(TIMEOUT_SECONDS)
     any_client.clear()
     assert nothing_is_left(any_client)

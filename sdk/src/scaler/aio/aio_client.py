@@ -24,7 +24,7 @@ from scaler.client.archives import Uploadable, source_at
 from scaler.client.client import SHUTDOWN_TIMEOUT_SECONDS, ClientArguments, waiting_seconds
 from scaler.client.core.handles import NOT_NUMBERED
 from scaler.client.info import ClusterInfo
-from scaler.client.leaving import warn_of_cancelled
+from scaler.client.leaving import is_program_ending_well, warn_at_the_end, warn_of_cancelled
 from scaler.client.requests import (
     check_cluster_stops,
     check_worker_leaves,
@@ -255,8 +255,13 @@ class Client(LoopSubmitter, ClientArguments):
 
 
 def _close_all() -> None:
+    """The program ends, and with it what it has not waited for."""
+    cancelled = 0
     for shell in list(_open_shells):
+        if shell.closed_because is None and is_program_ending_well():
+            cancelled += len(shell.unfinished())
         shell.close_now()
+    warn_at_the_end(cancelled)
 
 
 def _after_fork_in_child() -> None:

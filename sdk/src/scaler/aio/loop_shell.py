@@ -17,7 +17,7 @@ import contextlib
 import threading
 from asyncio import _get_running_loop
 from collections import deque
-from typing import Any, Callable, Deque, Optional, Sequence, Set
+from typing import Any, Callable, Deque, List, Optional, Sequence, Set
 
 from scaler.aio.aio_future import GraphTaskFuture, TaskFuture
 from scaler.aio.loop_driver import LoopDriver
@@ -252,11 +252,15 @@ class LoopShell(BaseShell):
         if running and self.io.closed_because is None:
             self.post(c.Cancel(running, True))
 
+    def unfinished(self) -> Set[Any]:
+        """All futures that have no outcome."""
+        self.io.number_now()
+        futures: List[Any] = [*self.core.futures.values(), *self.waiting_futures]
+        return {each for each in futures if not each.done()}
+
     def cancel_all(self) -> int:
         """Cancel all futures that have no outcome; returns how many."""
-        self.io.number_now()
-        unfinished: Set[Any] = {*self.core.futures.values(), *self.waiting_futures}
-        return sum(future.cancel() for future in unfinished)
+        return sum(future.cancel() for future in self.unfinished())
 
     def clear(self) -> None:
         """Cancel all unfinished tasks and release all objects except functions."""

@@ -18,7 +18,7 @@ from scaler.client.archives import CodeSource, Root, Uploadable, source_at
 from scaler.client.client_options import DEFAULTS
 from scaler.client.future import ScalerFuture
 from scaler.client.info import ClusterInfo
-from scaler.client.leaving import warn_of_cancelled
+from scaler.client.leaving import is_program_ending_well, warn_at_the_end, warn_of_cancelled
 from scaler.client.requests import explain, info, info_request, shut_down_cluster, shut_down_worker
 from scaler.client.shell.client_shell import ClientShell
 from scaler.client.shell.left_locks import HeldTurns
@@ -494,8 +494,15 @@ def _address_found() -> str:
 
 
 def _close_all() -> None:
+    """The program ends, and with it what it has not waited for."""
+    cancelled = 0
     for shell in list(_open_shells):
-        shell.close()
+        try:
+            if is_program_ending_well():
+                cancelled += shell.cancel_unfinished(LEAVE_TIMEOUT_SECONDS)
+        finally:
+            shell.close()
+    warn_at_the_end(cancelled)
 
 
 def _after_fork_in_child() -> None:

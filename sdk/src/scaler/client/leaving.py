@@ -1,4 +1,4 @@
-"""The warning about tasks that the end of a client's `with` block cancelled."""
+"""The warnings about tasks that the end of a client's `with` block, or of the program, has cancelled."""
 
 from __future__ import annotations
 
@@ -12,17 +12,36 @@ from typing import Optional
 from scaler.exceptions import UnfinishedTasksWarning
 
 _NOT_THE_USERS = (os.path.dirname(os.path.dirname(__file__)) + os.sep, ExitStack.__exit__.__code__.co_filename)
+_REMEDY = "wait for the futures before it ends, for example with future.result() or client.wait(futures)"
 
 
 def warn_of_cancelled(count: int) -> None:
     """Warn at the user's `with` statement that its end has cancelled `count` tasks."""
-    tasks = "1 unfinished task was" if count == 1 else f"{count} unfinished tasks were"
     warnings.warn(
-        f"{tasks} cancelled because the client's `with` block ended: wait for the futures before it ends, for example"
-        " with future.result() or client.wait(futures)",
+        f"{_were_cancelled(count)} because the client's `with` block ended: {_REMEDY}",
         UnfinishedTasksWarning,
         stacklevel=_users_level(),
     )
+
+
+def is_program_ending_well() -> bool:
+    """Whether no error ends the program: else that is what the user has to hear of."""
+    return getattr(sys, "last_value", None) is None
+
+
+def warn_at_the_end(count: int) -> None:
+    """Warn that the end of the program has cancelled `count` tasks: no line of it is to blame."""
+    if count:
+        warnings.warn_explicit(
+            f"{_were_cancelled(count)} because the program ended: {_REMEDY}",
+            UnfinishedTasksWarning,
+            "sys",
+            1,
+        )
+
+
+def _were_cancelled(count: int) -> str:
+    return "1 unfinished task was cancelled" if count == 1 else f"{count} unfinished tasks were cancelled"
 
 
 def _users_level() -> int:

@@ -418,7 +418,8 @@ class ClientDriver(ABC):
         if effect.cause is EndCause.LEFT:
             return
         if effect.cause is EndCause.SHUT_DOWN:
-            self._end(ClientShutdownException(f"the cluster was shut down: {effect.reason}"))
+            text = f"the cluster was shut down ({effect.reason}): start it again, and make a new Client"
+            self._end(ClientShutdownException(text))
         elif effect.refusal is not None:
             error = self.transport.refusal_error(effect.refusal)
             self._end(DisconnectedError(str(error) if effect.was_open else f"{self._lost_because}; then {error}"))

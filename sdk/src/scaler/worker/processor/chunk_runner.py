@@ -61,7 +61,7 @@ _OWN_FILES = (__file__, *_OF_CALLERS, *coroutines.OWN_FILES)
 
 _PICKLE_MARK = 0x80
 _SCALARS = frozenset({int, float, bool, complex})
-_SHARED = "values from send_object() are shared by tasks, and arrays in them read-only: write to a copy of the array"
+_SHARED = "arrays from send_object(), joblib and Dask are shared by tasks, and read-only: write to a copy of the array"
 _NONE_PAYLOAD = pickle.dumps(None, PICKLE_PROTOCOL)
 _GENERAL_FLAGS = TasksFlag.DEPENDENCIES | TasksFlag.PROFILING | TasksFlag.STREAM_OUTPUT
 
