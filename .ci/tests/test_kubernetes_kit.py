@@ -40,6 +40,7 @@ KIT = Path(__file__).resolve().parents[2] / "packaging/kubernetes"
 FOLDERS = ("kit", "pools", "workers", "example")
 PROGRAMS = Path(sys.executable).parent
 DEADLINE_SECONDS = 30.0
+CLIENT = {"scaler/client": "true"}  # the label of pods with clients
 
 Json = Dict[str, Any]
 
@@ -354,7 +355,7 @@ def reachable(policies: List[Json], caller: Pod, called: Pod, port: int) -> bool
 
 def test_each_pod_is_reached_by_those_that_need_it_and_by_no_others(pods: List[Pod]) -> None:
     policies = list(of_kind("NetworkPolicy").values())
-    client, viewer = Pod("client", {"scaler/client": "true"}, {}), Pod("viewer", {"scaler/viewer": "true"}, {})
+    client, viewer = Pod("client", CLIENT, {}), Pod("viewer", {"scaler/viewer": "true"}, {})
     other = Pod("another pod", {"app.kubernetes.io/name": "other"}, {})
     ports = sorted({port for pod in pods for port in pod.ports.values()} | {22, 53, 443})
     kinds = {pod.name: "worker" if program_of(pod) is CLUSTER else pod.name for pod in pods}
@@ -376,6 +377,8 @@ def test_each_pod_is_reached_by_those_that_need_it_and_by_no_others(pods: List[P
     }
     for called in pods:
         assert not any(policy_allows(policies, "ingress", called, None, port) for port in ports), "from outside"
+    fetching = {kinds[pod.name] for pod in pods if policy_allows(policies, "egress", pod, client, 40_000)}
+    assert fetching == {"worker"}, "from a port that the client's system has chosen"
 
 
 def test_pods_reach_names_and_the_api_outside_of_the_cluster_and_nothing_else(pods: List[Pod]) -> None:
@@ -403,7 +406,9 @@ def test_ports_of_policies_are_ports_of_the_pods_that_they_are_for(pods: List[Po
                 pod for pod in pods if any(selects(each["podSelector"], pod.labels) for each in rule.get("to", ()))
             ]
             open_ports = {port for pod in called for port in pod.ports.values()}
-            assert "to" not in rule or {each["port"] for each in rule["ports"]} <= open_ports
+            # Clients are pods of the user's, and their systems choose a port.
+            is_to_clients = rule.get("to") == [{"podSelector": {"matchLabels": CLIENT}}]
+            assert "to" not in rule or is_to_clients or {each["port"] for each in rule["ports"]} <= open_ports
 
 
 # The provisioner.
