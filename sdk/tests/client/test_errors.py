@@ -60,6 +60,12 @@ def test_nothing_listens_at_the_address() -> None:
     assert isinstance(raised.value, ConnectionError)
 
 
+def test_an_error_of_a_new_client_is_not_buried_in_our_frames() -> None:
+    with pytest.raises(SchedulerUnreachableError) as raised:
+        Client(address="tcp://127.0.0.1:1", connect_timeout_seconds=RETRIED_SECONDS)
+    assert [frame.name for frame in raised.traceback[1:]] == ["call", "__init__"]
+
+
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "a..b", "a" * 64])
 def test_the_host_name_is_not_known(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     play_names(monkeypatch)["no-such-host.invalid"] = no_such_name

@@ -31,6 +31,7 @@ from scaler.exceptions import (
     ArgumentTypeError,
     InvalidAddressError,
     InvalidArgumentError,
+    ScalerError,
     SchedulerNotFoundError,
 )
 from scaler.nesting import SYNCHRONOUS
@@ -197,7 +198,10 @@ class Client(Submitter, ClientArguments):
             data_address,
             direct_bytes,
         )
-        self._shell = self._make_shell(code_sources)
+        try:
+            self._shell = self._make_shell(code_sources)
+        except ScalerError as error:
+            raise error.with_traceback(None) from error.__cause__  # our frames would hide what it says
         weakref.finalize(self, self._shell.abandon).atexit = False
         if callable(stream_output):
             self._shell.output.callback = stream_output
