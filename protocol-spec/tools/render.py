@@ -107,7 +107,7 @@ def cell(machine: Machine, state: str, event: str) -> str:
 
 def rendered() -> Dict[Path, str]:
     """What each page should be."""
-    from examples import MAKERS
+    from message_examples import MAKERS
 
     register = requirements()
     result = {}

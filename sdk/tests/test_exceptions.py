@@ -62,6 +62,7 @@ OTHERS = {
     ("transport.py", "OSError"): "caught in the client: it becomes SchedulerUnreachableError",
     ("future_internals.py", "NotImplementedError"): "by no future that there is: each class says how it is loaded",
     ("client_driver.py", "MalformedMessageError"): "handled there, as what cannot be read: no client raises it",
+    ("client_serving.py", "AssertionError"): "at a connection to a worker, which a client never opens",
     ("map_methods.py", "NotImplementedError"): "by no client that there is: each says which options it has",
     ("client_replay.py", "RecordingError"): "of `scaler replay`, which prints it: no client raises it",
 }

@@ -50,7 +50,10 @@ def stand_by(start: Start, other: str, options: Sequence[str] = SOON) -> Schedul
 
 
 def wait_for_times(standby: SchedulerProcess, text: str, times: int) -> None:
-    wait_for(lambda: standby.output().count(text) == times, f"{text!r} to be there {times} times")
+    try:
+        wait_for(lambda: standby.output().count(text) == times, f"{text!r} to be there {times} times")
+    except AssertionError as error:
+        raise AssertionError(f"{error}; it has said:\n{standby.output()}") from None
 
 
 # When the other one is believed to be there ---------------------------------------------------------------------------
