@@ -18,7 +18,7 @@ from scheduler_process import SchedulerProcess, check_others_work, wait_for
 from scaler_appliance.shell import standby as standby_module
 from scaler_appliance.shell.standby import INTERVAL_SECONDS, STOOD_STILL_SECONDS, Presence, Standby
 from scaler_protocol.host.addresses import parse_address
-from scaler_protocol.keys.credentials import Credentials
+from scaler_protocol.keys.credentials import Credentials, MissingKeyError
 from scaler_protocol.programs.service_manager import ServiceManager
 
 Start = Callable[..., SchedulerProcess]
@@ -90,6 +90,18 @@ def test_what_was_there_before_this_program_stood_still_does_not_count() -> None
 # How it asks ---------------------------------------------------------------------------------------------------------
 
 
+async def is_needed_for(other: str) -> bool:
+    """Whether a standby decides to serve."""
+    asking = Standby(Credentials(other), 0.03, ServiceManager("Scheduler", {}))
+    needed = asyncio.ensure_future(asking.is_needed(exit_when_stdin_closes=False))
+    asyncio.get_running_loop().call_soon(asking.start)  # when it waits
+    try:
+        return await asyncio.wait_for(needed, TIMEOUT_SECONDS)
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+
 def test_an_unforeseen_error_counts_as_no_answer_and_the_asking_goes_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -104,20 +116,35 @@ def test_an_unforeseen_error_counts_as_no_answer_and_the_asking_goes_on(
     caplog.set_level(logging.INFO)
     other = "tcp://127.0.0.1:2345"
 
-    async def wait() -> bool:
-        asking = Standby(Credentials(other), 0.03, ServiceManager("Scheduler", {}))
-        asking.start()
-        try:
-            return await asyncio.wait_for(asking.is_needed(exit_when_stdin_closes=False), TIMEOUT_SECONDS)
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
-                asyncio.get_running_loop().remove_signal_handler(number)
-
-    assert asyncio.run(wait()), "it serves, as if the other one were gone"
+    assert asyncio.run(is_needed_for(other)), "it serves, as if the other one were gone"
     assert len(asked) > 2 and set(asked) == {other}
     why = "LookupError: unforeseen"
     assert f"there is no answer from {other}: {why}" in caplog.text
     assert f"serves instead of {other}: {why}" in caplog.text
+
+
+def test_who_dies_at_the_first_question_is_gone_and_has_not_refused_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot be seen any more whose the other end was, and so a key seems to be missing."""
+    answers: List[Exception] = [MissingKeyError("there is no key")]
+
+    def die(credentials: Credentials, deadline: float) -> str:
+        raise answers.pop() if answers else ConnectionRefusedError("nothing listens there")
+
+    monkeypatch.setattr(standby_module, "greet", die)
+    monkeypatch.setattr(standby_module, "INTERVAL_SECONDS", 0.01)
+
+    assert asyncio.run(is_needed_for("tcp://127.0.0.1:2345"))
+
+
+def test_who_refuses_it_twice_does_not_know_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(credentials: Credentials, deadline: float) -> str:
+        raise MissingKeyError("there is no key")
+
+    monkeypatch.setattr(standby_module, "greet", refuse)
+    monkeypatch.setattr(standby_module, "INTERVAL_SECONDS", 0.01)
+
+    with pytest.raises(OSError, match="there is no key; both need the same keys"):
+        asyncio.run(is_needed_for("tcp://127.0.0.1:2345"))
 
 
 # As a process ---------------------------------------------------------------------------------------------------------

@@ -84,7 +84,8 @@ class Standby:
         self._loop = asyncio.get_running_loop()
         self._decision: asyncio.Future[bool] = self._loop.create_future()  # of `is_needed`
         self._make_way: Optional[Callable[[str], bool]] = None  # while this scheduler serves
-        self._answers: Optional[bool] = None  # whether it does; None: it was not asked yet
+        self._answers: Optional[bool] = None  # whether it does; None: that is not known yet
+        self._was_refused = False  # by the first answer
 
     def start(self) -> None:
         """Look after it from now on."""
@@ -174,6 +175,9 @@ class Standby:
             time.sleep(max(0.0, asked_at + INTERVAL_SECONDS - time.monotonic()))
 
     def _on_answer(self, asked_at: float, reason: str, refusal: Optional[Exception]) -> None:
+        if self._answers is None and refusal is not None and not self._was_refused:
+            self._was_refused = True  # one that has died meanwhile cannot be seen to be this user's: it is asked again
+            return
         before, self._answers = self._answers, not reason
         if before is None and refusal is not None and not self._decision.done():
             advice = "both need the same keys: copy the folder of keys from its host"
