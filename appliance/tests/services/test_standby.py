@@ -117,7 +117,7 @@ def test_an_unforeseen_error_counts_as_no_answer_and_the_asking_goes_on(
     other = "tcp://127.0.0.1:2345"
 
     assert asyncio.run(is_needed_for(other)), "it serves, as if the other one were gone"
-    assert len(asked) > 2 and set(asked) == {other}
+    assert len(asked) > 1 and set(asked) == {other}, "one answer alone says nothing: it was asked again"
     why = "LookupError: unforeseen"
     assert f"there is no answer from {other}: {why}" in caplog.text
     assert f"serves instead of {other}: {why}" in caplog.text
