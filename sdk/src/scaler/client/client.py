@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from types import ModuleType, TracebackType
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
@@ -500,10 +501,11 @@ def _address_found() -> str:
 def _close_all() -> None:
     """The program ends, and with it what it has not waited for."""
     cancelled = 0
+    deadline = time.monotonic() + LEAVE_TIMEOUT_SECONDS  # for all of them together
     for shell in list(_open_shells):
         try:
             if is_program_ending_well():
-                cancelled += shell.cancel_unfinished(LEAVE_TIMEOUT_SECONDS)
+                cancelled += shell.cancel_unfinished(max(0.0, deadline - time.monotonic()))
         finally:
             shell.close()
     warn_at_the_end(cancelled)

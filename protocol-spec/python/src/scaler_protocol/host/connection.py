@@ -165,13 +165,13 @@ class Connection:
 
     @property
     def local_host(self) -> str:
-        """The host of our end; empty if there is none, as of a Unix domain socket.
-
-        Raises OSError.
-        """
+        """The host of our end; empty if there is none, as of a Unix domain socket, or the system does not tell it."""
         if self._stream.family not in (socket.AF_INET, socket.AF_INET6):
             return ""
-        host = str(self._stream.getsockname()[0])
+        try:
+            host = str(self._stream.getsockname()[0])
+        except OSError:
+            return ""
         return host[len(_IPV4_MAPPED) :] if host.startswith(_IPV4_MAPPED) else host
 
     @property

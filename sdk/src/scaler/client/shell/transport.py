@@ -193,10 +193,7 @@ class Transport(ABC):
     @property
     def local_host(self) -> str:
         """The host of our end; empty if there is none, or no connection."""
-        try:
-            return self._connection.local_host if self._connection is not None else ""
-        except OSError:
-            return ""
+        return self._connection.local_host if self._connection is not None else ""
 
     @property
     def is_up(self) -> bool:

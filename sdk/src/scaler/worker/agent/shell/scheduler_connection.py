@@ -191,10 +191,7 @@ class SchedulerConnection:
     @property
     def local_host(self) -> str:
         """The host of our end; empty if there is none, or no connection."""
-        try:
-            return self._connection.local_host if self._connection is not None else ""
-        except OSError:
-            return ""
+        return self._connection.local_host if self._connection is not None else ""
 
     # Messages -------------------------------------------------------------------------------------------------------
 
