@@ -15,6 +15,8 @@ import pytest
 from sdk_tasks import identity, wait_for_file, wait_until
 
 from scaler import Client, ScalerFuture
+from scaler.client import client as client_module
+from scaler.client.shell.client_shell import ClientShell
 from scaler.exceptions import ScalerError, UnfinishedTasksWarning
 
 TIMEOUT_SECONDS = 30.0
@@ -90,6 +92,24 @@ def test_the_end_of_a_program_says_what_it_has_cancelled(any_address: str, tmp_p
         "sys:1: UnfinishedTasksWarning: 3 unfinished tasks were cancelled because the program ended: wait for"
     )
     assert ended.stderr.count("\n") == 1
+
+
+def test_all_clients_of_a_program_leave_together(any_address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler that hangs makes each of them wait: not one after the other."""
+    clients = [Client(any_address) for _ in range(3)]
+    shells = [client._shell for client in clients]
+    monkeypatch.setattr(client_module, "_open_shells", shells)
+    left: List[List[bool]] = []
+    close = ClientShell.close
+
+    def watched_close(shell: ClientShell) -> None:
+        left.append([each.closed_because is not None for each in shells])
+        close(shell)
+
+    monkeypatch.setattr(ClientShell, "close", watched_close)
+    client_module._close_all()
+
+    assert left == [[True] * 3] * 3
 
 
 @pytest.mark.parametrize(

@@ -502,11 +502,14 @@ def _close_all() -> None:
     """The program ends, and with it what it has not waited for."""
     cancelled = 0
     deadline = time.monotonic() + LEAVE_TIMEOUT_SECONDS  # for all of them together
-    for shell in list(_open_shells):
-        try:
-            if is_program_ending_well():
-                cancelled += shell.cancel_unfinished(max(0.0, deadline - time.monotonic()))
-        finally:
+    shells = list(_open_shells)
+    try:
+        for shell in shells if is_program_ending_well() else ():
+            cancelled += shell.cancel_unfinished(max(0.0, deadline - time.monotonic()))
+    finally:
+        for shell in shells:
+            shell.start_closing()
+        for shell in shells:
             shell.close()
     warn_at_the_end(cancelled)
 

@@ -473,10 +473,14 @@ class ClientShell(BaseShell):
 
     # Ending ---------------------------------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """Leave the scheduler; all unfinished futures are cancelled. Idempotent."""
+    def start_closing(self) -> None:
+        """Leave the scheduler soon: `close` waits for that."""
         self._start_leaving()
         self.mailbox.wake()
+
+    def close(self) -> None:
+        """Leave the scheduler; all unfinished futures are cancelled. Idempotent."""
+        self.start_closing()
         self.io.join()
 
 
