@@ -7,7 +7,7 @@ from typing import Any
 from mutants import mutant
 from mutants.client.client_serving import ClientServing
 from mutants.client.reference_client import ReferenceClient
-from mutants.ticket_checks import Ticket
+from mutants.reference_holder import Ticket
 from scaler_conformance.codec.schema_codec import Message
 
 

@@ -7,34 +7,21 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-import zmq
-
-from mutants.ticket_checks import Ticket, TicketChecks
-from scaler_conformance.codec.schema_codec import SCHEMA, Message
+from mutants.reference_holder import ReferenceHolder, Ticket
+from scaler_conformance.codec.schema_codec import Message
 
 KEPT_ARGUMENTS = "keptArguments"
 LEAST_BYTES = 1 << 20
 
 
-class ClientServing(TicketChecks):
+class ClientServing(ReferenceHolder):
     """Of one client."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
-        self.server: Any = None
-        self.address = ""
+        super().__init__()
         self.is_used = False
         self.kept: Dict[int, bytes] = {}
-        self.tickets: Dict[bytes, Ticket] = {}
-
-    def listen(self) -> str:
-        """Where workers fetch from this client."""
-        if self.server is None:
-            self.server = zmq.Context.instance().socket(zmq.ROUTER)
-            self.server.linger = 1000
-            self.server.bind("tcp://127.0.0.1:*")
-            self.address = self.server.getsockopt_string(zmq.LAST_ENDPOINT)
-        return self.address
 
     def begin(self, welcome: Any) -> None:
         self.is_used = self.is_known(welcome)
@@ -58,17 +45,13 @@ class ClientServing(TicketChecks):
 
     def close(self) -> None:
         self.clear()
-        if self.server is not None:
-            self.server.close()
-            self.server = None
+        self.stop_listening()
 
     def on_ticket(self, message: Message) -> None:
         self.tickets[message.secret] = Ticket(message)
 
     def read(self) -> None:
-        while self.server is not None and self.server.poll(0):
-            identity, *frames = self.server.recv_multipart()
-            self.on_request(identity, Message(*SCHEMA.decode(frames), b""))
+        self.read_requests()
 
     def on_request(self, identity: bytes, request: Message) -> None:
         reason = self.fault_of(identity, request)

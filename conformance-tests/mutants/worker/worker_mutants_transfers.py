@@ -6,7 +6,7 @@ import math
 from functools import partial
 
 from mutants import part_mutant
-from mutants.ticket_checks import Ticket
+from mutants.reference_holder import Ticket
 from mutants.worker.reference_worker import ReferenceWorker
 from mutants.worker.worker_mutants_objects import object_mutant
 from mutants.worker.worker_objects import WorkerObjects

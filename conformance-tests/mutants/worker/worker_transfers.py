@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional
 
 import zmq
 
-from mutants.ticket_checks import Ticket, TicketChecks
+from mutants.reference_holder import ReferenceHolder, Ticket
 from scaler_conformance.codec.schema_codec import SCHEMA, Message
 
 PEER_FETCH = "peerFetch"
@@ -29,25 +29,14 @@ class DirectFetch:
         self.asked_at = time.monotonic()
 
 
-class WorkerTransfers(TicketChecks):
+class WorkerTransfers(ReferenceHolder):
     """Of one worker; `owner` sends to the scheduler."""
 
     def __init__(self, owner: Any) -> None:
         self.owner = owner
-        self.server: Any = None
-        self.address = ""
+        super().__init__()
         self.is_used = False
-        self.tickets: Dict[bytes, Ticket] = {}
         self.fetches: Dict[int, Optional[DirectFetch]] = {}  # by object; None: a ticket was asked for
-
-    def listen(self) -> str:
-        """Where others fetch from this worker."""
-        if self.server is None:
-            self.server = zmq.Context.instance().socket(zmq.ROUTER)
-            self.server.linger = 1000
-            self.server.bind("tcp://127.0.0.1:*")
-            self.address = self.server.getsockopt_string(zmq.LAST_ENDPOINT)
-        return self.address
 
     def begin(self, welcome: Message) -> None:
         self.is_used = PEER_FETCH in welcome.features
@@ -63,14 +52,10 @@ class WorkerTransfers(TicketChecks):
 
     def close(self) -> None:
         self.clear()
-        if self.server is not None:
-            self.server.close()
-            self.server = None
+        self.stop_listening()
 
     def read(self) -> None:
-        while self.server is not None and self.server.poll(0):
-            identity, *frames = self.server.recv_multipart()
-            self.on_request(identity, Message(*SCHEMA.decode(frames), b""))
+        self.read_requests()
         for object_id, fetch in list(self.fetches.items()):
             while fetch is not None and self.fetches.get(object_id) is fetch and fetch.socket.poll(0):
                 frames = fetch.socket.recv_multipart()

@@ -1,4 +1,4 @@
-"""Which tickets a reference holder takes, a worker or a client, and what it answers who shows another one.
+"""A holder of objects that others fetch, a reference worker or client: its data address, and which tickets it takes.
 
 Rule: one method, one duty, so that a mutant can break just that.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import time
 from typing import Any, Dict
+
+import zmq
 
 from scaler_conformance.codec.schema_codec import SCHEMA, Message
 
@@ -18,11 +20,35 @@ class Ticket:
         self.user = b""  # connection that has used it
 
 
-class TicketChecks:
+class ReferenceHolder:
     """The holder's part of transfers."""
 
-    server: Any
-    tickets: Dict[bytes, Ticket]
+    def __init__(self) -> None:
+        self.server: Any = None
+        self.address = ""
+        self.tickets: Dict[bytes, Ticket] = {}
+
+    def listen(self) -> str:
+        """Where others fetch from this peer."""
+        if self.server is None:
+            self.server = zmq.Context.instance().socket(zmq.ROUTER)
+            self.server.linger = 1000
+            self.server.bind("tcp://127.0.0.1:*")
+            self.address = self.server.getsockopt_string(zmq.LAST_ENDPOINT)
+        return self.address
+
+    def stop_listening(self) -> None:
+        if self.server is not None:
+            self.server.close()
+            self.server = None
+
+    def read_requests(self) -> None:
+        while self.server is not None and self.server.poll(0):
+            identity, *frames = self.server.recv_multipart()
+            self.on_request(identity, Message(*SCHEMA.decode(frames), b""))
+
+    def on_request(self, identity: bytes, request: Message) -> None:
+        raise NotImplementedError
 
     def fault_of(self, identity: bytes, request: Message) -> str:
         """Why a ticket is not valid; empty if it is."""
