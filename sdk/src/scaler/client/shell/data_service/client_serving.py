@@ -8,8 +8,7 @@ Rules:
   that messages of the scheduler wait some milliseconds at most.
 - A client serves if others can reach it: it has a connection over TCP, not to its own host, and does not see the
   scheduler's files. Otherwise, and if anything here fails, the scheduler fetches what it places.
-- The features that the core gets are those that both sides have: if this client does not serve, `keptArguments` is none
-  of them.
+- The core gets the features that both sides have: if this client does not serve, `keptArguments` is not among them.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class ClientServing:
 
     def agreed(self, welcome: m.Welcome) -> m.Welcome:
         """A Welcome, with the features that both sides have."""
-        self._end_session()
+        self.on_lost()
         shares = shares_directory(welcome.object_directory, welcome.object_directory_token)
         if (not self._offers or shares) and KEPT_ARGUMENTS in welcome.features:
             welcome.features = [feature for feature in welcome.features if feature != KEPT_ARGUMENTS]
@@ -94,14 +93,11 @@ class ClientServing:
         """From now on these are there to be fetched."""
         self._service = ArgumentService(objects)
 
-    def _end_session(self) -> None:
+    def on_lost(self) -> None:
+        """The session has ended, if there was one."""
         if self._service is not None:
             self._service.end_session()
             self.perform()
-
-    def on_lost(self) -> None:
-        """The session has ended."""
-        self._end_session()
 
     # The scheduler --------------------------------------------------------------------------------------------------
 
