@@ -167,8 +167,7 @@ def shown(error: BaseException) -> str:
 def test_a_traceback_ends_with_the_link_which_is_no_part_of_the_text_or_the_pickle(name: str) -> None:
     error = DEFINED[name]("what failed")
     assert isinstance(error, ScalerError)
-    if sys.version_info >= (3, 11):
-        assert shown(error) == f"scaler.exceptions.{name}: what failed\nsee docs/reference/errors.md#{name.lower()}\n"
+    assert shown(error) == f"scaler.exceptions.{name}: what failed\nsee docs/reference/errors.md#{name.lower()}\n"
     assert error.page == f"docs/reference/errors.md#{name.lower()}"
     assert str(error) == "what failed" and b"docs/" not in pickle.dumps(error)
 
