@@ -17,7 +17,6 @@ is also the scheduler's, stops meanwhile. So what else the machine does hardly m
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import random
 import socket
@@ -41,6 +40,7 @@ from scaler_protocol import decode
 from scaler_protocol import messages as m
 from scaler_protocol.host.addresses import parse_address, resolve
 from scaler_protocol.host.segments import ObjectDirectory
+from scaler_protocol.programs.event_loop import BuiltinLoop
 from scaler_protocol.wire.zmtp import Zmtp
 
 TASKS, TASKS_IN_MESSAGE = 2000, 500
@@ -186,21 +186,21 @@ class Flooder(Peer):
         self.send(self._again * SENDS_AT_ONCE)
 
 
-async def run(kind: str, flooders: int, seconds: float) -> Dict[str, Any]:
+def run(kind: str, flooders: int, seconds: float) -> Dict[str, Any]:
     """The honest client beside a flood, and without one, for so much time of the scheduler each."""
     clock = Clock()
-    loop: Any = asyncio.get_running_loop()
-    loop.time = clock.now
+    loop = BuiltinLoop(clock.now)
     for module in (connections, server):
         setattr(module, "time", SimpleNamespace(perf_counter=clock.now, monotonic=time.monotonic))  # noqa: B010
     with ExitStack() as stack:
+        stack.callback(loop.close)
         directory = ObjectDirectory()
         stack.callback(directory.remove)
         servers: List[server.Server] = []
         own = connections.Connections("tcp://127.0.0.1:0", 1 << 29, lambda peer: servers[0].peer_gone(peer))
         monitor = StatusPublisher("tcp://127.0.0.1:0", 1 << 20)
         core = SchedulerCore(Settings())
-        servers.append(server.Server(core, own, monitor, ObjectFiles(directory, lambda copied: None)))
+        servers.append(server.Server(loop, core, own, monitor, ObjectFiles(directory, lambda copied: None)))
         worker, client = Worker(own.address, m.Role.WORKER), HonestClient(own.address)
         peers: List[Peer] = [worker, client]
         receive = own.receive
@@ -214,26 +214,27 @@ async def run(kind: str, flooders: int, seconds: float) -> Dict[str, Any]:
         own.receive = receive_after_peers  # type: ignore[method-assign]  # peers have no thread
         servers[0]._on_timer()
 
-        async def serve(seconds: float) -> float:
+        def serve(seconds: float) -> float:
             begin = clock.now()
             while clock.now() < begin + seconds:
                 servers[0]._drain()
-                await asyncio.sleep(0)
+                loop.call_soon(loop.stop)
+                loop.run_forever()
             return clock.now() - begin
 
-        async def let_client_run(is_lone: bool) -> float:
+        def let_client_run(is_lone: bool) -> float:
             client.is_lone, client.is_on = is_lone, True
-            spent = await serve(seconds / 2)
+            spent = serve(seconds / 2)
             client.is_on = False
             while client.is_waiting:
-                await serve(0.001)
+                serve(0.001)
             return spent
 
-        async def measure() -> Dict[str, Any]:
+        def measure() -> Dict[str, Any]:
             client.latencies = []
-            await let_client_run(is_lone=True)
+            let_client_run(is_lone=True)
             client.finished = 0
-            spent = await let_client_run(is_lone=False)
+            spent = let_client_run(is_lone=False)
             ordered = sorted(client.latencies)
             return {
                 "tasks": len(ordered),
@@ -243,12 +244,12 @@ async def run(kind: str, flooders: int, seconds: float) -> Dict[str, Any]:
                 "tasks_per_second": round(client.finished / spent),
             }
 
-        await serve(0.1)
-        without = await measure()
+        serve(0.1)
+        without = measure()
         peers += [Flooder(own.address, FLOODS[kind], seed) for seed in range(flooders)]
-        await serve(0.5)
+        serve(0.5)
         sent_before = servers[0].sent["ObjectResponse"]
-        beside = await measure()
+        beside = measure()
         return {
             "kind": kind,
             "flooders": flooders,
@@ -271,7 +272,7 @@ def main() -> None:
     options = parser.parse_args()
     tune_garbage_collection()
     for kind in options.kinds or ["downloads"]:
-        print(json.dumps(asyncio.run(run(kind, options.flooders, options.seconds))), flush=True)
+        print(json.dumps(run(kind, options.flooders, options.seconds)), flush=True)
 
 
 if __name__ == "__main__":

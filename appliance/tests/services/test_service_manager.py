@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import os
 import signal
+import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, List
 
 import pytest
 from played_service_manager import PlayedServiceManager
@@ -17,6 +18,7 @@ from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_appliance.shell.fair_turns import FairTurns
 from scaler_appliance.shell.server import Server
+from scaler_protocol.programs.event_loop import BuiltinLoop, Outcome
 from scaler_protocol.programs.service_manager import MAXIMUM_UNSENT, VARIABLES, ServiceManager
 
 Start = Callable[..., SchedulerProcess]
@@ -105,15 +107,20 @@ def test_variables_of_the_service_manager_are_not_inherited(
 def test_an_event_loop_that_hangs_gives_no_sign_of_life(listening: PlayedServiceManager) -> None:
     told = manager(listening, WATCHDOG_USEC="30000")
 
-    async def run() -> None:
-        told.watch(asyncio.get_running_loop())
+    def turn_until_it_gives_one(loop: BuiltinLoop) -> None:
+        taken: Outcome[List[str]] = Outcome(loop)
+        taking = threading.Thread(target=lambda: loop.call_soon_threadsafe(taken.set_result, listening.take()))
+        taking.start()
+        assert taken.wait() == ["WATCHDOG=1"]
+        taking.join()
+
+    with contextlib.closing(BuiltinLoop()) as loop:
+        told.watch(loop)
         assert listening.take() == ["WATCHDOG=1"]
-        await asyncio.get_running_loop().run_in_executor(None, listening.take)
+        turn_until_it_gives_one(loop)
         listening.drain()
         assert listening.has_nothing(0.2), "this loop is blocked"
-        await asyncio.get_running_loop().run_in_executor(None, listening.take)
-
-    asyncio.run(run())
+        turn_until_it_gives_one(loop)
 
 
 def test_nothing_follows_the_end(listening: PlayedServiceManager) -> None:
@@ -198,11 +205,10 @@ class FailingPeers:
 def test_a_turn_that_fails_is_no_sign_of_life(listening: PlayedServiceManager) -> None:
     told = manager(listening, WATCHDOG_USEC="1")
 
-    async def take_a_turn() -> None:
-        nothing: Any = None
-        peers: Any = FailingPeers()
+    nothing: Any = None
+    peers: Any = FailingPeers()
+    with contextlib.closing(BuiltinLoop()) as loop:
+        server = Server(loop, SchedulerCore(Settings()), peers, nothing, nothing, service_manager=told)
         with pytest.raises(RuntimeError, match="nothing can be read"):
-            Server(SchedulerCore(Settings()), peers, nothing, nothing, service_manager=told)._on_timer()
-
-    asyncio.run(take_a_turn())
+            server._on_timer()
     assert listening.has_nothing()

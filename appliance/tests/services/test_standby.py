@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -19,13 +19,13 @@ from scaler_appliance.shell import standby as standby_module
 from scaler_appliance.shell.standby import INTERVAL_SECONDS, STOOD_STILL_SECONDS, Presence, Standby
 from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.keys.credentials import Credentials, MissingKeyError
+from scaler_protocol.programs.event_loop import BuiltinLoop
 from scaler_protocol.programs.service_manager import ServiceManager
 
 Start = Callable[..., SchedulerProcess]
 
 pytestmark = pytest.mark.usefixtures("folders")
 PATIENT_SECONDS = 3.0
-TIMEOUT_SECONDS = 30.0
 MORE = pytest.mark.exhaustive
 SOON = ("--takeover-seconds", "0.5")
 
@@ -90,16 +90,12 @@ def test_what_was_there_before_this_program_stood_still_does_not_count() -> None
 # How it asks ---------------------------------------------------------------------------------------------------------
 
 
-async def is_needed_for(other: str) -> bool:
+def is_needed_for(other: str) -> bool:
     """Whether a standby decides to serve."""
-    asking = Standby(Credentials(other), 0.03, ServiceManager("Scheduler", {}))
-    needed = asyncio.ensure_future(asking.is_needed(exit_when_stdin_closes=False))
-    asyncio.get_running_loop().call_soon(asking.start)  # when it waits
-    try:
-        return await asyncio.wait_for(needed, TIMEOUT_SECONDS)
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
-            asyncio.get_running_loop().remove_signal_handler(number)
+    with contextlib.closing(BuiltinLoop()) as loop:
+        asking = Standby(loop, Credentials(other), 0.03, ServiceManager("Scheduler", {}))
+        loop.call_soon(asking.start)  # when it waits
+        return asking.is_needed(exit_when_stdin_closes=False)
 
 
 def test_an_unforeseen_error_counts_as_no_answer_and_the_asking_goes_on(
@@ -116,7 +112,7 @@ def test_an_unforeseen_error_counts_as_no_answer_and_the_asking_goes_on(
     caplog.set_level(logging.INFO)
     other = "tcp://127.0.0.1:2345"
 
-    assert asyncio.run(is_needed_for(other)), "it serves, as if the other one were gone"
+    assert is_needed_for(other), "it serves, as if the other one were gone"
     assert len(asked) > 1 and set(asked) == {other}, "one answer alone says nothing: it was asked again"
     why = "LookupError: unforeseen"
     assert f"there is no answer from {other}: {why}" in caplog.text
@@ -133,7 +129,7 @@ def test_who_dies_at_the_first_question_is_gone_and_has_not_refused_it(monkeypat
     monkeypatch.setattr(standby_module, "greet", die)
     monkeypatch.setattr(standby_module, "INTERVAL_SECONDS", 0.01)
 
-    assert asyncio.run(is_needed_for("tcp://127.0.0.1:2345"))
+    assert is_needed_for("tcp://127.0.0.1:2345")
 
 
 def test_who_refuses_it_twice_does_not_know_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +140,7 @@ def test_who_refuses_it_twice_does_not_know_it(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(standby_module, "INTERVAL_SECONDS", 0.01)
 
     with pytest.raises(OSError, match="there is no key; both need the same keys"):
-        asyncio.run(is_needed_for("tcp://127.0.0.1:2345"))
+        is_needed_for("tcp://127.0.0.1:2345")
 
 
 # As a process ---------------------------------------------------------------------------------------------------------

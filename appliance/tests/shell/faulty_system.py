@@ -102,10 +102,6 @@ class SimulatedSystem:
 
         return SimpleNamespace(perf_counter=perf_counter)
 
-    def as_asyncio(self, loop: SimulatedLoop) -> Any:
-        """In place of the module `asyncio`."""
-        return SimpleNamespace(get_running_loop=lambda: loop)
-
 
 class SimulatedListener:
     def __init__(self, system: SimulatedSystem, descriptor: int) -> None:
@@ -259,13 +255,12 @@ class SimulatedLoop:
     def __init__(self, system: SimulatedSystem) -> None:
         self._system = system
         self.soon: Deque[Callable[[], None]] = deque()
-        self.stopped: List[Any] = []
 
     def time(self) -> float:
         return self._system.now
 
-    def create_future(self) -> Any:
-        return SimpleNamespace(done=lambda: bool(self.stopped), set_result=self.stopped.append)
+    def stop(self) -> None:
+        pass  # the test turns it no more
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.soon.append(callback)

@@ -193,7 +193,6 @@ class Played:
         patch.setattr(status_publisher, "readiness", system.as_readiness())
         for module in (connections, server, status_publisher):
             patch.setattr(module, "time", system.as_time())
-        patch.setattr(server, "asyncio", system.as_asyncio(self.loop))
         patch.setattr(server.Server, "_report_status", lambda self, report: None)
         self.core = SchedulerCore(settings or Settings())
         self.connections = connections.Connections(
@@ -201,7 +200,8 @@ class Played:
         )
         self.publisher = status_publisher.StatusPublisher("tcp://127.0.0.1:2")
         self.published = 0
-        self.server = server.Server(self.core, self.connections, self.publisher, NoFiles())
+        loop: Any = self.loop
+        self.server = server.Server(loop, self.core, self.connections, self.publisher, NoFiles())
         self.worker = SimulatedPeer(system, m.Role.WORKER, {})
         payloads = {number: b"Task %d " % number + b"x" * 500 for number in range(8)}
         self.client = SimulatedPeer(system, m.Role.CLIENT, dict(payloads))

@@ -31,6 +31,7 @@ class SimulatedLoop:
         self._readers: Dict[int, Callable[[], None]] = {}
         self._writers: Dict[int, Callable[[], None]] = {}
         self._on_exception: Callable[[Any, Dict[str, Any]], None] = lambda loop, context: None
+        self._is_stopping = False
 
     def get_debug(self) -> bool:
         return False
@@ -79,10 +80,21 @@ class SimulatedLoop:
         heapq.heappush(self._timers, (self._system.now + seconds, next(self._numbers), handle, callback, arguments))
         return handle
 
+    def stop(self) -> None:
+        self._is_stopping = True
+
+    def run_forever(self) -> None:
+        self._run_until(lambda: self._is_stopping)
+        self._is_stopping = False
+
     def run_until_complete(self, future: Any) -> Any:
+        self._run_until(future.done)
+        return future.result()
+
+    def _run_until(self, is_reached: Callable[[], bool]) -> None:
         for _ in range(MAXIMUM_ROUNDS):
-            if future.done():
-                return future.result()
+            if is_reached():
+                return
             self._run_once()
         raise StuckError(f"the loop turns in circles; the last calls: {self._system.calls[-12:]}")
 

@@ -8,7 +8,6 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import logging
 import os
@@ -39,6 +38,7 @@ from scaler_protocol.host.spill import (
     replace_by_link,
     unique_name,
 )
+from scaler_protocol.programs.event_loop import EventLoop
 from scaler_protocol.session.ids import session_of
 
 logger = logging.getLogger("scaler")
@@ -208,9 +208,7 @@ class ObjectEffects:
         loop: whose time it is.
     """
 
-    def __init__(
-        self, objects: ObjectTable, files: ObjectFiles, inputs: CoreInputs, loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, objects: ObjectTable, files: ObjectFiles, inputs: CoreInputs, loop: EventLoop) -> None:
         self._objects = objects
         self._files = files
         self._inputs = inputs

@@ -8,7 +8,6 @@ a bug, to be restarted.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import functools
 import gc
@@ -55,6 +54,7 @@ from scaler_protocol.host.sodium import MissingLibraryError, load_sodium
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.key_directory import KeyDirectory, default_key_directory
+from scaler_protocol.programs.event_loop import EventLoop, make_event_loop
 from scaler_protocol.programs.logging_setup import setup_logging
 from scaler_protocol.programs.service_manager import ServiceManager
 from scaler_protocol.recording.recording_path import path_of_process, recording_path
@@ -74,9 +74,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
         setup_logging(options.logging_paths, options.logging_level, options.logging_config_file, options.logging_format)
     except (OSError, KeyError, ValueError) as error:
         SCHEDULER.parser().error(f"logging cannot be set up: {error}")
-    _use_event_loop(options.event_loop)
+    loop = _event_loop(options.event_loop)
     try:
-        asyncio.run(_run(options, read_again, service_manager))
+        _run(loop, options, read_again, service_manager)
     except OSError as error:
         logger.error("Scheduler: %s", error)
         print(f"scaler_scheduler: {error}", file=sys.stderr)
@@ -85,19 +85,20 @@ def main(arguments: Optional[List[str]] = None) -> int:
         text = "Scheduler: stopped by a bug in the scheduler, with exit code %d, for its supervisor to restart it: %s"
         logger.critical(text, EXIT_BROKEN_INVARIANT, error, exc_info=error)
         return EXIT_BROKEN_INVARIANT
+    finally:
+        loop.close()
     return 0
 
 
-def _use_event_loop(name: str) -> None:
-    if name == "uvloop":
-        try:
-            import uvloop
-        except ImportError:
-            SCHEDULER.parser().error(
-                "--event-loop uvloop: uvloop is not installed; use builtin, or on CPython: pip install uvloop"
-            )
-        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
-    logger.info("use event loop: %s", name)
+def _event_loop(kind: str) -> EventLoop:
+    try:
+        loop = make_event_loop(kind)
+    except ImportError:
+        SCHEDULER.parser().error(
+            "--event-loop uvloop: uvloop is not installed; use builtin, or on CPython: pip install uvloop"
+        )
+    logger.info("use event loop: %s", kind)
+    return loop
 
 
 class _Bounds(NamedTuple):
@@ -160,19 +161,22 @@ def _maximum_peers(wanted: int) -> int:
     return min(wanted or possible, possible)
 
 
-async def _run(
-    options: argparse.Namespace, read_again: Callable[[], argparse.Namespace], service_manager: ServiceManager
+def _run(
+    loop: EventLoop,
+    options: argparse.Namespace,
+    read_again: Callable[[], argparse.Namespace],
+    service_manager: ServiceManager,
 ) -> None:
     """Serve; or stand by for another scheduler, and serve whenever it does not."""
     if options.standby_of is None:
-        await _serve(options, read_again, service_manager)
+        _serve(loop, options, read_again, service_manager)
         return
     listen(parse_address(options.address))[0].close()  # what is wrong with the address is said now
-    standby = Standby(_credentials_of_standby(options), options.takeover_seconds, service_manager)
+    standby = Standby(loop, _credentials_of_standby(options), options.takeover_seconds, service_manager)
     standby.start()
-    while await standby.is_needed(options.exit_when_stdin_closes):
+    while standby.is_needed(options.exit_when_stdin_closes):
         options = options_of_now(options, read_again)
-        await _serve(options, read_again, service_manager, standby)
+        _serve(loop, options, read_again, service_manager, standby)
         if not standby.has_made_way:
             return
 
@@ -184,7 +188,8 @@ def _credentials_of_standby(options: argparse.Namespace) -> Credentials:
     return Credentials(places(options.standby_of), key_file, options.insecure or None)
 
 
-async def _serve(
+def _serve(
+    loop: EventLoop,
     options: argparse.Namespace,
     read_again: Callable[[], argparse.Namespace],
     service_manager: ServiceManager,
@@ -219,11 +224,10 @@ async def _serve(
         files = ObjectFiles(directory, lambda copied: servers[0].copied(copied))
         closing.callback(files.close)
         settings = _settings(options, maximum_peers, bounds, monitor, files)
-        recorder = _recorder(options, settings)
+        recorder = _recorder(options, settings, loop.time())
         reload = OptionReload(options, read_again, functools.partial(_settings_that_may_change, bounds.memory, files))
-        server = Server(
-            SchedulerCore(settings), peers, monitor, files, recorder, memory, admission, service_manager, reload.reload
-        )
+        core = SchedulerCore(settings)
+        server = Server(loop, core, peers, monitor, files, recorder, memory, admission, service_manager, reload.reload)
         servers.append(server)
         server.take_signals(options.expect_restart)
         if standby is not None:
@@ -255,7 +259,7 @@ async def _serve(
         tune_garbage_collection()
         resume_compiling()
         try:
-            await server.run(options.exit_when_stdin_closes)
+            server.run(options.exit_when_stdin_closes)
         except BrokenInvariantError:
             _keep_recording(recorder)
             raise
@@ -284,14 +288,13 @@ def _admission(options: argparse.Namespace) -> Admission:
         raise OSError(f"there are no keys, {error}; {advice}") from error
 
 
-def _recorder(options: argparse.Namespace, settings: Settings) -> Optional[SchedulerRecorder]:
+def _recorder(options: argparse.Namespace, settings: Settings, now: float) -> Optional[SchedulerRecorder]:
     """The recorder of the core's inputs, if requested."""
     if options.record is None:
         return None
-    now, unix_now = asyncio.get_running_loop().time(), time.time()
     path = path_of_process(options.record)
     with recording_path("--record", path):
-        recorder = SchedulerRecorder(path, settings, now, unix_now, options.record_payloads, options.record_limit)
+        recorder = SchedulerRecorder(path, settings, now, time.time(), options.record_payloads, options.record_limit)
     logger.info("Scheduler: recording to %s", path)
     return recorder
 

@@ -21,7 +21,6 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import signal
@@ -64,6 +63,7 @@ from scaler_appliance.shell.publishing.status_reporter import StatusReporter
 from scaler_appliance.shell.spilling import Copied
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import Grant
+from scaler_protocol.programs.event_loop import EventLoop, Outcome
 from scaler_protocol.programs.repeated_lines import report_repetitions
 from scaler_protocol.programs.service_manager import ServiceManager
 from scaler_protocol.programs.startup import has_terminal
@@ -82,10 +82,11 @@ logger = logging.getLogger("scaler")
 
 
 class Server:
-    """One scheduler: core, sockets and object files, on the running event loop."""
+    """One scheduler: core, sockets and object files, on an event loop."""
 
     def __init__(
         self,
+        loop: EventLoop,
         core: SchedulerCore,
         peers: Connections,
         monitor: StatusPublisher,
@@ -103,8 +104,8 @@ class Server:
         self._peers = peers
         self._monitor = monitor
         self._files = files
-        self._loop = asyncio.get_running_loop()
-        self._stopped: asyncio.Future[str] = self._loop.create_future()
+        self._loop = loop
+        self._stopped: Outcome[str] = Outcome(loop)
         self._is_stopping = False
         self._is_replaced = False  # by a scheduler elsewhere, for which this program stands by
         self._gone: Dict[bytes, None] = {}
@@ -147,7 +148,7 @@ class Server:
         self._loop.add_signal_handler(signal.SIGUSR1, self._make_way, "SIGUSR1")
         self._loop.add_signal_handler(signal.SIGHUP, self._on_hangup, has_terminal())
 
-    async def run(self, exit_when_stdin_closes: bool) -> None:
+    def run(self, exit_when_stdin_closes: bool) -> None:
         """Serve until stopped by a client, a signal or the parent process.
 
         Raises BrokenInvariantError after a bug of ours.
@@ -160,13 +161,13 @@ class Server:
         self._service_manager.ready(self._status)
         self._on_timer()
         try:
-            await self._stopped
+            why = self._stopped.wait()
         finally:
             self._loop.remove_reader(self._peers.fileno())
             self._loop.remove_reader(self._monitor.fileno())
         if not self._is_replaced:
-            self._service_manager.stopping(self._stopped.result())
-        logger.info("Scheduler: stopped: %s", self._stopped.result())
+            self._service_manager.stopping(why)
+        logger.info("Scheduler: stopped: %s", why)
 
     def peer_gone(self, peer: bytes) -> None:
         """A connection has ended; the core is notified after the current effects, and the peer's last messages."""
@@ -527,7 +528,7 @@ class Server:
 
     # The end --------------------------------------------------------------------------------------------------------
 
-    def _on_callback_error(self, loop: asyncio.AbstractEventLoop, context: Dict[str, Any]) -> None:
+    def _on_callback_error(self, loop: EventLoop, context: Dict[str, Any]) -> None:
         """A callback of the event loop raised an exception."""
         error = context.get("exception")
         if not isinstance(error, BrokenInvariantError):

@@ -13,7 +13,6 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import signal
@@ -27,6 +26,7 @@ from scaler_protocol.host.addresses import parse_addresses, why_not_connected
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.keys.errors import KeyFileError
+from scaler_protocol.programs.event_loop import EventLoop, Outcome, Timer
 from scaler_protocol.programs.service_manager import ServiceManager
 from scaler_protocol.programs.startup import has_terminal
 from scaler_protocol.wire.errors import ProtocolError
@@ -67,7 +67,7 @@ class Presence:
 
 
 class Standby:
-    """Looks after another scheduler, on the running event loop, for as long as the program runs.
+    """Looks after another scheduler, on an event loop, for as long as the program runs.
 
     Parameters:
         credentials: for the other scheduler, with its address.
@@ -75,29 +75,32 @@ class Standby:
         service_manager: told what this program does.
     """
 
-    def __init__(self, credentials: Credentials, takeover_seconds: float, service_manager: ServiceManager) -> None:
+    def __init__(
+        self, loop: EventLoop, credentials: Credentials, takeover_seconds: float, service_manager: ServiceManager
+    ) -> None:
         self.has_made_way = False  # and did not stop
         self._other = credentials.address
         self._credentials = credentials
         self._presence = Presence(takeover_seconds)
         self._service_manager = service_manager
-        self._loop = asyncio.get_running_loop()
-        self._decision: asyncio.Future[bool] = self._loop.create_future()  # of `is_needed`
+        self._loop = loop
+        self._decision: Outcome[bool] = Outcome(loop)  # of `is_needed`
         self._make_way: Optional[Callable[[str], bool]] = None  # while this scheduler serves
         self._answers: Optional[bool] = None  # whether it does; None: that is not known yet
         self._was_refused = False  # by the first answer
+        self._signs_of_life: Optional[Timer] = None
 
     def start(self) -> None:
         """Look after it from now on."""
         threading.Thread(target=self._ask, name="standby", daemon=True).start()
 
-    async def is_needed(self, exit_when_stdin_closes: bool) -> bool:
+    def is_needed(self, exit_when_stdin_closes: bool) -> bool:
         """Wait until the other scheduler is gone, or this program is asked to stop: then it returns false.
 
         Raises OSError if the other one does not trust this one.
         """
         self.has_made_way, self._make_way = False, None
-        self._decision = self._loop.create_future()
+        self._decision = Outcome(self._loop)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             self._loop.add_signal_handler(number, self._stop, number.name)
         self._loop.add_signal_handler(signal.SIGHUP, self._on_hangup, has_terminal())
@@ -105,11 +108,12 @@ class Standby:
             self._loop.add_reader(sys.stdin.fileno(), self._on_stdin)
         logger.info("Scheduler: stands by for %s", self._other)
         self._service_manager.ready(self._status)
-        ticking = self._loop.create_task(self._give_signs_of_life())
+        self._give_signs_of_life()
         try:
-            return await self._decision
+            return self._decision.wait()
         finally:
-            ticking.cancel()
+            if self._signs_of_life is not None:
+                self._signs_of_life.cancel()
             if exit_when_stdin_closes:
                 self._loop.remove_reader(sys.stdin.fileno())
 
@@ -124,10 +128,9 @@ class Standby:
     def _status(self) -> str:
         return f"standing by for {self._other}"
 
-    async def _give_signs_of_life(self) -> None:
-        while True:
-            self._service_manager.working(self._loop.time())
-            await asyncio.sleep(INTERVAL_SECONDS)
+    def _give_signs_of_life(self) -> None:
+        self._service_manager.working(self._loop.time())
+        self._signs_of_life = self._loop.call_later(INTERVAL_SECONDS, self._give_signs_of_life)
 
     # Asked to stop while it waits -----------------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ from scaler_protocol.host.addresses import (
 )
 from scaler_protocol.host.connection import Connection
 from scaler_protocol.host.dialing import Dialing
+from scaler_protocol.programs.event_loop import Timer
 from scaler_protocol.wire.secure_zmtp import ClientSecurity, SecureZmtp, ServerSecurity
 from scaler_protocol.wire.zmtp import Zmtp, ZmtpError
 
@@ -72,10 +73,6 @@ class DataPlace(NamedTuple):
 
 
 NOWHERE = DataPlace("", b"")
-
-
-class Timer(Protocol):
-    def cancel(self) -> None: ...
 
 
 class TimerLoop(Protocol):

@@ -34,7 +34,7 @@ from scaler_protocol.programs.service_manager import ServiceManager
 from scaler_protocol.recording.recording_path import RecordingPathError
 
 if TYPE_CHECKING:
-    import asyncio
+    from scaler_protocol.programs.event_loop import EventLoop
 
 FORK_SERVER_END_SECONDS = 5.0
 
@@ -140,7 +140,8 @@ def _run_agent(
     logger: logging.Logger,
     service_manager: ServiceManager,
 ) -> int:
-    from scaler.worker.agent.shell.agent_shell import Agent, make_event_loop
+    from scaler.worker.agent.shell.agent_shell import Agent
+    from scaler_protocol.programs.event_loop import make_event_loop
 
     try:
         loop = make_event_loop(settings.event_loop)
@@ -157,7 +158,7 @@ def _run_agent(
         loop.close()
 
 
-def _ignore_signals(loop: asyncio.AbstractEventLoop) -> None:
+def _ignore_signals(loop: EventLoop) -> None:
     """The program ends in any case: a further signal changes neither how, nor its exit code."""
     for number in (*FORWARDED_AS, *FORWARDED_AS.values()):
         loop.remove_signal_handler(number)

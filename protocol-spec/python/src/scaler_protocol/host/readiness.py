@@ -28,7 +28,7 @@ class Epoll(Protocol):
 
     def unregister(self, fd: int) -> None: ...
 
-    def poll(self, timeout: Optional[float] = None) -> List[Tuple[int, int]]: ...
+    def poll(self, timeout: float = -1.0) -> List[Tuple[int, int]]: ...
 
     def fileno(self) -> int: ...
 
@@ -88,10 +88,10 @@ class KqueueAsEpoll:
         if changes:
             self._queue.control(changes, 0, 0)
 
-    def poll(self, timeout: Optional[float] = None) -> List[Tuple[int, int]]:
-        """The descriptors that are ready, and how; waits at most so many seconds, or without a limit."""
+    def poll(self, timeout: float = -1.0) -> List[Tuple[int, int]]:
+        """The descriptors that are ready, and how; waits at most so many seconds, or if negative without a limit."""
         ready: Dict[int, int] = {}
-        for event in self._queue.control(None, _EVENTS_AT_ONCE, timeout):
+        for event in self._queue.control(None, _EVENTS_AT_ONCE, timeout if timeout >= 0 else None):
             what = EPOLLIN if event.filter == self._select.KQ_FILTER_READ else EPOLLOUT
             ready[event.ident] = ready.get(event.ident, 0) | what
         return list(ready.items())

@@ -47,6 +47,10 @@ class Waker:
         """Of the end that becomes readable; -1 once it is closed."""
         return self._reader
 
+    def writer_fileno(self) -> int:
+        """Of the end to which bytes are written, for `signal.set_wakeup_fd`; -1 once it is closed."""
+        return self._writer if self._pair is None else self._pair[1].fileno()
+
     def drain(self) -> None:
         """Read what has been written. Raises OSError if that was nothing."""
         if self._pair is None:

@@ -20,7 +20,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Deque, Dict, Mapping
 
 if TYPE_CHECKING:
-    import asyncio  # which processors are not to be forked with
+    from scaler_protocol.programs.event_loop import EventLoop  # which processors are not to be forked with
 
 MICROSECONDS = 1e-6
 MAXIMUM_UNSENT = 16  # notifications: a service manager that reads none of them misses some
@@ -94,7 +94,7 @@ class ServiceManager:
         elif self._unsent:
             self._send()
 
-    def watch(self, loop: asyncio.AbstractEventLoop) -> None:
+    def watch(self, loop: EventLoop) -> None:
         """Give signs of life from now on, for as long as the event loop calls its callbacks in time."""
         if self._watchdog_interval_seconds:
             self._notify(WATCHDOG)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any, List
 
@@ -10,12 +9,13 @@ from scaler.worker.agent.core.effects import Deliver, KillProcessor, StopProcess
 from scaler.worker.agent.shell.agent_shell import Agent
 from scaler.worker.progress_page import ProgressPage
 from scaler.worker.worker_settings import WorkerSettings
+from scaler_protocol.programs.event_loop import BuiltinLoop
 
 
 def test_what_is_for_a_processor_that_died_in_the_same_round_is_dropped() -> None:
     killed: List[int] = []
     fork_server: Any = SimpleNamespace(remove_at_end=lambda path: None, kill=killed.append)
-    loop = asyncio.new_event_loop()
+    loop = BuiltinLoop()
     try:
         agent = Agent(WorkerSettings(address="tcp://127.0.0.1:1", slots=1), fork_server, ProgressPage(), loop)
         agent._core.effects += [StopProcessor(7), Deliver(7, [b"frame"]), KillProcessor(7, wants_stack=False)]

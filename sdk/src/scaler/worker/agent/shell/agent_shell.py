@@ -18,7 +18,6 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
@@ -68,6 +67,7 @@ from scaler_protocol.host.interpreter import language
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.keys.errors import KeyFileError
+from scaler_protocol.programs.event_loop import EventLoop, Outcome, Timer
 from scaler_protocol.programs.repeated_lines import report_repetitions
 from scaler_protocol.programs.service_manager import ServiceManager
 from scaler_protocol.session.effects import Connect, Disconnect, StopConnecting
@@ -101,7 +101,7 @@ class Agent:
         settings: WorkerSettings,
         fork_server: ForkServerClient,
         page: ProgressPage,
-        loop: asyncio.AbstractEventLoop,
+        loop: EventLoop,
         service_manager: Optional[ServiceManager] = None,
     ) -> None:
         self._settings = settings
@@ -126,8 +126,8 @@ class Agent:
         self._data_connections = DataConnections(self._rounds, loop, self)
         self._files = WorkerFiles(self._core, fork_server.remove_at_end, self._data_connections.memory)
         self._data_address = data_address_of(settings.data_address)
-        self._finished: asyncio.Future[int] = loop.create_future()
-        self._timer: Optional[asyncio.TimerHandle] = None
+        self._finished: Outcome[int] = Outcome(loop)
+        self._timer: Optional[Timer] = None
         self._timer_at = NEVER
         self._has_ended_processors = False
         self._report_failures = 0  # in a row
@@ -167,7 +167,7 @@ class Agent:
             self._turn()
             self._service_manager.ready(f"connecting to {self._settings.address}")
             self._service_manager.watch(loop)
-            return loop.run_until_complete(self._finished)
+            return self._finished.wait()
         except Exception as error:
             self._break(f"{type(error).__name__}: {error}", error)
             return self._finished.result()
@@ -209,7 +209,7 @@ class Agent:
         else:
             self._loop.call_later(LOOK_INTERVAL_SECONDS, self._look_for_notice, path)
 
-    def _on_unforeseen(self, loop: asyncio.AbstractEventLoop, context: Dict[str, Any]) -> None:
+    def _on_unforeseen(self, loop: EventLoop, context: Dict[str, Any]) -> None:
         self._break(context["message"], context.get("exception"))
 
     def _break(self, text: str, error: Optional[BaseException]) -> None:
@@ -455,16 +455,3 @@ def _describe_end(status: int) -> str:
             name = "unknown"
         return f"was ended by signal {number} ({name})"
     return f"exited with code {os.WEXITSTATUS(status)}"
-
-
-def make_event_loop(kind: str) -> asyncio.AbstractEventLoop:
-    """An event loop, `builtin` or `uvloop`.
-
-    Raises ImportError when uvloop is requested and not installed.
-    """
-    if kind == "uvloop":
-        import uvloop
-
-        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-        return loop
-    return asyncio.new_event_loop()

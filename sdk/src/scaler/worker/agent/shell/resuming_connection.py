@@ -15,7 +15,6 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 import time
@@ -26,6 +25,7 @@ from scaler.worker.agent.shell.scheduler_connection import CONGESTED_BYTES, Conn
 from scaler_protocol import encode
 from scaler_protocol import messages as m
 from scaler_protocol.keys.credentials import Credentials
+from scaler_protocol.programs.event_loop import EventLoop, Timer
 from scaler_protocol.session.resumption import (
     NEVER,
     BeginAnother,
@@ -50,9 +50,7 @@ class ResumingConnection:
     Raises AddressError when the address is malformed.
     """
 
-    def __init__(
-        self, rounds: Rounds, loop: asyncio.AbstractEventLoop, credentials: Credentials, owner: ConnectionOwner
-    ) -> None:
+    def __init__(self, rounds: Rounds, loop: EventLoop, credentials: Credentials, owner: ConnectionOwner) -> None:
         self._rounds, self._loop, self._credentials, self._owner = rounds, loop, credentials, owner
         self._effects: List[ResumptionEffect] = []
         self._resumption = Resumption(self._effects, random.random)
@@ -62,7 +60,7 @@ class ResumingConnection:
         self._granted: Optional[SchedulerConnection] = None  # with a session that the core does not know yet
         self._unread: List[Tuple[m.Message, bytes]] = []  # what has come there
         self._is_flooded = False  # much is kept while there is no connection to send it
-        self._timer: Optional[asyncio.TimerHandle] = None
+        self._timer: Optional[Timer] = None
         self._timer_at = NEVER
 
     # What the agent does --------------------------------------------------------------------------------------------
