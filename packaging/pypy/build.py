@@ -28,9 +28,10 @@ import zipfile
 import zlib
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Dict, List, Set
+from typing import Dict, List, Set, Tuple
 
 from packed_relocations import NotPackedError, is_known_to, packed
+from scaler_module_archive import MARSHAL_VERSION, NAME, archived
 from systems import DEBIAN_ARCHITECTURES, BuildError, DebianSystem, HostSystem, MissingToolError, run
 
 HERE = Path(__file__).resolve().parent
@@ -71,6 +72,8 @@ LEFT_OUT = {
 # Modules that keep their source beside the bytecode: ours, which tracebacks then show, and those by which PyPy knows
 # that a folder is its library.
 KEPT_SOURCE = [*(f"{package.name}/" for package in PACKAGES), "site.py", "os.py"]
+# Modules that stay in files of their own, besides those that PyPy loads by itself.
+KEPT_FILES = ["site.py", "__future__.py", "scaler_start.py", "scaler_module_archive.py", "stand_ins/"]
 LEFT_OUT_EXTENSIONS = ("_pypy_openssl", "_sqlite3_cffi", "_curses_cffi", "_gdbm_cffi", "_lzma_cffi", "_audioop_cffi")
 LEFT_OUT_OF_PYZMQ = ("zmq/tests/", "zmq/green/", "zmq/ssh/", "zmq/eventloop/", "zmq/log/", "zmq/backend/cython/")
 KEPT_SUFFIXES = {".py", ".so"}
@@ -90,6 +93,7 @@ three years after a release, the maintainers of Scaler send them to anyone who a
 
 EXIT_CODE_MISSING_TOOL = 3
 
+PYC_HEADER_BYTES = 16
 TRAILER_BYTES = 512
 TAR_BLOCK_BYTES = 512
 ZSTD = ["zstd", "--quiet", "--check", "--no-progress"]
@@ -104,7 +108,8 @@ class PyPy:
     """The PyPy to pack, as it describes itself: all in one folder, or spread over the file system as Debian has it."""
 
     QUESTION = (
-        "import json, os, platform, sys, sysconfig; print(json.dumps(dict("
+        "import sys; early = [m.__file__ for m in sys.modules.values() if getattr(m, '__file__', None)];"
+        "import json, os, platform, sysconfig; print(json.dumps(dict(early=list(map(os.path.realpath, early)),"
         "executable=os.path.realpath(sys.executable), library=os.path.dirname(os.path.realpath(os.__file__)),"
         " name=sys.implementation.name, version=list(sys.version_info[:2]), soabi=sysconfig.get_config_var('SOABI'),"
         " text=sys.version, prefix=sys.base_prefix)))"
@@ -112,7 +117,7 @@ class PyPy:
 
     def __init__(self, program: str, system: HostSystem) -> None:
         try:
-            answer = json.loads(run(program, "-I", "-c", self.QUESTION))
+            answer = json.loads(run(program, "-IBS", "-c", self.QUESTION, env={**os.environ, "LC_ALL": "C.UTF-8"}))
         except (BuildError, OSError) as error:
             raise MissingToolError(
                 f"no PyPy: {error}\nOn Debian: apt-get install pypy3; or unpack one from pypy.org and say"
@@ -129,6 +134,8 @@ class PyPy:
         self.library = system.located(answer["library"])
         self.prefix = system.located(answer["prefix"])
         self.version = "{}.{}".format(*answer["version"])
+        # Modules that it loads before it runs a program, by their paths in its library.
+        self.early_modules = sorted(os.path.relpath(path, answer["library"]) for path in answer["early"])
         self.abi = "_".join(answer["soabi"].split("-")[:2])
 
 
@@ -171,6 +178,7 @@ def stage(pypy: PyPy, root: Path, work: Path) -> None:
     for package in PACKAGES:
         copy_package(package, library / package.name)
     shutil.copyfile(HERE / "start.py", library / "scaler_start.py")
+    shutil.copyfile(HERE / "scaler_module_archive.py", library / "scaler_module_archive.py")
     copy_package(HERE / "stand_ins", library / "stand_ins")
     unpack_wheels(pypy, library, root / "licenses", work)
     libraries = copy_binaries(pypy, root)
@@ -178,8 +186,10 @@ def stage(pypy: PyPy, root: Path, work: Path) -> None:
     copy_locale(root)
     copy_licenses(pypy, libraries, root / "licenses")
     compile_python(pypy, library)
+    names = sorted({path.stem for path in library.iterdir()})
+    archive_modules(pypy, library)
     # It is there as long as nothing is known to be missing, and names what there is to import.
-    (root / "complete").write_text("".join(f"{name}\n" for name in sorted(path.stem for path in library.iterdir())))
+    (root / "complete").write_text("".join(f"{name}\n" for name in names))
     write_checksums(root)
 
 
@@ -320,11 +330,10 @@ def copy_licenses(pypy: PyPy, libraries: List[Path], licenses: Path) -> None:
         write(licenses / "sources", (SOURCE_OFFER + "".join(sorted(sources))).encode())
 
 
-# Not by py_compile: marshal's newer formats refer back to what is the same object, which PyPy's compiler leaves to
-# chance.
+# Not by py_compile: see MARSHAL_VERSION.
 COMPILE = """
 import importlib.util, marshal, os, sys
-root, keep = sys.argv[1], tuple(sys.argv[2].split())
+root, keep, version = sys.argv[1], tuple(sys.argv[2].split()), int(sys.argv[3])
 UNCHECKED = (1).to_bytes(4, "little")
 for name in sys.stdin.read().split():
     path = f"{root}/{name}"
@@ -332,7 +341,7 @@ for name in sys.stdin.read().split():
     with open(path, "rb") as file:
         source = file.read()
     try:
-        code = marshal.dumps(compile(source, name, "exec", dont_inherit=True), 2)
+        code = marshal.dumps(compile(source, name, "exec", dont_inherit=True), version)
     except SyntaxError:
         continue  # an example of an error
     target = importlib.util.cache_from_source(path) if is_kept else path + "c"
@@ -348,9 +357,30 @@ def compile_python(pypy: PyPy, library: Path) -> None:
     """Bytecode for all modules, which is used without a look at the source. Little source stays: see KEPT_SOURCE."""
     files = sorted(str(path.relative_to(library)) for path in library.rglob("*.py"))
     environment = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}
-    command = [pypy.program, "-ISB", "-c", COMPILE, str(library), " ".join(KEPT_SOURCE)]
+    command = [pypy.program, "-ISB", "-c", COMPILE, str(library), " ".join(KEPT_SOURCE), str(MARSHAL_VERSION)]
     for part in files[0::2], files[1::2]:
         run(*command, input="\n".join(part), env=environment)
+
+
+def archive_modules(pypy: PyPy, library: Path) -> None:
+    """Put modules in one file, but for those that come before it is read, and remove theirs."""
+    modules: List[Tuple[str, bytes, bytes]] = []
+    for bytecode in sorted(library.rglob("*.pyc")):
+        folder, source = bytecode.parent, b""
+        is_kept = folder.name == "__pycache__"  # with its source
+        module = (folder.parent if is_kept else folder) / f"{bytecode.name.partition('.')[0]}.py"
+        path = module.relative_to(library).as_posix()
+        if path in pypy.early_modules or path.startswith(tuple(KEPT_FILES)):
+            continue
+        if is_kept:
+            source = module.read_bytes()
+            module.unlink()
+        modules.append((path, bytecode.read_bytes()[PYC_HEADER_BYTES:], source))
+        bytecode.unlink()
+    (library / NAME).write_bytes(archived(modules))
+    for folder in sorted((path for path in library.rglob("*") if path.is_dir()), reverse=True):
+        if not any(folder.iterdir()):
+            folder.rmdir()
 
 
 # The file -------------------------------------------------------------------------------------------------------------

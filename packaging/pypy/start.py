@@ -9,13 +9,17 @@ Rules:
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-import warnings
-from typing import List, Optional, Tuple
+
+from scaler_module_archive import NAME, import_from
+
+TYPE_CHECKING = False  # as in `typing`, which is in the archive
+if TYPE_CHECKING:
+    from typing import List, NoReturn, Optional, Tuple
 
 COPY = os.path.dirname(os.path.dirname(os.path.abspath(sys.argv[0])))
+LIBRARY = os.path.dirname(os.path.abspath(__file__))
 SEAL = os.path.join(COPY, "complete")
 CHECKSUMS = os.path.join(COPY, "checksums")  # a line for each file: CRC-32 in hexadecimal digits, a blank, its path
 
@@ -26,12 +30,18 @@ def start(module: str, function: str, with_stand_ins: bool = False) -> None:
     Parameters:
         with_stand_ins: add empty stand-ins for modules of the standard library that the copy lacks.
     """
+    try:
+        import_from(os.path.join(LIBRARY, NAME), LIBRARY)
+        import importlib
+        import warnings
+    except ImportError as error:
+        _give_up(str(error))
     # Hashes are for names of small files and of keys here: those without OpenSSL will do.
     warnings.filterwarnings("ignore", "The _hashlib module", RuntimeWarning)
     if with_stand_ins:
         import asyncio  # noqa: F401  imported early, so that it sees that a module is missing
 
-        sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "stand_ins"))
+        sys.path.append(os.path.join(LIBRARY, "stand_ins"))
     if sys.argv[1:] == ["--self-test"]:
         _check_copy()
     try:
@@ -43,7 +53,7 @@ def start(module: str, function: str, with_stand_ins: bool = False) -> None:
     sys.exit(code)
 
 
-def _give_up(why: str) -> None:
+def _give_up(why: str) -> NoReturn:
     """End the program, and see to it that the next start has a new copy."""
     program = os.path.basename(sys.argv[0])
     try:
