@@ -99,6 +99,7 @@
           // lib.genAttrs [
             "blessed"
             "cloudpickle"
+            "exceptiongroup"
             "hatchling"
             "hypothesis"
             "prometheus-client"
