@@ -18,7 +18,7 @@ from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
 from scaler_appliance.shell.fair_turns import FairTurns
 from scaler_appliance.shell.server import Server
-from scaler_protocol.programs.event_loop import BuiltinLoop, Outcome
+from scaler_protocol.programs.event_loop import BuiltinLoop, Completion
 from scaler_protocol.programs.service_manager import MAXIMUM_UNSENT, VARIABLES, ServiceManager
 
 Start = Callable[..., SchedulerProcess]
@@ -108,7 +108,7 @@ def test_an_event_loop_that_hangs_gives_no_sign_of_life(listening: PlayedService
     told = manager(listening, WATCHDOG_USEC="30000")
 
     def turn_until_it_gives_one(loop: BuiltinLoop) -> None:
-        taken: Outcome[List[str]] = Outcome(loop)
+        taken: Completion[List[str]] = Completion(loop)
         taking = threading.Thread(target=lambda: loop.call_soon_threadsafe(taken.set_result, listening.take()))
         taking.start()
         assert taken.wait() == ["WATCHDOG=1"]

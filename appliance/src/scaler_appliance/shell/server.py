@@ -63,7 +63,7 @@ from scaler_appliance.shell.publishing.status_reporter import StatusReporter
 from scaler_appliance.shell.spilling import Copied
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import Grant
-from scaler_protocol.programs.event_loop import EventLoop, Outcome
+from scaler_protocol.programs.event_loop import Completion, EventLoop
 from scaler_protocol.programs.repeated_lines import report_repetitions
 from scaler_protocol.programs.service_manager import ServiceManager
 from scaler_protocol.programs.startup import has_terminal
@@ -105,7 +105,7 @@ class Server:
         self._monitor = monitor
         self._files = files
         self._loop = loop
-        self._stopped: Outcome[str] = Outcome(loop)
+        self._stopped: Completion[str] = Completion(loop)
         self._is_stopping = False
         self._is_replaced = False  # by a scheduler elsewhere, for which this program stands by
         self._gone: Dict[bytes, None] = {}

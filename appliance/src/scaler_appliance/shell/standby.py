@@ -26,7 +26,7 @@ from scaler_protocol.host.addresses import parse_addresses, why_not_connected
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.keys.errors import KeyFileError
-from scaler_protocol.programs.event_loop import EventLoop, Outcome, Timer
+from scaler_protocol.programs.event_loop import Completion, EventLoop, Timer
 from scaler_protocol.programs.service_manager import ServiceManager
 from scaler_protocol.programs.startup import has_terminal
 from scaler_protocol.wire.errors import ProtocolError
@@ -84,7 +84,7 @@ class Standby:
         self._presence = Presence(takeover_seconds)
         self._service_manager = service_manager
         self._loop = loop
-        self._decision: Outcome[bool] = Outcome(loop)  # of `is_needed`
+        self._decision: Completion[bool] = Completion(loop)  # of `is_needed`
         self._make_way: Optional[Callable[[str], bool]] = None  # while this scheduler serves
         self._answers: Optional[bool] = None  # whether it does; None: that is not known yet
         self._was_refused = False  # by the first answer
@@ -100,7 +100,7 @@ class Standby:
         Raises OSError if the other one does not trust this one.
         """
         self.has_made_way, self._make_way = False, None
-        self._decision = Outcome(self._loop)
+        self._decision = Completion(self._loop)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             self._loop.add_signal_handler(number, self._stop, number.name)
         self._loop.add_signal_handler(signal.SIGHUP, self._on_hangup, has_terminal())

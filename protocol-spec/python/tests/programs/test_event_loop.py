@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
 
-from scaler_protocol.programs.event_loop import FEW_CANCELLED, BuiltinLoop, EventLoop, Outcome, make_event_loop
+from scaler_protocol.programs.event_loop import FEW_CANCELLED, BuiltinLoop, Completion, EventLoop, make_event_loop
 
 
 @pytest.fixture(params=["builtin", "asyncio", "uvloop"])
@@ -122,7 +122,7 @@ def test_the_count_of_cancelled_timers_is_right_however_they_end() -> None:
 
 
 def test_another_thread_wakes_the_loop(loop: EventLoop) -> None:
-    outcome: Outcome[str] = Outcome(loop)
+    outcome: Completion[str] = Completion(loop)
     is_waiting = threading.Event()
 
     def call() -> None:
@@ -338,7 +338,7 @@ def test_without_a_handler_it_is_logged(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_an_outcome_ends_the_loop_with_its_turn(loop: EventLoop) -> None:
-    outcome: Outcome[int] = Outcome(loop)
+    outcome: Completion[int] = Completion(loop)
     assert not outcome.done()
     with pytest.raises(RuntimeError, match="not known"):
         outcome.result()
@@ -347,16 +347,16 @@ def test_an_outcome_ends_the_loop_with_its_turn(loop: EventLoop) -> None:
 
 
 def test_an_outcome_that_is_known_before_is_not_waited_for_and_the_next_one_is(loop: EventLoop) -> None:
-    known: Outcome[int] = Outcome(loop)
+    known: Completion[int] = Completion(loop)
     known.set_result(1)
     assert known.wait() == 1
-    other: Outcome[int] = Outcome(loop)
+    other: Completion[int] = Completion(loop)
     loop.call_later(0.01, other.set_result, 2)
     assert other.wait() == 2, "the loop ran although it had been told to stop before"
 
 
 def test_an_error_is_raised_by_who_waits(loop: EventLoop) -> None:
-    outcome: Outcome[int] = Outcome(loop)
+    outcome: Completion[int] = Completion(loop)
     loop.call_soon(outcome.set_exception, OSError("what failed"))
     with pytest.raises(OSError, match="what failed"):
         outcome.wait()

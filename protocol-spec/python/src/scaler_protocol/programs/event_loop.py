@@ -91,7 +91,7 @@ def make_event_loop(kind: str) -> EventLoop:
     return BuiltinLoop()
 
 
-class Outcome(Generic[Result]):
+class Completion(Generic[Result]):
     """What an event loop runs for: a result or an error, once it is known."""
 
     def __init__(self, loop: EventLoop) -> None:

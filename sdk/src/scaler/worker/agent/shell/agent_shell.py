@@ -67,7 +67,7 @@ from scaler_protocol.host.interpreter import language
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.keys.errors import KeyFileError
-from scaler_protocol.programs.event_loop import EventLoop, Outcome, Timer
+from scaler_protocol.programs.event_loop import Completion, EventLoop, Timer
 from scaler_protocol.programs.repeated_lines import report_repetitions
 from scaler_protocol.programs.service_manager import ServiceManager
 from scaler_protocol.session.effects import Connect, Disconnect, StopConnecting
@@ -126,7 +126,7 @@ class Agent:
         self._data_connections = DataConnections(self._rounds, loop, self)
         self._files = WorkerFiles(self._core, fork_server.remove_at_end, self._data_connections.memory)
         self._data_address = data_address_of(settings.data_address)
-        self._finished: Outcome[int] = Outcome(loop)
+        self._finished: Completion[int] = Completion(loop)
         self._timer: Optional[Timer] = None
         self._timer_at = NEVER
         self._has_ended_processors = False
