@@ -7,7 +7,7 @@ import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Iterator, List
+from typing import Iterator, List, Sequence
 
 import pytest
 from sdk_tasks import wait_for, wait_for_file
@@ -57,6 +57,7 @@ sys.argv = ["scaler.worker", *sys.argv[4:]]
 runpy.run_module("scaler.worker", run_name="__main__", alter_sys=True)
 """
 MOMENTS, IMPORTS_BETWEEN = 100, 3.5  # there are 350 until it connects
+CLOSE_MOMENTS = [each for each in range(MOMENTS) if each % 4 in (1, 2)]  # half of them get each of the two signals
 
 
 @pytest.fixture
@@ -192,11 +193,16 @@ def asked_at(moment: int, address: str, folder: Path) -> List[ListedUnit]:
 
 @pytest.mark.parametrize(
     "moments",
-    [range(0, MOMENTS, 20), pytest.param(range(MOMENTS), marks=[pytest.mark.slow, pytest.mark.timeout(300)])],
-    ids=["some", "all"],
+    [
+        range(0, MOMENTS, 20),
+        pytest.param(CLOSE_MOMENTS, marks=pytest.mark.slow),
+        # Twice as many moments, of which each is a start of a worker.
+        pytest.param(range(MOMENTS), marks=[pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(300)]),
+    ],
+    ids=["some", "many", "all"],
 )
 def test_a_worker_that_is_asked_to_leave_while_it_starts_leaves_well_at_any_moment(
-    moments: range, scheduler: Scheduler, tmp_path: Path
+    moments: Sequence[int], scheduler: Scheduler, tmp_path: Path
 ) -> None:
     address = scheduler.get_address()
     with ThreadPoolExecutor(2) as pool:
