@@ -5,7 +5,7 @@
 
 Rules:
 - `start` is called as `subprocess.Popen` is by the suite. The program is the leader of a session, ends as any Python
-  does, and has in /proc the mark that the suite gave it.
+  does, and has in /proc the mark that the suite gave it. `run` is like `subprocess.run`.
 - The process that has imported has one thread, and ends when its other end is closed.
 - How a program starts by itself is not tried so: others do that.
 """
@@ -24,13 +24,15 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
-from typing import IO, Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import IO, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 MARK = "SCALER_CONFORMANCE_RUN"
 MARK_LENGTH = 32
 MOST_BYTES = 1 << 16
+RUN_SECONDS = 60.0
 _PROCESS_ID = struct.Struct("!i")
 
 
@@ -51,8 +53,10 @@ class PreloadedProcess:
     def poll(self) -> Optional[int]:
         return self.wait() if self.returncode is None and select.select([self._end], [], [], 0)[0] else self.returncode
 
-    def wait(self) -> int:
+    def wait(self, timeout: Optional[float] = None) -> int:
         if self.returncode is None:
+            if timeout is not None and not select.select([self._end], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
             self.returncode = int(self._end.read())
             self._end.close()
         return self.returncode
@@ -99,12 +103,13 @@ class PreloadedPrograms:
         stdout: Any,
         stderr: IO[bytes],
         start_new_session: bool,
-        env: Dict[str, str],
+        env: Mapping[str, str],
+        cwd: Optional[Path] = None,
     ) -> PreloadedProcess:
         """Start a command of this interpreter: `python -m MODULE ...`, `python FILE ...` or `FILE ...`."""
-        assert start_new_session and len(env[MARK]) == MARK_LENGTH
+        assert start_new_session and len(env.get(MARK, "0" * MARK_LENGTH)) == MARK_LENGTH
         words = list(command[1:]) if Path(command[0]).name == "python" else list(command)
-        request = json.dumps({"words": words, "environment": env}).encode()
+        request = json.dumps({"words": words, "environment": dict(env), "folder": str(cwd or Path.cwd())}).encode()
         assert len(request) < MOST_BYTES
         end, far_end = os.pipe()
         theirs = [far_end]
@@ -128,6 +133,29 @@ class PreloadedPrograms:
             os.close(descriptor)
         return PreloadedProcess(process_id, end, ours[0], ours[1])
 
+    def run(
+        self, command: Sequence[str], env: Optional[Mapping[str, str]] = None, cwd: Optional[Path] = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            process = self.start(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+                env=os.environ if env is None else env,
+                cwd=cwd,
+            )
+            try:
+                code = process.wait(RUN_SECONDS)
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+            for file in (output, errors):
+                file.seek(0)
+            return subprocess.CompletedProcess(command, code, output.read().decode(), errors.read().decode())
+
 
 # The process that has imported ----------------------------------------------------------------------------------------
 
@@ -135,6 +163,7 @@ class PreloadedPrograms:
 class _Request(NamedTuple):
     words: List[str]
     environment: Dict[str, str]
+    folder: str
     streams: List[int]
 
 
@@ -187,9 +216,11 @@ def _run(request: _Request) -> None:
     for number, descriptor in enumerate(request.streams):
         os.dup2(descriptor, number)
         os.close(descriptor)
-    _mark(request.environment[MARK])
+    if MARK in request.environment:
+        _mark(request.environment[MARK])
     os.environ.clear()
     os.environ.update(request.environment)
+    os.chdir(request.folder)
     words = request.words
     if words[0] == "-m":
         sys.argv = words[1:]
