@@ -33,6 +33,7 @@ MARK = "SCALER_CONFORMANCE_RUN"
 MARK_LENGTH = 32
 MOST_BYTES = 1 << 16
 RUN_SECONDS = 60.0
+_LENGTH = struct.Struct("!I")
 _PROCESS_ID = struct.Struct("!i")
 
 
@@ -110,7 +111,6 @@ class PreloadedPrograms:
         assert start_new_session and len(env.get(MARK, "0" * MARK_LENGTH)) == MARK_LENGTH
         words = list(command[1:]) if Path(command[0]).name == "python" else list(command)
         request = json.dumps({"words": words, "environment": dict(env), "folder": str(cwd or Path.cwd())}).encode()
-        assert len(request) < MOST_BYTES
         end, far_end = os.pipe()
         theirs = [far_end]
         ours: List[Optional[IO[bytes]]] = [None, None]
@@ -127,7 +127,8 @@ class PreloadedPrograms:
             else:
                 streams.append(given.fileno())
         with self._lock:
-            socket.send_fds(self._channel, [request], [*streams, stderr.fileno(), far_end])
+            socket.send_fds(self._channel, [_LENGTH.pack(len(request))], [*streams, stderr.fileno(), far_end])
+            self._channel.sendall(request)
             (process_id,) = _PROCESS_ID.unpack(self._channel.recv(_PROCESS_ID.size))
         for descriptor in theirs:
             os.close(descriptor)
@@ -182,9 +183,10 @@ def _serve(channel: socket.socket) -> Optional[_Request]:
             _reap(ends)
         if channel.fileno() not in ready:
             continue
-        text, descriptors, _, _ = socket.recv_fds(channel, MOST_BYTES, 4)
-        if not text:
+        length, descriptors, _, _ = socket.recv_fds(channel, _LENGTH.size, 4)
+        if not length:
             return None
+        text = channel.recv(_LENGTH.unpack(length)[0], socket.MSG_WAITALL)
         *streams, end = descriptors
         process_id = os.fork()
         if not process_id:
