@@ -15,8 +15,8 @@ from typing import List, Optional, Tuple
 
 from scaler import Client, SchedulerClusterCombo
 
-PRIMES_BELOW = 5_000_000
-HOW_MANY_PRIMES = 348_513
+PRIMES_BELOW = 2_000_000
+HOW_MANY_PRIMES = 148_933
 PRIME_TASKS = 400
 
 SMALL_TASKS = 100_000

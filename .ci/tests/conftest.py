@@ -6,6 +6,7 @@ import re
 from typing import Callable, Iterator, List
 
 import pytest
+from preloaded_programs import PreloadedPrograms
 
 LOG_LINE = re.compile(r"\[[A-Z]+\]\d{4}-\d\d-\d\d ")
 
@@ -18,6 +19,22 @@ def cluster_address() -> Iterator[str]:
     cluster = SchedulerClusterCombo(n_workers=2, logging_level="WARNING")
     yield cluster.get_address()
     cluster.shutdown()
+
+
+@pytest.fixture(scope="session")
+def programs_with_scaler() -> Iterator[PreloadedPrograms]:
+    """Starts programs that need not import what `from scaler import Client` imports."""
+    with PreloadedPrograms(["scaler.client.client"]) as programs:
+        yield programs
+
+
+@pytest.fixture(scope="session")
+def preloaded_commands() -> Iterator[PreloadedPrograms]:
+    """Starts the commands of the packages, which need not import their options."""
+    options = ["scaler.programs.scaler_options", "scaler.worker.worker_options", "scaler.provision.provision_options"]
+    options += [f"scaler_appliance.{name}" for name in ("shell.scheduler_options", "ui.ui_options", "top.top_options")]
+    with PreloadedPrograms([*options, "scaler_protocol.programs.startup"]) as programs:
+        yield programs
 
 
 @pytest.fixture

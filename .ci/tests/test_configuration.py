@@ -8,15 +8,15 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import subprocess
 import sys
 from importlib.metadata import distribution
 from pathlib import Path
 from types import ModuleType
-from typing import Iterator, Set
+from typing import Callable, Iterator, Set
 
 import pytest
 import site_pages
+from preloaded_programs import PreloadedPrograms
 
 from scaler_protocol.keys.keys_options import KEYS
 from scaler_protocol.programs.options import Program, Reading
@@ -44,18 +44,20 @@ page = load_page_tool()
 PROGRAMS = pytest.mark.parametrize("program", page.PROGRAMS.values(), ids=lambda program: program.name)
 
 
-def output_of(*command: str) -> str:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("SCALER_")}
-    done = subprocess.run(
-        [str(BIN / command[0]), *command[1:]],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=environment,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+OutputOf = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def output_of(preloaded_commands: PreloadedPrograms) -> OutputOf:
+    """What a command prints."""
+
+    def run(*command: str) -> str:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("SCALER_")}
+        done = preloaded_commands.run([str(BIN / command[0]), *command[1:]], environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
 
 
 def long_options(program: Table) -> Set[str]:
@@ -83,7 +85,7 @@ def test_every_program_has_a_table() -> None:
     assert scripts - other_names == set(page.PROGRAMS)
 
 
-def test_the_options_of_a_command_are_documented_where_it_is() -> None:
+def test_the_options_of_a_command_are_documented_where_it_is(output_of: OutputOf) -> None:
     text = (TREE / "docs/cluster.md").read_text(encoding="utf-8")
     section = re.search(r"^## `scaler dev`$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     assert section is not None
@@ -120,7 +122,7 @@ def test_errors_of_usage_end_with_a_link_to_a_section(program: Program, capsys: 
 
 
 @PROGRAMS
-def test_the_help_has_exactly_the_options_and_variables_of_the_table(program: Program) -> None:
+def test_the_help_has_exactly_the_options_and_variables_of_the_table(program: Program, output_of: OutputOf) -> None:
     text = output_of(program.name, "-h")
     assert set(LONG_OPTION.findall(text)) - {"--config-entry"} == long_options(program) - {"--config-entry"}
     options = program.configurable_options
@@ -130,7 +132,7 @@ def test_the_help_has_exactly_the_options_and_variables_of_the_table(program: Pr
 
 
 @PROGRAMS
-def test_a_file_has_exactly_the_keys_of_the_table(program: Program, tmp_path: Path) -> None:
+def test_a_file_has_exactly_the_keys_of_the_table(program: Program, tmp_path: Path, output_of: OutputOf) -> None:
     path = tmp_path / "scaler.toml"
     path.write_text(f'[scheduler]\naddress = "{ADDRESS}"\n')
     which = [str(path)] if program.name == "scaler" else ["--config", str(path)]
@@ -153,7 +155,7 @@ def test_every_variable_is_read(program: Program) -> None:
 
 @PROGRAMS
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_complete_exactly_the_options_of_the_table(program: Program, shell: str) -> None:
+def test_shells_complete_exactly_the_options_of_the_table(program: Program, shell: str, output_of: OutputOf) -> None:
     script = output_of(program.name, "--print-completion", shell)
     found = set(LONG_OPTION.findall(script))
     if shell == "fish":
@@ -162,7 +164,7 @@ def test_shells_complete_exactly_the_options_of_the_table(program: Program, shel
 
 
 @pytest.mark.parametrize("name", ["configuration.md", "cluster.md"])
-def test_files_in_the_documentation_are_valid(name: str, tmp_path: Path) -> None:
+def test_files_in_the_documentation_are_valid(name: str, tmp_path: Path, output_of: OutputOf) -> None:
     fences = TOML_FENCE.findall((TREE / "docs" / name).read_text(encoding="utf-8"))
     assert fences
     for text in fences:

@@ -1,7 +1,8 @@
 """The documentation runs: its programs, commands, links and error names are checked.
 
 Rules, for README.md, the README.md of each distribution, and docs/:
-- Every ```python fence is a whole program. It runs in a separate process, and must not fail.
+- Every ```python fence is a whole program. It runs in a separate process, and must not fail. One that imports Client
+  finds it imported, since most of the time of all of them would be that.
   The address in it, or its absence, stands for that of a cluster that the test has started; if the program starts a
   cluster itself, for a free one.
 - `<!-- example: compile only -->` above a fence: it is a part of a program, and only its syntax is checked.
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import Callable, Iterator, List, NamedTuple, Optional, Set
 
 import pytest
+from preloaded_programs import PreloadedPrograms
 from quiet_addresses import quiet_address
 
 TREE = Path(__file__).resolve().parents[2]
@@ -46,6 +48,7 @@ LONG_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 PROGRAM = re.compile(r"scaler([_-]\w+)?")
 CHANGING = re.compile(r"[0-9a-f]{4}(?:-[0-9a-f]{4}){3}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 BIN = Path(sys.executable).parent
+IMPORTS_CLIENT = re.compile(r"^from scaler import (?:.*\W)?Client\b", re.MULTILINE)
 
 TIME_LIMIT_SECONDS = 60
 
@@ -121,6 +124,7 @@ def test_program_runs(
     cluster_address: str,
     tmp_path: Path,
     lines_but_log_lines: Callable[[str], List[str]],
+    programs_with_scaler: PreloadedPrograms,
 ) -> None:
     python = python_for(fence)
     if python is None:
@@ -129,15 +133,20 @@ def test_program_runs(
     program = tmp_path / "program.py"
     program.write_text(ADDRESS.sub(address, fence.text), encoding="utf-8")
 
-    finished = subprocess.run(
-        [str(python), str(program)],
-        cwd=tmp_path,
-        env={**os.environ, "SCALER_ADDRESS": address},  # for `Client()`
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT_SECONDS,
-    )
+    command = [str(python), str(program)]
+    environment = {**os.environ, "SCALER_ADDRESS": address}  # for `Client()`
+    if python == Path(sys.executable) and IMPORTS_CLIENT.search(fence.text):
+        finished = programs_with_scaler.run(command, environment, tmp_path)
+    else:
+        finished = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIME_LIMIT_SECONDS,
+        )
 
     assert finished.returncode == 0, finished.stderr
     if expected_output(fence):

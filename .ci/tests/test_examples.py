@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Callable, List
 
 import pytest
+from preloaded_programs import PreloadedPrograms
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 DEMO = EXAMPLES / "demo.py"
@@ -32,16 +33,12 @@ def promised_output(example: Path) -> List[str]:
 
 
 @pytest.mark.parametrize("name", SHORT_EXAMPLES)
-def test_example_prints_what_it_says(name: str, lines_but_log_lines: Callable[[str], List[str]]) -> None:
+def test_example_prints_what_it_says(
+    name: str, lines_but_log_lines: Callable[[str], List[str]], programs_with_scaler: PreloadedPrograms
+) -> None:
     if name == "cpp_worker_client.py" and not CPP_WORKER.exists():
         pytest.skip("there is no worker in C++ here (make cpp-worker says why)")
-    finished = subprocess.run(
-        [sys.executable, str(EXAMPLES / name)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    finished = programs_with_scaler.run([sys.executable, str(EXAMPLES / name)])
 
     assert finished.returncode == 0, finished.stderr
     assert lines_but_log_lines(finished.stdout) == promised_output(EXAMPLES / name)
@@ -81,7 +78,7 @@ def test_demo_checks_its_own_answers() -> None:
     )
 
     assert finished.returncode == 0, finished.stderr
-    assert "348,513 primes; 400 tasks in" in finished.stdout
+    assert "148,933 primes; 400 tasks in" in finished.stdout
     assert "100,000 tasks in" in finished.stdout
     assert "The cluster has stopped." in finished.stdout
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from functools import partial
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Tuple
 
 from scheduler_harness import Client, Harness, Worker
 
@@ -180,7 +180,14 @@ class VirtualCluster:
 
     def run(self) -> float:
         """Until all tasks have their result; returns the time."""
-        while len(self.finished) < len(self.durations):
-            self._step()
-        assert sorted(self.starts) == sorted(range(len(self.durations))), "each task was started once"
-        return max(self.finished.values())
+        return self.run_until(range(len(self.durations)))
+
+    def run_until(self, numbers: Sequence[int]) -> float:
+        """Until these tasks have their result, whatever others do; returns the time."""
+        for number in numbers:
+            while number not in self.finished:
+                self._step()
+        wanted = set(numbers)
+        started = [number for number in self.starts if number in wanted]
+        assert sorted(started) == sorted(wanted), "each task was started once"
+        return max(self.finished[number] for number in numbers)

@@ -1,14 +1,29 @@
-"""The implementations of this tree conform."""
+"""The implementations of this tree conform.
+
+In `make test`, those in Python do not import for each case what they are made of: `preloaded_programs.py`. Their own
+commands start them in the few cases that show whether a set-up works, and in `make test-all` in all cases.
+"""
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import List
 
 import pytest
 from implementations import Implementation, implementations
+from preloaded_programs import PreloadedPrograms
+
+from scaler_conformance.benches import implementation as command_starts
 
 EXHAUSTIVE = {"scheduler-pypy"}  # the same scheduler as on CPython
+PRELOADED = {
+    "python-client": ["scaler.client.client"],
+    "scheduler": ["scaler_appliance.shell.scheduler_program"],
+    "worker-sdk": ["scaler.programs.worker_host", "scaler.worker.worker_program"],
+}
+"""What each of them imports."""
 
 
 def _each() -> List[object]:
@@ -21,8 +36,22 @@ def _each() -> List[object]:
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("implementation", _each())
-def test_it_conforms(implementation: Implementation, tmp_path: Path) -> None:
-    check(implementation, tmp_path)
+def test_it_conforms(
+    implementation: Implementation, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_exhaustive = "not exhaustive" not in request.config.getoption("-m")
+    if is_exhaustive or implementation.name not in PRELOADED:
+        check(implementation, tmp_path)
+        return
+    with PreloadedPrograms(PRELOADED[implementation.name]) as programs:
+        stand_in = SimpleNamespace(Popen=programs.start, PIPE=subprocess.PIPE, DEVNULL=subprocess.DEVNULL)
+        monkeypatch.setattr(command_starts, "subprocess", stand_in)
+        check(implementation, tmp_path)
+
+
+@pytest.mark.parametrize("name", PRELOADED)
+def test_its_own_command_starts_it(name: str, tmp_path: Path) -> None:
+    check(named(name), tmp_path, "--smoke")
 
 
 @pytest.mark.slow
@@ -30,8 +59,12 @@ def test_it_conforms(implementation: Implementation, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [pytest.param("worker-sdk", marks=pytest.mark.exhaustive), "worker-cpp"])
 def test_a_worker_conforms_with_a_key_too(name: str, tmp_path: Path) -> None:
     """In every case, and not only in those about keys. A fraction of the randomised repetitions is enough for that."""
-    (implementation,) = [each for each in implementations() if each.name == name]
-    check(implementation, tmp_path, "--with-keys", "--effort", "0.1")
+    check(named(name), tmp_path, "--with-keys", "--effort", "0.1")
+
+
+def named(name: str) -> Implementation:
+    (found,) = [each for each in implementations() if each.name == name]
+    return found
 
 
 def check(implementation: Implementation, folder: Path, *options: str) -> None:

@@ -52,7 +52,10 @@ def interpreter(name: str) -> Path:
 
 @pytest.fixture(scope="session")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the tests share copies that are not about unpacking: for each interpreter that takes seconds."""
+    """Where the tests share copies that are not about unpacking: for each interpreter that takes seconds.
+
+    The first test of each interpreter unpacks one.
+    """
     return tmp_path_factory.mktemp("unpacked")
 
 
@@ -85,9 +88,25 @@ def version(pex: Path, env: Dict[str, str], *arguments: str) -> str:
     return finished.stdout
 
 
+@pytest.mark.parametrize("is_started_by_name", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
+def test_on_pypy_it_has_the_larger_young_generation(
+    is_started_by_name: bool, pex: Path, unpacked: Path, tmp_path: Path
+) -> None:
+    machine = machine_with(tmp_path, "pypy3", unpacked=unpacked)
+    command = [str(pex)] if is_started_by_name else [str(tmp_path / "programs/pypy3"), str(pex)]
+
+    with RunningScheduler(command, machine) as scheduler:
+        environment = Path(f"/proc/{scheduler.process.pid}/environ").read_bytes().split(b"\0")
+        assert b"PYPY_GC_NURSERY=16M" in environment
+        assert scheduler.stop() == 0
+    assert [path.name for path in (tmp_path / "home").iterdir()] == [".config"], "all else is where PEX_ROOT says"
+
+
 @pytest.mark.parametrize(("name", "implementation"), [("python3", "CPython"), ("pypy3", "PyPy")])
-def test_it_serves_on(name: str, implementation: str, pex: Path, sdk_python: Path, tmp_path: Path) -> None:
-    machine = machine_with(tmp_path, name)
+def test_it_serves_on(
+    name: str, implementation: str, pex: Path, unpacked: Path, sdk_python: Path, tmp_path: Path
+) -> None:
+    machine = machine_with(tmp_path, name, unpacked=unpacked)
 
     assert f" {implementation} " in version(pex, machine)
     assert_serves([str(pex)], machine, sdk_python, tmp_path)
@@ -161,20 +180,6 @@ def test_each_program_of_the_appliance_is_in_it(pex: Path, unpacked: Path, tmp_p
         name = EARLIER_NAMES.get(program, program)
         assert version(link, machine).startswith(f"{name} "), "by the name of the file"
         assert version(pex, {**machine, "PEX_SCRIPT": program}).startswith(f"{name} "), "by the variable"
-
-
-@pytest.mark.parametrize("is_started_by_name", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
-def test_on_pypy_it_has_the_larger_young_generation(
-    is_started_by_name: bool, pex: Path, unpacked: Path, tmp_path: Path
-) -> None:
-    machine = machine_with(tmp_path, "pypy3", unpacked=None if is_started_by_name else unpacked)
-    command = [str(pex)] if is_started_by_name else [str(tmp_path / "programs/pypy3"), str(pex)]
-
-    with RunningScheduler(command, machine) as scheduler:
-        environment = Path(f"/proc/{scheduler.process.pid}/environ").read_bytes().split(b"\0")
-        assert b"PYPY_GC_NURSERY=16M" in environment
-        assert scheduler.stop() == 0
-    assert [path.name for path in (tmp_path / "home").iterdir()] == [".config"], "all else is where PEX_ROOT says"
 
 
 @pytest.mark.exhaustive

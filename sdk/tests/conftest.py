@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 from pathlib import Path
-from typing import Any, Iterator, List
+from typing import Any, Callable, Iterator, List
 
 import pytest
 
@@ -36,11 +38,20 @@ def start_combo(interpreter: str, n_workers: int, **options: Any) -> SchedulerCl
         os.environ.pop(PROGRAM_VARIABLE, None)
 
 
-@pytest.fixture(scope="session", params=["cpython", "pypy"])
-def address(request: pytest.FixtureRequest) -> Iterator[str]:
+@pytest.fixture(scope="session")
+def shared_combos() -> Iterator[Callable[[str], SchedulerClusterCombo]]:
+    """Starts a cluster of four workers for an interpreter when it is first asked for, and keeps it.
+
+    A parametrised fixture would end the one to start the other, twice for each file of tests.
+    """
+    with contextlib.ExitStack() as stack:
+        yield functools.lru_cache(maxsize=None)(lambda interpreter: stack.enter_context(start_combo(interpreter, 4)))
+
+
+@pytest.fixture(params=["cpython", "pypy"])
+def address(request: pytest.FixtureRequest, shared_combos: Callable[[str], SchedulerClusterCombo]) -> str:
     """The address of a cluster of four workers; each test that uses it runs against both kinds of scheduler."""
-    with start_combo(request.param, 4) as combo:
-        yield combo.get_address()
+    return shared_combos(request.param).get_address()
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 TIMEOUT_SECONDS = 60.0
 
 LIMIT_MIB = {"cpython": 110, "pypy": 200}
-ADDRESSES_MIB = 320
+ADDRESSES_MIB = 220
 GROUP_MIB = 150  # three quarters of it are the limit
 CONTENT = os.urandom(50_000)
 NODES = 21

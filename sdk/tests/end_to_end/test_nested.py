@@ -43,7 +43,7 @@ def test_recursion_on_one_worker(one_worker: Client) -> None:
 
 @pytest.mark.slow
 @pytest.mark.exhaustive_on_pypy
-@pytest.mark.parametrize("n, number", [(13, 233), pytest.param(16, 987, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("n, number", [(9, 34), pytest.param(16, 987, marks=pytest.mark.exhaustive)])
 def test_deep_recursion_on_four_workers(n: int, number: int, client: Client) -> None:
     assert client.submit(fibonacci, client, n).result(TIMEOUT_SECONDS) == number
 

@@ -15,7 +15,7 @@ import signal
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Set, Tuple
 
-from fault_injection.simulated_system import KINDS, Fault, SimulatedSystem
+from fault_injection.simulated_system import Fault, SimulatedSystem, faults_at
 
 PROCESS_CALLS: Dict[str, Tuple[str, ...]] = {
     "fork": (),
@@ -29,14 +29,16 @@ PROCESS_CALLS: Dict[str, Tuple[str, ...]] = {
 FIRST_PROCESS = 1 << 29  # no process of this host has it
 
 
-def kinds_of(call: str) -> Tuple[str, ...]:
-    """The faults that a call can have."""
-    return (*KINDS, *PROCESS_CALLS.get(call, ()))
-
-
 def faults_of(system: SimulatedSystem, indexes: List[int]) -> List[Fault]:
-    """Each fault at each of these calls of a run without one."""
-    return [Fault(index, kind) for index in indexes for kind in kinds_of(system.calls[index])]
+    """Each fault at each of these calls of a run without one, also those that only calls about processes have."""
+    return [
+        fault
+        for index in indexes
+        for fault in (
+            *faults_at(system, [index]),
+            *(Fault(index, kind) for kind in PROCESS_CALLS.get(system.calls[index], ())),
+        )
+    ]
 
 
 class Child:

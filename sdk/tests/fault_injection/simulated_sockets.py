@@ -34,11 +34,11 @@ class FakeSocket:
     def __repr__(self) -> str:
         return f"<socket {self._descriptor}>"
 
-    def _enter(self, call: str) -> bool:
+    def _enter(self, call: str, is_divisible: bool = False) -> bool:
         if not self._is_counted:
             return False
         try:
-            return self.system.enter(call)
+            return self.system.enter(call, is_divisible)
         except BrokenPipeError:
             if self.is_connected and not self.has_ended:
                 self.has_ended = True
@@ -105,7 +105,7 @@ class FakeSocket:
         return 0
 
     def recv(self, size: int, flags: int = 0) -> bytes:
-        is_short = self._enter("recv")
+        is_short = self._enter("recv", is_divisible=True)
         return self._recv(min(size, max(1, len(self.inbox) // 2)) if is_short else size)
 
     def _recv(self, size: int) -> bytes:
@@ -123,11 +123,11 @@ class FakeSocket:
         return len(data)
 
     def send(self, data: Any, flags: int = 0) -> int:
-        is_short = self._enter("send")
+        is_short = self._enter("send", is_divisible=True)
         return self._send(bytes(data), is_short)
 
     def sendmsg(self, buffers: Sequence[Any]) -> int:
-        is_short = self._enter("sendmsg")
+        is_short = self._enter("sendmsg", is_divisible=True)
         return self._send(b"".join(map(bytes, buffers)), is_short)
 
     def sendall(self, data: Any) -> None:

@@ -64,6 +64,11 @@ IMPOSSIBLE = {(call, "MemoryError") for call in WITHOUT_MEMORY}
 """What these calls never raise."""
 
 
+STRIDE = 13
+"""The fast tests inject this part of all faults, and the slow ones the others. It shares no factor with the number of
+kinds."""
+
+
 class Fault(NamedTuple):
     """
     Parameters:
@@ -101,6 +106,26 @@ def distinct_calls(system: SimulatedSystem, maximum: int) -> List[int]:
     return found
 
 
+def faults_at(system: SimulatedSystem, indexes: Sequence[int]) -> List[Fault]:
+    """Each fault at each of these calls of a run without one, but for those that would change nothing there."""
+    return [
+        Fault(index, kind)
+        for index in indexes
+        for kind in KINDS
+        if (system.calls[index], kind) not in IMPOSSIBLE and (kind != "short" or index in system.divisible)
+    ]
+
+
+def some_of(faults: Sequence[Fault]) -> List[Fault]:
+    """Those that the fast tests inject."""
+    return list(faults[::STRIDE])
+
+
+def others_of(faults: Sequence[Fault], part: int = 0, parts: int = 1) -> List[Fault]:
+    """One of some parts of all those that the fast tests do not inject."""
+    return [fault for position, fault in enumerate(faults) if position % STRIDE][part::parts]
+
+
 def _error(kind: str) -> Exception:
     if kind == "MemoryError":
         return MemoryError()
@@ -120,6 +145,8 @@ class SimulatedSystem:
         self.calls: List[str] = []
         self.sites: List[Tuple[str, ...]] = []
         """Where each call comes from: its caller and callers of that, outermost last."""
+        self.divisible: Set[int] = set()
+        """The positions of calls that can do a part of their work."""
         self.listeners: Dict[Any, Callable[[FakeSocket], object]] = {}
         """What accepts connections, by address."""
         self.servers: Dict[Any, FakeSocket] = {}
@@ -133,10 +160,12 @@ class SimulatedSystem:
         self.files: List[weakref.ref[Any]] = []
         self._next_descriptor = FIRST_DESCRIPTOR
 
-    def enter(self, call: str) -> bool:
-        """Count a call; it raises its fault, or returns whether it is to do only a part of its work."""
+    def enter(self, call: str, is_divisible: bool = False) -> bool:
+        """Count a call; it raises its fault, or returns whether it is to do only a part of its work, if it can."""
         index = len(self.calls)
         self.calls.append(call)
+        if is_divisible:
+            self.divisible.add(index)
         if self.fault is None:
             self.sites.append(_site(call))
         if index > MAXIMUM_CALLS or self.now > 1000.0 + MAXIMUM_SECONDS:
@@ -145,7 +174,7 @@ class SimulatedSystem:
             return False
         kind = self.fault.kind
         if kind == "short":
-            return True
+            return is_divisible
         if kind == "stop":
             self.stop()
             return False
@@ -264,7 +293,7 @@ class _Poll:
         return bool(self.ready())
 
     def poll(self, timeout: Optional[float] = None) -> List[Tuple[int, int]]:
-        is_short = self._system.enter("poll")
+        is_short = self._system.enter("poll", is_divisible=True)
         seconds = timeout if timeout is None or self._is_epoll else timeout / 1000
         self._system.wait(lambda: self.is_readable, seconds)
         return self.ready()[: 1 if is_short else None]
@@ -321,28 +350,28 @@ class _FakeOs(_FakeModule):
         return data
 
     def write(self, descriptor: int, data: Any) -> int:
-        is_short = self._system.enter("write")
+        is_short = self._system.enter("write", is_divisible=True)
         if descriptor >= FIRST_DESCRIPTOR:
             self._system.open[descriptor].inbox += data
             return len(data)
         return os.write(descriptor, memoryview(data)[: len(data) // 2 + 1] if is_short else data)
 
     def writev(self, descriptor: int, buffers: Sequence[Any]) -> int:
-        is_short = self._system.enter("writev")
+        is_short = self._system.enter("writev", is_divisible=True)
         if is_short:
             return os.write(descriptor, memoryview(buffers[0])[: len(buffers[0]) // 2 + 1])
         return os.writev(descriptor, buffers)
 
     def pwrite(self, descriptor: int, data: Any, offset: int) -> int:
-        is_short = self._system.enter("pwrite")
+        is_short = self._system.enter("pwrite", is_divisible=True)
         return os.pwrite(descriptor, memoryview(data)[: len(data) // 2 + 1] if is_short else data, offset)
 
     def pread(self, descriptor: int, size: int, offset: int) -> bytes:
-        is_short = self._system.enter("pread")
+        is_short = self._system.enter("pread", is_divisible=True)
         return os.pread(descriptor, size // 2 + 1 if is_short else size, offset)
 
     def preadv(self, descriptor: int, buffers: Sequence[Any], offset: int) -> int:
-        is_short = self._system.enter("preadv")
+        is_short = self._system.enter("preadv", is_divisible=True)
         buffer = memoryview(buffers[0])
         return os.preadv(descriptor, [buffer[: len(buffer) // 2 + 1] if is_short else buffer], offset)
 
@@ -361,7 +390,7 @@ def installed(system: SimulatedSystem, modules: Sequence[ModuleType]) -> Iterato
     this_thread = threading.get_ident()
 
     def send_fds(stream: FakeSocket, buffers: Sequence[bytes], descriptors: Sequence[int]) -> int:
-        is_short = stream._enter("send_fds")
+        is_short = stream._enter("send_fds", is_divisible=True)
         before = list(stream.passed)
         stream.passed += [system.open[number] for number in descriptors]
         try:
@@ -371,7 +400,7 @@ def installed(system: SimulatedSystem, modules: Sequence[ModuleType]) -> Iterato
             raise
 
     def recv_fds(stream: FakeSocket, size: int, maximum: int) -> Tuple[bytes, List[int], int, None]:
-        is_short = stream._enter("recv_fds")
+        is_short = stream._enter("recv_fds", is_divisible=True)
         data = stream._recv(1 if is_short else size)
         passed, stream.passed = stream.passed[:maximum], stream.passed[maximum:]
         return data, [system.new_descriptor(each) for each in passed] if data else [], 0, None

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Type
+from typing import Callable, Dict, List, NamedTuple, Optional, Type
 
 import pytest
 from fault_injection.agent_scenario import EXPECTED, AgentRun, SchedulerOfWorker, is_as_expected, run_agent
 from fault_injection.peer_scenario import SchedulerOfPeers
-from fault_injection.simulated_system import KINDS, Fault, distinct_calls
+from fault_injection.simulated_system import Fault, distinct_calls, faults_at, others_of, some_of
 
 from scaler.worker.exit_codes import EXIT_ERROR, EXIT_OK
 from scaler_protocol import messages as m
-
-STRIDE = 13
-"""The fast tests inject this part of all faults; it shares no factor with the number of kinds."""
 
 REPETITIONS = 2
 """How many of the calls that are made from the same lines get faults: a waiting agent repeats the same ones."""
@@ -88,25 +86,24 @@ def test_without_a_fault_the_bytes_go_from_worker_to_worker(tmp_path: Path) -> N
     assert scheduler.direct_fetches == scheduler.copies == 1
 
 
-def check(folder: Path, life: Life, first: int, step: int) -> None:
-    indexes = distinct_calls(life.run(folder).system, REPETITIONS)
-    faults = [Fault(index, kind) for index in indexes for kind in KINDS]
+def check(folder: Path, life: Life, chosen: Callable[[List[Fault]], List[Fault]]) -> None:
+    system = life.run(folder).system
     found: List[str] = []
-    for fault in faults[first::step]:
+    for fault in chosen(faults_at(system, distinct_calls(system, REPETITIONS))):
         found += problems(life.run(folder, fault), fault)
     assert found == []
 
 
 @pytest.mark.parametrize("life", LIVES.values(), ids=LIVES)
 def test_some_faults_cost_a_worker_what_they_concern(tmp_path: Path, life: Life) -> None:
-    check(tmp_path, life, 0, STRIDE)
+    check(tmp_path, life, some_of)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("life", LIVES.values(), ids=LIVES)
 @pytest.mark.parametrize("part", range(4))
-def test_every_fault_at_every_call_costs_a_worker_what_it_concerns(tmp_path: Path, life: Life, part: int) -> None:
-    check(tmp_path, life, part, 4)
+def test_every_other_fault_at_every_call_costs_a_worker_what_it_concerns(tmp_path: Path, life: Life, part: int) -> None:
+    check(tmp_path, life, partial(others_of, part=part, parts=4))
 
 
 def test_a_worker_whose_control_socket_cannot_be_watched_ends_with_an_error(tmp_path: Path) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, List
 
 import pytest
 from fault_injection.client_scenario import ClientRun, run_client, run_in_loop
-from fault_injection.simulated_system import KINDS, Fault
+from fault_injection.simulated_system import Fault, distinct_calls, faults_at, others_of, some_of
 
 from scaler.exceptions import ObjectStorageFullError, SchedulerUnreachableError
 
-STRIDE = 13
-"""The fast tests inject this part of all faults; it shares no factor with the number of kinds."""
+REPETITIONS = 3
+"""How many of the calls that are made from the same lines get faults; in `make test-all`, all of them."""
 
 WITHOUT_LOSS = ("recv", "send", "sendmsg", "poll", "modify", "unregister", "link", "mmap", "unlink", "readlink")
 """Calls whose faults cost a client that is connected no outcome: it tries again, connects again, or fetches."""
@@ -55,11 +56,23 @@ def test_without_a_fault_all_is_well(tmp_path: Path, is_shared: bool) -> None:
     assert used | {"pipe", "socket", "connect_ex", "poll", "recv", "send", "read", "write"} <= set(run.system.calls)
 
 
-def check(folder: Path, is_shared: bool, first: int, step: int, run: Callable[..., ClientRun] = run_client) -> None:
-    calls = run(folder, None, is_shared).system.calls
-    faults = [Fault(index, kind) for index in range(len(calls)) for kind in KINDS]
+def check(
+    folder: Path,
+    is_shared: bool,
+    chosen: Callable[[List[Fault]], List[Fault]],
+    run: Callable[..., ClientRun] = run_client,
+    are_repeated: bool = False,
+) -> None:
+    """Inject some faults.
+
+    Parameters:
+        are_repeated: at the calls beyond REPETITIONS, and not at those up to it.
+    """
+    system = run(folder, None, is_shared).system
+    distinct = set(distinct_calls(system, REPETITIONS))
+    indexes = [index for index in range(len(system.calls)) if (index in distinct) is not are_repeated]
     found: List[str] = []
-    for fault in faults[first::step]:
+    for fault in chosen(faults_at(system, indexes)):
         found += problems(run(folder, fault, is_shared), fault)
     assert found == []
 
@@ -74,26 +87,40 @@ def test_without_a_fault_all_is_well_in_a_loop(tmp_path: Path, is_shared: bool) 
 
 @pytest.mark.parametrize("is_shared", [True, False], ids=["files", "chunks"])
 def test_some_faults_cost_a_client_in_a_loop_what_they_concern(tmp_path: Path, is_shared: bool) -> None:
-    check(tmp_path, is_shared, 0, STRIDE, run_in_loop)
+    check(tmp_path, is_shared, some_of, run_in_loop)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_shared", [True, False], ids=["files", "chunks"])
 @pytest.mark.parametrize("part", range(4))
-def test_every_fault_costs_a_client_in_a_loop_what_it_concerns(tmp_path: Path, is_shared: bool, part: int) -> None:
-    check(tmp_path, is_shared, part, 4, run_in_loop)
+def test_every_other_fault_costs_a_client_in_a_loop_what_it_concerns(
+    tmp_path: Path, is_shared: bool, part: int
+) -> None:
+    check(tmp_path, is_shared, partial(others_of, part=part, parts=4), run_in_loop)
 
 
 @pytest.mark.parametrize("is_shared", [True, False], ids=["files", "chunks"])
 def test_some_faults_cost_a_client_what_they_concern(tmp_path: Path, is_shared: bool) -> None:
-    check(tmp_path, is_shared, 0, STRIDE)
+    check(tmp_path, is_shared, some_of)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_shared", [True, False], ids=["files", "chunks"])
 @pytest.mark.parametrize("part", range(4))
-def test_every_fault_at_every_call_costs_a_client_what_it_concerns(tmp_path: Path, is_shared: bool, part: int) -> None:
-    check(tmp_path, is_shared, part, 4)
+def test_every_other_fault_at_every_call_costs_a_client_what_it_concerns(
+    tmp_path: Path, is_shared: bool, part: int
+) -> None:
+    check(tmp_path, is_shared, partial(others_of, part=part, parts=4))
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive  # what comes from the same lines is tried three times in any case
+@pytest.mark.parametrize("is_shared", [True, False], ids=["files", "chunks"])
+@pytest.mark.parametrize("run", [run_client, run_in_loop])
+def test_faults_at_calls_that_repeat_earlier_ones_cost_a_client_what_they_concern(
+    tmp_path: Path, is_shared: bool, run: Callable[..., ClientRun]
+) -> None:
+    check(tmp_path, is_shared, list, run, are_repeated=True)
 
 
 def test_a_fault_before_there_is_a_scheduler_is_named(tmp_path: Path) -> None:

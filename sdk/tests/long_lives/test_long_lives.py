@@ -131,7 +131,15 @@ def all_open(workers: List[Any]) -> bool:
     return all(each.core.session.state is SessionState.OPEN for each in workers)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
+SEEDS = [
+    0,
+    pytest.param(1, marks=pytest.mark.slow),
+    *(pytest.param(seed, marks=[pytest.mark.slow, pytest.mark.exhaustive]) for seed in range(2, 5)),
+]
+"""What happens in each round differs with the seed, but each round of each seed has all kinds of work: two suffice."""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_is_kept_of_what_has_ended(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, limit in LIMITS:
         monkeypatch.setattr(module, limit, LIMIT)

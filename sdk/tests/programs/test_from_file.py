@@ -15,6 +15,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import pytest
 from played_service_manager import PlayedServiceManager
+from preloaded_programs import PreloadedPrograms
 from sdk_tasks import wait_for
 
 from scaler import Client
@@ -107,16 +108,19 @@ def interface(tmp_path: Path) -> Dict[str, str]:
     return {INTERFACE_VARIABLE: shlex.join([sys.executable, str(program)])}
 
 
-def scaler(*arguments: str) -> Tuple[int, str, str]:
-    """Run it to its end."""
-    done = subprocess.run(
-        [sys.executable, "-m", "scaler.programs", *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-    )
-    return done.returncode, done.stdout, done.stderr
+Scaler = Callable[..., Tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def scaler() -> Iterator[Scaler]:
+    """Runs it to its end; what it always imports is there already."""
+
+    def run(*arguments: str) -> Tuple[int, str, str]:
+        done = programs.run([sys.executable, "-m", "scaler.programs", *arguments])
+        return done.returncode, done.stdout, done.stderr
+
+    with PreloadedPrograms(["scaler.programs.scaler_options", "scaler.programs.from_file"]) as programs:
+        yield run
 
 
 def in_order(output: str, *texts: str) -> bool:
@@ -278,7 +282,7 @@ def test_up_needs_no_file_and_no_section(start: Start) -> None:
         ("[provison]\n", "there is no section [provison]; did you mean 'provision'?"),
     ],
 )
-def test_what_up_cannot_start_is_said(text: str, fault: str, tmp_path: Path) -> None:
+def test_what_up_cannot_start_is_said(text: str, fault: str, tmp_path: Path, scaler: Scaler) -> None:
     path = tmp_path / "pools.toml"
     path.write_text(text)
     code, out, errors = scaler("up", str(path), *(["--port", "2346"] if "--port" in fault else []))
@@ -296,7 +300,7 @@ def test_units_elsewhere_are_told_the_name_of_this_host(monkeypatch: pytest.Monk
 # Without starting anything.
 
 
-def test_check_asks_every_program(tmp_path: Path) -> None:
+def test_check_asks_every_program(tmp_path: Path, scaler: Scaler) -> None:
     path = tmp_path / "scaler.toml"
     path.write_text(TWO_CLUSTERS.format(scheduler="", cluster="") + "[ui]\n")
     assert scaler("--check", str(path)) == (0, f"scaler: {path} is valid\n", "")
@@ -322,7 +326,7 @@ def test_check_asks_every_program(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("option", [None, "--check", "--print-config"])
 def test_a_file_that_no_program_can_use_is_named(
-    text: Optional[str], fault: str, option: Optional[str], tmp_path: Path
+    text: Optional[str], fault: str, option: Optional[str], tmp_path: Path, scaler: Scaler
 ) -> None:
     path = tmp_path / "scaler.toml"
     if text is not None:
@@ -332,7 +336,7 @@ def test_a_file_that_no_program_can_use_is_named(
     assert errors.startswith(f"scaler: error: {path}: ") and fault in errors
 
 
-def test_what_print_config_prints_is_such_a_file(tmp_path: Path) -> None:
+def test_what_print_config_prints_is_such_a_file(tmp_path: Path, scaler: Scaler) -> None:
     path = tmp_path / "scaler.toml"
     path.write_text(TWO_CLUSTERS.format(scheduler="client_timeout_seconds = '2m'", cluster=""))
     code, printed, errors = scaler("--print-config", str(path))
@@ -345,14 +349,14 @@ def test_what_print_config_prints_is_such_a_file(tmp_path: Path) -> None:
     assert re.sub("  # .*", "", again) == re.sub("  # .*", "", printed)
 
 
-def test_without_a_file_it_says_how_it_is_used() -> None:
+def test_without_a_file_it_says_how_it_is_used(scaler: Scaler) -> None:
     code, out, errors = scaler()
     assert code == 2 and out == "" and "CONFIG.toml" in errors
     assert scaler("--version")[0] == 0 and "usage: scaler " in scaler("-h")[1]
 
 
 @pytest.mark.parametrize("more", [(), ("some-worker",), ("--now", "some-worker")])
-def test_a_mistyped_command_is_told_with_the_one_that_was_meant(more: Sequence[str]) -> None:
+def test_a_mistyped_command_is_told_with_the_one_that_was_meant(more: Sequence[str], scaler: Scaler) -> None:
     code, _, errors = scaler("drian", *more)
     assert code == 2
     assert errors.splitlines() == [
@@ -361,7 +365,7 @@ def test_a_mistyped_command_is_told_with_the_one_that_was_meant(more: Sequence[s
     ]
 
 
-def test_what_is_like_no_command_is_told_with_all_of_them() -> None:
+def test_what_is_like_no_command_is_told_with_all_of_them(scaler: Scaler) -> None:
     errors = scaler("status")[2]
     assert errors.splitlines()[0] == (
         "scaler: error: there is no command status, and no file of this name; commands are dev, drain, keys, provision,"
@@ -369,7 +373,7 @@ def test_what_is_like_no_command_is_told_with_all_of_them() -> None:
     )
 
 
-def test_a_file_that_is_not_there_is_a_file() -> None:
+def test_a_file_that_is_not_there_is_a_file(scaler: Scaler) -> None:
     assert scaler("drain.toml")[2].splitlines()[0] == "scaler: error: drain.toml: No such file or directory"
 
 
@@ -378,7 +382,7 @@ def test_each_program_that_is_a_command_is_completed_by_shells() -> None:
 
 
 @pytest.mark.parametrize("word", ["scheduler", "worker", "provision", "top", "ui"])
-def test_programs_with_names_of_their_own_are_commands_too(word: str) -> None:
+def test_programs_with_names_of_their_own_are_commands_too(word: str, scaler: Scaler) -> None:
     program = "cluster" if word == "worker" else word
     code, out, _ = scaler(word, "-h")
     assert code == 0 and out.startswith(f"usage: scaler_{program} ")
@@ -386,7 +390,7 @@ def test_programs_with_names_of_their_own_are_commands_too(word: str) -> None:
     assert code == 2 and f"scaler_{program}: error: unknown option --bogus" in errors
 
 
-def test_a_program_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch, scaler: Scaler) -> None:
     monkeypatch.setenv("SCALER_TOP", "/nowhere/scaler_top")
     code, _, errors = scaler("top")
     assert code == 127 and errors.startswith("scaler top: error: ") and "No such file" in errors

@@ -7,7 +7,7 @@ import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Iterator, List
+from typing import Iterator, List, Sequence
 
 import pytest
 from sdk_tasks import wait_for, wait_for_file
@@ -46,8 +46,9 @@ own = os.getpid()
 
 def note(event, arguments):
     global count
-    if event == "import" and os.getpid() == own:
-        if not count:
+    if count >= 0 and event in ("import", "socket.connect") and os.getpid() == own:
+        if not count or event == "socket.connect":
+            count = 0
             os.close(os.open(mark, os.O_CREAT | os.O_WRONLY))
             os.kill(own, number)
         count -= 1
@@ -56,7 +57,8 @@ sys.addaudithook(note)
 sys.argv = ["scaler.worker", *sys.argv[4:]]
 runpy.run_module("scaler.worker", run_name="__main__", alter_sys=True)
 """
-MOMENTS, IMPORTS_BETWEEN = 100, 3.5  # there are 350 until it connects
+MOMENTS, IMPORTS_BETWEEN = 100, 3.2  # there are 320 until it connects, which is the last moment
+CLOSE_MOMENTS = [each for each in range(MOMENTS) if each % 4 in (1, 2)]  # half of them get each of the two signals
 
 
 @pytest.fixture
@@ -177,7 +179,8 @@ def test_a_worker_that_gets_the_signal_itself_as_well_finishes_its_task(
 
 
 def asked_at(moment: int, address: str, folder: Path) -> List[ListedUnit]:
-    """Start a worker that is asked to leave when it has imported so many modules; how it failed, if it did."""
+    """Start a worker that is asked to leave when it has imported so many modules, or connects; how it failed, if it
+    did."""
     mark = folder / f"mark-{moment}"
     words = [str(int(moment * IMPORTS_BETWEEN)), str(mark), str(int(DRAIN_SIGNAL if moment % 2 else signal.SIGTERM))]
     units = LocalUnits([sys.executable, "-c", SIGNALLED_AT_AN_IMPORT, *words, address, "-n", "1"])
@@ -192,11 +195,16 @@ def asked_at(moment: int, address: str, folder: Path) -> List[ListedUnit]:
 
 @pytest.mark.parametrize(
     "moments",
-    [range(0, MOMENTS, 20), pytest.param(range(MOMENTS), marks=[pytest.mark.slow, pytest.mark.timeout(300)])],
-    ids=["some", "all"],
+    [
+        range(0, MOMENTS, 20),
+        pytest.param(CLOSE_MOMENTS, marks=pytest.mark.slow),
+        # Twice as many moments, of which each is a start of a worker.
+        pytest.param(range(MOMENTS), marks=[pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(300)]),
+    ],
+    ids=["some", "many", "all"],
 )
 def test_a_worker_that_is_asked_to_leave_while_it_starts_leaves_well_at_any_moment(
-    moments: range, scheduler: Scheduler, tmp_path: Path
+    moments: Sequence[int], scheduler: Scheduler, tmp_path: Path
 ) -> None:
     address = scheduler.get_address()
     with ThreadPoolExecutor(2) as pool:

@@ -57,10 +57,9 @@ class BusyCluster:
         self.newcomers = [self.cluster.add_client() for _ in range(newcomers)]
 
     def when_few_come(self, submit: Callable[[], None]) -> float:
-        """Run to the end; returns how long the few tasks took from their submission on."""
+        """Run until the few tasks are done; returns how long they took from their submission on."""
         self.cluster.after(COMES_AT, submit)
-        self.cluster.run()
-        return max(self.cluster.finished[number] for number in self.few) - COMES_AT
+        return self.cluster.run_until(self.few) - COMES_AT
 
     def seconds_of_few(self, batch: int = FEW, **fields: Any) -> float:
         """What the few take if a new client submits them."""
@@ -90,8 +89,7 @@ def test_a_small_job_waits_for_a_task_and_a_tenth_of_a_second(
     cluster.submit(range(many), function=function, function_name="")
     comes_at = COMES_AT + comes_later_seconds
     cluster.after(comes_at, lambda: cluster.submit(few, newcomer, function=other, function_name=""))
-    cluster.run()
-    assert max(cluster.finished[number] for number in few) - comes_at <= FEW_SECONDS + seconds + 0.1
+    assert cluster.run_until(few) - comes_at <= FEW_SECONDS + seconds + 0.1
 
 
 def test_few_long_tasks_get_a_slot_although_others_are_short() -> None:
@@ -143,6 +141,7 @@ def submit_graph(client: Client, numbers: range) -> None:
 def test_long_tasks_of_two_clients_alternate(batch: int) -> None:
     busy = BusyCluster(LONG, LONG, batch=batch)
     busy.seconds_of_few(batch)
+    busy.cluster.run()
     starts = busy.cluster.starts
     first = min(map(starts.index, busy.few))
     assert [number in busy.few for number in starts[first : first + 2 * FEW]] == [True, False] * FEW

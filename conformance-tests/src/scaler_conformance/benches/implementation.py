@@ -70,9 +70,11 @@ class Running:
     def wait_until_gone(self, seconds: float) -> List[str]:
         """Its processes that are still there after this time."""
         deadline = time.monotonic() + seconds
-        while self.left_behind() and time.monotonic() < deadline:
+        left = self.left_behind()
+        while left and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
-        return self.left_behind()
+            left = self.left_behind()
+        return left
 
 
 class Launcher:

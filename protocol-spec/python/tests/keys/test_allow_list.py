@@ -25,6 +25,8 @@ from scaler_protocol.keys.allow_list import (
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.key_text import encode_key, fingerprint
 
+pytestmark = pytest.mark.exhaustive_on_pypy  # files are the same there
+
 ALICE, BOB, CAROL = (bytes([number]) * 32 for number in (1, 2, 3))
 NEW_YEAR_2027 = 1_798_761_600.0
 TEXT = f"""# The keys of a team.

@@ -18,6 +18,8 @@ from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.key_directory import KeyDirectory
 from scaler_protocol.keys.private_files import read_private, read_trusted
 
+pytestmark = pytest.mark.exhaustive_on_pypy  # files are the same there
+
 READERS: List[Callable[[str], str]] = [read_private, lambda path: read_trusted(path, 1000)]
 USERS_GROUP = 4711
 

@@ -27,6 +27,8 @@ from scaler_protocol.keys.key_file import (
 from scaler_protocol.keys.key_text import encode_key
 from scaler_protocol.wire.curve import KeyPair
 
+pytestmark = pytest.mark.exhaustive_on_pypy  # files are the same there
+
 NEW_YEAR_2027 = 1_798_761_600.0
 SECRETS = [bytes([number]) * 32 for number in (1, 2, 3)]  # known, so that a failing example can be repeated
 KEYS, SERVER, OLD_SERVER = (KeyPair(load_sodium().public_key(secret), secret) for secret in SECRETS)

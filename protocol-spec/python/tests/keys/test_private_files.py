@@ -15,6 +15,8 @@ from other_user import OTHER_USER_ID, needs_root, run_as_other_user
 from scaler_protocol.keys.errors import KeyFileError
 from scaler_protocol.keys.private_files import MAXIMUM_KEY_FILE_BYTES, read_private, write_private
 
+pytestmark = pytest.mark.exhaustive_on_pypy  # files are the same there
+
 IMPORTS = """
 import sys
 from scaler_protocol.keys.errors import KeyFileError

@@ -33,6 +33,8 @@ from scaler_protocol.programs.options import (
     service_options,
 )
 
+pytestmark = pytest.mark.exhaustive_on_pypy  # options are read and completed alike
+
 OPTIONS = [
     Option("address", NetworkAddress(), "where the scheduler is", is_required=True, environment=("SCALER_ADDRESS",)),
     Option("-n --count", Whole(1), "how many", default=3, group="amounts"),
