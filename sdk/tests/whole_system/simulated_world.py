@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from math import log
 from random import Random
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
@@ -104,10 +105,11 @@ FEATURES: Dict[str, float] = {
 SAFETY_SECONDS = (0.5, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 6.0)
 """Most histories are short: what goes wrong between two events needs no long one, and many short ones differ more."""
 SAFETY_EVENTS = 200
-"""After as many events the phase with faults ends, but for every tenth seed: the largest tenth of the histories took a
-third of the time, and caught less than a tenth of what is seldom caught (docs/adr/0019)."""
+"""After as many events the phase with faults ends, but for every tenth seed, whose history is whole: the largest tenth
+of the histories took a third of the time, and caught less than a tenth of what is seldom caught (docs/adr/0019)."""
 SEEDS_PER_WHOLE_HISTORY = 10
 MOST_EVENTS = 60_000
+MOST_UNFINISHED, MOST_UNFINISHED_OF_A_WHOLE_HISTORY = (5, 5, 5, 15, 15, 30), (5, 5, 5, 15, 15, 60)  # tasks of a user
 NEVER = float("inf")
 THEMES_OFF = "themes"
 REACHING_SECONDS = 40.0
@@ -152,7 +154,8 @@ class World:
         self.delay_seconds: float = self.choose("delay_seconds", (0.0005, 0.01, 0.2))
         self._delay_rate: float = 1 / self.delay_seconds
         self.safety_seconds: float = plan.safety_seconds or self.choose("safety_seconds", SAFETY_SECONDS)
-        self.safety_events = SAFETY_EVENTS if plan.seed % SEEDS_PER_WHOLE_HISTORY else MOST_EVENTS
+        self.is_whole = not plan.seed % SEEDS_PER_WHOLE_HISTORY
+        self.safety_events = MOST_EVENTS if self.is_whole else SAFETY_EVENTS
         self.is_insistent = self.theme is not None and self.theme.is_insistent
         if self.theme is not None:
             self.safety_events = max(self.safety_events, self.theme.safety_events)
@@ -168,11 +171,11 @@ class World:
     def _rate(self, name: str, most: float) -> float:
         if name in self.plan.off:
             return 0.0
-        chance = Random(f"{self.plan.seed} {name}")
+        quarter = blake2b(b"%d %s" % (self.plan.seed, name.encode()), digest_size=1).digest()[0] & 3
         if self.theme is None:
-            return chance.choice((0.0, 0.0, most / 4, most))
+            return (0.0, 0.0, most / 4, most)[quarter]
         most = self.theme.rates.get(name, 0.0)
-        return chance.choice((most / 4, most, most, most))
+        return most if quarter else most / 4
 
     def calm_down(self) -> None:
         """From now on nothing goes wrong."""
@@ -199,6 +202,12 @@ class World:
         """The value of a setting: one of the usual ones, unless the theme has others."""
         assert name in CHOICES, f"themes do not know {name!r}"
         return self.random.choice(usual if self.theme is None else self.theme.choices.get(name, usual))
+
+    def most_unfinished(self) -> int:
+        """With how many unfinished tasks a user submits no more. It may exceed that by what it submits at once; in a
+        whole history, that may be many batches."""
+        usual = MOST_UNFINISHED_OF_A_WHOLE_HISTORY if self.is_whole else MOST_UNFINISHED
+        return int(self.choose("most_unfinished", usual))
 
     def delay(self) -> float:
         """How long a message takes: as `Random.expovariate` would say, in half the time."""

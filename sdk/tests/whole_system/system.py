@@ -25,7 +25,7 @@ from scaler_protocol.keys.allow_list import ANY_TENANT
 from scaler_protocol.session.session_table import SessionState
 
 LIVENESS_SECONDS = 600.0
-SAFETY_EVENTS_OF_TRANSFERS = 1000
+SAFETY_EVENTS_OF_TRANSFERS = 500
 """In histories with many of them: else most would come after the faults."""
 
 

@@ -260,7 +260,7 @@ LATER_THEMES: Dict[str, Theme] = {
             "users": (3,),
             "workers": (1,),
             "slots": (1, 1, 2),
-            "most_unfinished": (8, 60),
+            "most_unfinished": (8, 8, 40),
             "prefetch_seconds": (0.01, 0.15),
             "task_seconds": (0.03,),
             "priority": (0, 0, 9),
@@ -289,8 +289,8 @@ LATER_THEMES: Dict[str, Theme] = {
             "drain": 0.02,
             "repeated_results": 0.1,
         },
-        {"delay_seconds": (0.0005, 0.01, 0.05), "safety_seconds": (6.0, 20.0), "most_unfinished": (15, 60)},
-        safety_events=1500,
+        {"delay_seconds": (0.0005, 0.01, 0.05), "safety_seconds": (6.0, 20.0), "most_unfinished": (5, 15, 15)},
+        safety_events=500,
     ),
     "units that come and go": Theme(
         {
