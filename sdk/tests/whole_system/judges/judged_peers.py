@@ -82,6 +82,7 @@ class JudgedWorker:
     def __init__(self, hello: m.Hello, key: Key, now: float, most_queued: int) -> None:
         self.key = key
         self.now = now
+        self.has_end = bool(hello.remaining_milliseconds)  # it has said when it leaves
         self._ends_at = now + (hello.remaining_milliseconds / 1000 or float("inf"))
         self.own_slots = self.slots = hello.slots
         self._queue_size = min(max(1, hello.queue_size), most_queued)

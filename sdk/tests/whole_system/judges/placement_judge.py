@@ -363,7 +363,7 @@ class PlacementJudge:
                     del client.claims[task_class]
         waiting = set(self._waiting_classes())
         if self._shares is not None:
-            self._shares.on_tick({each.tenant for each in waiting}, is_of_parts)
+            self._shares.on_tick(self._tenants_for_shared_workers(waiting), is_of_parts)
         self._rivals = {each: self._rivals.get(each) or set() for each in waiting}
         for worker in self._workers.values() if waiting else ():
             takes = worker.has_free_slot and not self._may_be_spared(worker, now)
@@ -413,6 +413,15 @@ class PlacementJudge:
                 for task_class, claim in client.claims.items():
                     if claim.keys:
                         yield task_class
+
+    def _tenants_for_shared_workers(self, waiting: Set[TaskClass]) -> Set[str]:
+        """The tenants with a task that waits and could run at any shared worker.
+
+        One that says how long it may run could not at a worker that leaves before, and goes to a free slot only.
+        """
+        shared = [worker for worker in self._workers.values() if worker.key.tenant == ANY_TENANT]
+        has_end = any(worker.has_end for worker in shared)
+        return {each.tenant for each in waiting if not (has_end and each.request_seconds)}
 
     def _check_classes(self, waiting: Set[TaskClass]) -> None:
         """
