@@ -232,13 +232,15 @@ class World:
 
     def run(self, until: float, is_done: Callable[[], bool] = lambda: False) -> None:
         """Run the simulation until a time, or until `is_done`, which is called periodically, returns true."""
-        heap, pop, check_at = self._heap, heapq.heappop, self.now + 0.05
+        heap, pop, now = self._heap, heapq.heappop, self.now
+        check_at = now + 0.05
         while heap and heap[0][0] <= until:
-            if self.now >= check_at:
-                check_at = self.now + 0.05
+            if now >= check_at:
+                check_at = now + 0.05
                 if is_done():
                     return
-            self.now, _, action = pop(heap)
+            now, _, action = pop(heap)
+            self.now = now
             self.events += 1
             assert self.events < MOST_EVENTS, f"{MOST_EVENTS} events: something goes on for ever"
             action()
@@ -282,7 +284,8 @@ class Process:
         self.at(time - self._clock_offset_seconds, action)
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
-        self.at(self.world.now + seconds, action)
+        world = self.world
+        world.at(world.now + seconds, partial(self._do, action))
 
     def _do(self, action: Callable[[], None]) -> None:
         if not self.is_alive:
@@ -323,9 +326,15 @@ class Pipe:
         if self.is_cut:
             return
         self.queue.append(item)
-        arrival = max(self.world.now + self._delay(), self._last_arrival + self.reading_seconds, self.held_until)
+        world = self.world
+        arrival = world.now + self._delay()
+        soonest = self._last_arrival + self.reading_seconds
+        if soonest < self.held_until:
+            soonest = self.held_until
+        if arrival < soonest:
+            arrival = soonest
         self._last_arrival = arrival
-        self.world.at(arrival, self._pump)
+        world.at(arrival, self._pump)
 
     def cut(self) -> None:
         """What is under way is lost."""
@@ -335,8 +344,8 @@ class Pipe:
     def _pump(self) -> None:
         if self.is_cut or not self.queue or not self._receiver.is_alive:
             return
-        wait = max(self.held_until, self._receiver.paused_until)
-        if self.world.now < wait:
-            self.world.at(wait, self._pump)
+        world, receiver = self.world, self._receiver
+        if world.now < self.held_until or world.now < receiver.paused_until:
+            world.at(max(self.held_until, receiver.paused_until), self._pump)
             return
         self._deliver(self.queue.pop(0))

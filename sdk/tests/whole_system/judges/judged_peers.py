@@ -88,6 +88,7 @@ class JudgedWorker:
         self._queue_size = min(max(1, hello.queue_size), most_queued)
         self.capabilities = {each.name: each.amount for each in hello.capabilities}
         self.tasks: Dict[int, AtWorker] = {}  # by instance
+        self.has_calls = False  # or had some
         self.ending: Set[int] = set()  # instances that it was told to end
         self.is_congested = False
         self.is_leaving = False
@@ -126,6 +127,8 @@ class JudgedWorker:
 
     @property
     def slots_taken(self) -> int:
+        if not self.has_calls:
+            return len(self.tasks)
         return len(self.plain_tasks) + len({task.function for task in self.tasks.values() if task.is_call})
 
     def fits(self, task_class: TaskClass) -> bool:

@@ -227,8 +227,6 @@ class PlacementJudge:
 
     def on_sent(self, now: float, name: bytes, message: Any, payload: bytes) -> None:
         self._now = now
-        for each in self._workers.values():
-            each.now = now
         if isinstance(message, m.Welcome):
             self._on_welcome(name, message)
         elif isinstance(message, m.Refusal):
@@ -284,6 +282,7 @@ class PlacementJudge:
         task_class = TaskClass.of(message, OWNER.tenant if owner is None else owner.tenant)
         function = message.function or message.function_name
         if message.options.actor:
+            worker.has_calls = True
             for instance, key in zip(message.ids, keys):
                 worker.tasks[instance] = AtWorker(taker, key, function, task_class, True)
             return
@@ -306,6 +305,7 @@ class PlacementJudge:
         self._served[task_class] = None
         if not worker.distance_seconds:
             self._placed_near_at = self._now
+        worker.now = self._now
         if worker.has_free_slot and not worker.distance_seconds:
             self._served_slots.append((task_class, {each for each in self._rivals if worker.fits(each)}))
         if self._shares is not None and worker.key.tenant == ANY_TENANT:
@@ -456,8 +456,10 @@ class PlacementJudge:
 
     def _is_balance_due(self) -> bool:
         """Whether tasks wait behind others although a slot is free for them, and for nothing else."""
+        if any(client.claims for client in self._clients.values()):
+            return False
         idle = [worker for worker in self._workers.values() if worker.has_free_slot]
-        return bool(idle) and not any(client.claims for client in self._clients.values()) and any(
+        return bool(idle) and any(
             len(donor.movable_tasks) > donor.slots
             and not (donor.is_leaving or donor.is_congested)
             and donor.request is None
