@@ -377,11 +377,11 @@ class SchedulerHost(Process):
         return bool(self.stopped) and not self._is_last
 
     def _perform(self, effect: Effect) -> None:
-        if isinstance(effect, SendChunk) or (isinstance(effect, Send) and isinstance(effect.message, m.ObjectResponse)):
+        if isinstance(effect, Send) and not isinstance(effect.message, m.ObjectResponse):
+            self._send(effect.peer, effect.message, b"".join(effect.payload))
+        elif isinstance(effect, (Send, SendChunk)):
             self._answers.append(effect)
             self.after(self._pauses.choice(ANSWER_PAUSES_SECONDS), self._send_answer)
-        elif isinstance(effect, Send):
-            self._send(effect.peer, effect.message, b"".join(effect.payload))
         elif isinstance(effect, StoreChunk):
             self._store_chunk(effect)
         elif isinstance(effect, SpillObject):

@@ -139,7 +139,7 @@ class ResumedSessions:
 
     def on_arrived(self, name: bytes, frames: Tuple[bytes, bytes]) -> None:
         """The frames of a message, before it is passed on."""
-        session = self._sessions.find(name)
+        session = self._sessions.find(name) if self.is_there else None
         if session is not None:
             peer = self._network.connections[name].peer.name
             self._network.judge.on_arrived(peer, session.welcome.session, True, frames)
