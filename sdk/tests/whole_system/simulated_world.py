@@ -95,6 +95,7 @@ FEATURES: Dict[str, float] = {
     "actors": 0.3,
     "tenants": 1.0,  # how often a client's may be any
     "earlier_schedulers": 0.8,  # seen by some workers: they list no features
+    "rests": 0.0,  # of all users, as at night; only in a theme
     "provisioner": 0.0,  # starts workers for tasks, and lets them go; only in a theme
     "data_addresses": 0.0,  # workers have one, and fetch from others: see `data_links`
     "resume": 1.0,  # which peers go on with a session over another connection

@@ -195,6 +195,7 @@ THEMES: Dict[str, Theme] = {
         {
             "large_nodes": 0.8,
             "graphs": 0.8,
+            "long_tasks": 0.4,
             "large_results": 0.6,
             "worker_crash": 0.12,
             "holder_crash": 0.1,
@@ -295,6 +296,7 @@ LATER_THEMES: Dict[str, Theme] = {
     "units that come and go": Theme(
         {
             "provisioner": 1.0,
+            "rests": 0.08,
             "runs": 0.3,
             "long_tasks": 0.3,
             "worker_crash": 0.01,
@@ -320,7 +322,7 @@ LATER_THEMES: Dict[str, Theme] = {
 }
 """Of some histories that would have none: so those of the others are as they were, and find what they have found."""
 
-LATER_SHARES = {"nested tasks of tenants": LATER_SHARE, "broken links": 0.08, "units that come and go": 0.03}
+LATER_SHARES = {"nested tasks of tenants": LATER_SHARE, "broken links": 0.08, "units that come and go": 0.06}
 
 
 def theme_of(seed: int) -> Optional[Theme]:
