@@ -94,7 +94,7 @@ THEMES: Dict[str, Theme] = {
             "plain_peers": 1.0,
             "objects": 1.0,
             "large_objects": 1.0,
-            "client_crash": 0.1,
+            "client_crash": 0.25,
             "leave": 0.05,
             "let_go": 0.3,
             "break": 0.05,
