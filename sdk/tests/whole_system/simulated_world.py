@@ -47,6 +47,7 @@ FAULTS: Dict[str, float] = {
     "data_silence": 0.3,  # an end of one does not learn that it has broken
     "data_slow_connect": 0.2,
     "holder_crash": 0.03,  # of a worker that has just sent a part of an object to another one
+    "maker_crash": 0.0,  # of a client that has just sent a part of an object; only in a theme
     "long_restart": 0.3,  # no scheduler for longer than some look for one
 }
 """What goes wrong, and the highest rate of each: a chance for each step of a peer, message or file."""
@@ -158,6 +159,7 @@ class World:
         self.is_whole = not plan.seed % SEEDS_PER_WHOLE_HISTORY
         self.safety_events = MOST_EVENTS if self.is_whole else SAFETY_EVENTS
         self.is_insistent = self.theme is not None and self.theme.is_insistent
+        self.has_large_steps = self.is_whole or (self.theme is not None and self.theme.has_large_steps)
         if self.theme is not None:
             self.safety_events = max(self.safety_events, self.theme.safety_events)
         self.calls = Calls()

@@ -31,12 +31,14 @@ class Theme(NamedTuple):
         choices: from which settings are drawn instead of their own, by name.
         is_insistent: users always have as many tasks as they may; when one has ended, they submit another one.
         safety_events: after as many the phase with faults ends; 0: as usual.
+        has_large_steps: what users submit at once may be many batches, as in whole histories.
     """
 
     rates: Mapping[str, float]
     choices: Mapping[str, Sequence[Any]] = {}
     is_insistent: bool = False
     safety_events: int = 0
+    has_large_steps: bool = False
 
 
 THEMES: Dict[str, Theme] = {
@@ -94,7 +96,8 @@ THEMES: Dict[str, Theme] = {
             "plain_peers": 1.0,
             "objects": 1.0,
             "large_objects": 1.0,
-            "client_crash": 0.25,
+            "client_crash": 0.1,
+            "maker_crash": 0.4,
             "leave": 0.05,
             "let_go": 0.3,
             "break": 0.05,
@@ -318,6 +321,7 @@ LATER_THEMES: Dict[str, Theme] = {
             "safety_seconds": (6.0, 20.0),
         },
         safety_events=1000,
+        has_large_steps=True,
     ),
 }
 """Of some histories that would have none: so those of the others are as they were, and find what they have found."""

@@ -142,7 +142,7 @@ class User:
         world = self.world
         room = self._most_unfinished - len(self.unfinished)
         for _ in range(room if world.is_insistent else world.random.choice((1, 1, 2, 5, 12))):
-            if len(self.unfinished) >= self._most_unfinished and not world.is_whole:
+            if len(self.unfinished) >= self._most_unfinished and not world.has_large_steps:
                 return  # what it has submitted just now was large
             if self._draws_large_nodes():
                 self._submit_graph()
