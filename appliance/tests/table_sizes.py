@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from functools import lru_cache
 from random import Random
-from typing import Iterator
+from types import ModuleType
+from typing import Iterator, List
 
 from scaler_appliance.core import large_tables
 
@@ -14,9 +16,18 @@ SIZES = (2, 7, large_tables.LARGE)
 
 def use_chunks_of(entries: int) -> None:
     """From now on, tables are large that have so many entries."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("scaler_appliance.core.") and hasattr(module, "LARGE"):
-            setattr(module, "LARGE", entries)  # noqa: B010  # no type checker knows that it is there
+    for module in _modules_with_large_tables(len(sys.modules)):
+        setattr(module, "LARGE", entries)  # noqa: B010  # no type checker knows that it is there
+
+
+@lru_cache(maxsize=1)
+def _modules_with_large_tables(module_count: int) -> List[ModuleType]:
+    """
+    Parameters:
+        module_count: of all that are imported: when there are more, they are looked through again.
+    """
+    modules = list(sys.modules.items())
+    return [each for name, each in modules if name.startswith("scaler_appliance.core.") and hasattr(each, "LARGE")]
 
 
 @contextmanager

@@ -20,9 +20,9 @@ ALL_SEEDS, SEEDS = 800, 200  # the former in `make test-all`
 SEEDS_OF_A_TEST = 100 if sys.implementation.name == "cpython" else 40  # PyPy needs four times as long for a seed
 SEEDS_OF_A_CHECK = 200 if sys.implementation.name == "cpython" else SEEDS_OF_A_TEST
 """As many run in `make check`."""
-SEEDS_CHECKED_CLOSELY = SEEDS_OF_A_TEST if sys.implementation.name == "cpython" else 0
-"""They have all invariants checked after each event; on PyPy, that would repeat what CPython shows of these seeds."""
-EVENTS_PER_CHECK = 8  # in the others: a broken invariant is rarely mended soon
+EVENTS_PER_CHECK = 8  # a broken invariant is rarely mended soon
+HAS_STRETCHES = sys.implementation.name == "cpython"
+"""A quarter of the events of each seed are checked one by one; on PyPy, that would repeat what CPython shows."""
 
 ONCE_FAILED = {
     1017: "a result came before the confirmation that it would follow",
@@ -81,10 +81,9 @@ def _parts() -> list[object]:
 @pytest.mark.parametrize("first", _parts())
 def test_each_task_has_exactly_one_outcome(first: int) -> None:
     outcomes = 0
-    events_per_check = 1 if first < SEEDS_CHECKED_CLOSELY else EVENTS_PER_CHECK
     for seed in range(first, first + SEEDS_OF_A_TEST):
         try:
-            outcomes += simulate(seed, events_per_check).outcomes
+            outcomes += simulate(seed, EVENTS_PER_CHECK, HAS_STRETCHES).outcomes
         except Exception as error:
             alone = f"make simulate FIRST={seed} SEEDS=1"
             raise AssertionError(f"seed {seed} failed, which alone is `{alone}`: {error!r}") from error

@@ -5,8 +5,8 @@
 Rules:
 - All chance comes from the seed, and all time from the virtual clock: a run can be repeated exactly.
 - A link keeps its own order; links are reordered against each other.
-- After each event the core's invariants are checked. Whether the outcome is right is judged from outside: by the
-  clients, who see only what real clients see, and by the Checker, who sees the messages of all.
+- After each event, or after some, invariants of the core are checked. Whether the outcome is right is judged from
+  outside: by the clients, who see only what real clients see, and by the Checker, who sees the messages of all.
 - A scheduler may be killed and restarted: connections break then, messages in transit are lost, and the peers
   join again.
 """
@@ -52,6 +52,7 @@ TIMEOUT_SECONDS = 5.0
 CHUNK_BYTES = 16
 LARGE_BYTES = 12  # objects of which monitors are told one by one
 MUCH_UNREAD = 5  # messages
+STRETCH_EVENTS, STRETCHES = 16, 4  # the core's invariants are checked after each event of every fourth stretch
 CHANGING_SHARE = 0.4  # of the seeds: their user changes options
 
 
@@ -170,10 +171,12 @@ class World:
 
     Parameters:
         seed: decides everything.
+        events_per_check: outside of stretches that are checked closely.
+        has_stretches: there are some; which ones depends on the seed.
     """
 
-    def __init__(self, seed: int, events_per_check: int = 1) -> None:
-        self.events_per_check = events_per_check
+    def __init__(self, seed: int, events_per_check: int = 1, has_stretches: bool = False) -> None:
+        self.events_per_check, self.has_stretches = events_per_check, has_stretches
         self.random = Random(seed)
         self._seed = seed
         self.rates = Rates.draw(self.random)
@@ -375,7 +378,8 @@ class World:
 
     def _check(self) -> None:
         self.events += 1
-        if self.events % self.events_per_check == 0:
+        is_close = self.has_stretches and (self.events // STRETCH_EVENTS + self._seed) % STRETCHES == 0
+        if is_close or self.events % self.events_per_check == 0:
             self.core.state.check_invariants()
 
     def _tick(self) -> None:

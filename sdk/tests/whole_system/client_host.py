@@ -422,6 +422,8 @@ class ClientHost(ResumingPeer, ServingEnd):
             content = content.content
         chunk = content[request.offset : request.offset + request.length]
         self.send(m.ObjectResponse(id=request.id, offset=request.offset, size=kept.size), chunk)
+        if self.world.rates["maker_crash"] and self.world.fault("maker_crash"):
+            self.after(0.0, self.crash)
 
     def _discard(self, effect: e.DiscardObject) -> None:
         content = effect.kept.content

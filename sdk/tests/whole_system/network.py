@@ -83,8 +83,8 @@ class Peer(Process):
         self.drop()
         self.on_disconnected("the connection was closed")
 
-    def on_arrival(self, connection: Connection, message: Any, payload: bytes) -> None:
-        self.on_message(message, payload)
+    def on_arrival(self, connection: Connection, message: Any, frames: Tuple[bytes, bytes]) -> None:
+        self.on_message(message, frames[1])
 
     # What its shell does --------------------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class Connection:
             self._set_congested(False)
         message = decode(item[0])
         is_first = peer.connection is self
-        peer.on_arrival(self, message, item[1])
+        peer.on_arrival(self, message, item)
         # Heartbeats wait for a slow disk.
         if isinstance(message, m.Welcome) and is_first and not self.world.rates["slow_disk"]:
             opened_at = self.world.now

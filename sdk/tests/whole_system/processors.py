@@ -75,11 +75,6 @@ class Processor(Process):
         else:
             self.host.on_frame(self, item)
 
-    def note_delivered(self, frame: Frame) -> None:
-        """The agent has sent a frame."""
-        if frame.kind == FrameKind.TASKS:
-            self.held += frames.parse_tasks(frame.flags, frame.body).task_count
-
     def note_received(self, frame: Frame) -> None:
         """The agent gets a frame."""
         if frame.kind == FrameKind.RESULTS:

@@ -208,8 +208,8 @@ class SchedulerHost(Process):
 
     def on_message(self, name: bytes, message: Any, payload: bytes) -> None:
         if self.is_up:
-            state = self.core.state
-            is_stopping = self.core.shutdown.has_begun
+            core, now = self.core, self.now
+            state, is_stopping = core.state, core.shutdown.has_begun
             gone = self._links.on_message(name, message, len(payload), name in state.sessions, is_stopping)
             if gone is not None:
                 if gone in self.network.connections:
@@ -217,18 +217,18 @@ class SchedulerHost(Process):
                 self.on_peer_gone(gone)
             if gone == name:
                 return
-            self._dialogues.on_received(self.now, name, message)
+            self._dialogues.on_received(now, name, message)
             if self._has_provisioner:
-                self._releases.on_received(self.now, name, message)
-            self._judge.on_received(self.now, name, message, payload)
+                self._releases.on_received(now, name, message)
+            self._judge.on_received(now, name, message, payload)
             if self._tenants.are_there:
                 self._tenant_judge.on_received(name, message)
             if isinstance(message, m.Task) and (self._has_waiting_limit or self._tenants.are_there):
                 self._accept(name, message, payload)
-            elif isinstance(message, m.ObjectInstruction) and not self.core.has_work:
+            elif isinstance(message, m.ObjectInstruction) and self._tenants.are_there and not core.has_work:
                 self._keep(name, message, payload)
             else:
-                self.core.on_message(self.now, name, message, payload)
+                core.on_message(now, name, message, payload)
             self._decide_soon()
 
     def _accept(self, name: bytes, message: m.Task, payload: bytes) -> None:
@@ -236,12 +236,13 @@ class SchedulerHost(Process):
         state = self.core.state
         client = state.sessions.get(name)
         limits = None if client is None else self._tenants.limits_of(client.tenant)
+        is_limited = limits is not None and limits.maximum_waiting >= 0
         most = max(state.waiting(), self._settings.max_number_of_tasks_waiting + self._free_slots(ANY_TENANT))
-        before = 0 if limits is None else max(0, self._waiting_of(limits.name))
+        before = max(0, self._waiting_of(limits.name)) if limits is not None and is_limited else 0
         self.core.on_message(self.now, name, message, payload)
         if self._has_waiting_limit:
             assert state.waiting() <= most, f"{state.waiting()} tasks wait, and at most {most} may"
-        if limits is not None and limits.maximum_waiting >= 0:
+        if limits is not None and is_limited:
             most, waiting = limits.maximum_waiting + self._free_slots(limits.name), self._waiting_of(limits.name)
             assert waiting <= max(before, most), f"{waiting} tasks of {limits.name!r} wait, and at most {most} may"
 
@@ -249,9 +250,11 @@ class SchedulerHost(Process):
         """Of a client's objects no more are kept than its tenant may have, unless results made that more."""
         client = self.core.state.clients.get(getattr(self.core.state.sessions.get(name), "number", 0))
         limits = None if client is None else self._tenants.limits_of(client.tenant)
+        if limits is not None and limits.maximum_object_bytes < 0:
+            limits = None
         before = 0 if limits is None else self._kept_bytes(limits.name)
         self.core.on_message(self.now, name, message, payload)
-        if limits is not None and limits.maximum_object_bytes >= 0 and not self.core.has_work:
+        if limits is not None and not self.core.has_work:
             kept, most = self._kept_bytes(limits.name), max(before, limits.maximum_object_bytes)
             assert kept <= most, f"objects of {limits.name!r} have {kept} bytes, and {most} are the most"
 
@@ -338,31 +341,33 @@ class SchedulerHost(Process):
         self._is_tick_due = False
         if self.stopped:
             return
-        if self.core.has_work:
-            self._judge.on_more_work(self.now, self.core.is_working_for)
-        self.core.tick(self.now)
+        core, now = self.core, self.now
+        if core.has_work:
+            self._judge.on_more_work(now, core.is_working_for)
+        core.tick(now)
         self._ticks += 1
         if not self._ticks % (TICKS_PER_CALM_CHECK if self.world.is_calm else TICKS_PER_CHECK):
-            self.core.state.check_invariants()
-        effects = self.core.take_effects()
+            core.state.check_invariants()
+        effects = core.take_effects()
         while effects:
             for effect in effects:
                 self._perform(effect)
-            effects = self.core.take_effects()
-        self.core.state.useless.clear()  # peers are not charged here
+            effects = core.take_effects()
+        core.state.useless.clear()  # peers are not charged here
         self._dialogues.on_tick()
         self._tenant_judge.on_effects()
-        if self.core.has_work:
+        has_more = core.has_work
+        if has_more:
             self._is_in_parts = True
         else:
             self._tenant_judge.on_tick()
-            self._judge.on_tick(self.now, is_of_parts=self._is_in_parts)
+            self._judge.on_tick(now, is_of_parts=self._is_in_parts)
             self._is_in_parts = False
         if self._must_go():
             self.world.say("scheduler stops")
             self._go()
             return
-        if self.core.has_work:  # other messages may arrive before it goes on
+        if has_more:  # other messages may arrive before it goes on
             self._decide_soon()
         if not self.world.is_calm and self._monitor.random.random() < self._looking_share:
             self._look()
@@ -372,11 +377,11 @@ class SchedulerHost(Process):
         return bool(self.stopped) and not self._is_last
 
     def _perform(self, effect: Effect) -> None:
-        if isinstance(effect, SendChunk) or (isinstance(effect, Send) and isinstance(effect.message, m.ObjectResponse)):
+        if isinstance(effect, Send) and not isinstance(effect.message, m.ObjectResponse):
+            self._send(effect.peer, effect.message, b"".join(effect.payload))
+        elif isinstance(effect, (Send, SendChunk)):
             self._answers.append(effect)
             self.after(self._pauses.choice(ANSWER_PAUSES_SECONDS), self._send_answer)
-        elif isinstance(effect, Send):
-            self._send(effect.peer, effect.message, b"".join(effect.payload))
         elif isinstance(effect, StoreChunk):
             self._store_chunk(effect)
         elif isinstance(effect, SpillObject):
@@ -434,9 +439,8 @@ class SchedulerHost(Process):
         if self._has_provisioner:
             workers = self.core.state.workers.values()
             self._releases.on_sent(self.now, name, message, {each.hello.unit: each.peer for each in workers})
-        header = encode(message)
         if self._tenants.are_there:
-            self._tenant_judge.on_sent(name, message, header, payload)
+            self._tenant_judge.on_sent(name, message, encode(message), payload)
         self._links.send(name, message, payload)
 
     # Files ----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from math import log
 from random import Random
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
@@ -46,6 +47,7 @@ FAULTS: Dict[str, float] = {
     "data_silence": 0.3,  # an end of one does not learn that it has broken
     "data_slow_connect": 0.2,
     "holder_crash": 0.03,  # of a worker that has just sent a part of an object to another one
+    "maker_crash": 0.0,  # of a client that has just sent a part of an object; only in a theme
     "long_restart": 0.3,  # no scheduler for longer than some look for one
 }
 """What goes wrong, and the highest rate of each: a chance for each step of a peer, message or file."""
@@ -94,6 +96,7 @@ FEATURES: Dict[str, float] = {
     "actors": 0.3,
     "tenants": 1.0,  # how often a client's may be any
     "earlier_schedulers": 0.8,  # seen by some workers: they list no features
+    "rests": 0.0,  # of all users, as at night; only in a theme
     "provisioner": 0.0,  # starts workers for tasks, and lets them go; only in a theme
     "data_addresses": 0.0,  # workers have one, and fetch from others: see `data_links`
     "resume": 1.0,  # which peers go on with a session over another connection
@@ -104,10 +107,11 @@ FEATURES: Dict[str, float] = {
 SAFETY_SECONDS = (0.5, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 6.0)
 """Most histories are short: what goes wrong between two events needs no long one, and many short ones differ more."""
 SAFETY_EVENTS = 200
-"""After as many events the phase with faults ends, but for every tenth seed: the largest tenth of the histories took a
-third of the time, and caught less than a tenth of what is seldom caught (docs/adr/0019)."""
+"""After as many events the phase with faults ends, but for every tenth seed, whose history is whole: the largest tenth
+of the histories took a third of the time, and caught less than a tenth of what is seldom caught (docs/adr/0019)."""
 SEEDS_PER_WHOLE_HISTORY = 10
 MOST_EVENTS = 60_000
+MOST_UNFINISHED, MOST_UNFINISHED_OF_A_WHOLE_HISTORY = (5, 5, 5, 15, 15, 30), (5, 5, 5, 15, 15, 60)  # tasks of a user
 NEVER = float("inf")
 THEMES_OFF = "themes"
 REACHING_SECONDS = 40.0
@@ -152,8 +156,10 @@ class World:
         self.delay_seconds: float = self.choose("delay_seconds", (0.0005, 0.01, 0.2))
         self._delay_rate: float = 1 / self.delay_seconds
         self.safety_seconds: float = plan.safety_seconds or self.choose("safety_seconds", SAFETY_SECONDS)
-        self.safety_events = SAFETY_EVENTS if plan.seed % SEEDS_PER_WHOLE_HISTORY else MOST_EVENTS
+        self.is_whole = not plan.seed % SEEDS_PER_WHOLE_HISTORY
+        self.safety_events = MOST_EVENTS if self.is_whole else SAFETY_EVENTS
         self.is_insistent = self.theme is not None and self.theme.is_insistent
+        self.has_large_steps = self.is_whole or (self.theme is not None and self.theme.has_large_steps)
         if self.theme is not None:
             self.safety_events = max(self.safety_events, self.theme.safety_events)
         self.calls = Calls()
@@ -168,11 +174,11 @@ class World:
     def _rate(self, name: str, most: float) -> float:
         if name in self.plan.off:
             return 0.0
-        chance = Random(f"{self.plan.seed} {name}")
+        quarter = blake2b(b"%d %s" % (self.plan.seed, name.encode()), digest_size=1).digest()[0] & 3
         if self.theme is None:
-            return chance.choice((0.0, 0.0, most / 4, most))
+            return (0.0, 0.0, most / 4, most)[quarter]
         most = self.theme.rates.get(name, 0.0)
-        return chance.choice((most / 4, most, most, most))
+        return most if quarter else most / 4
 
     def calm_down(self) -> None:
         """From now on nothing goes wrong."""
@@ -200,6 +206,12 @@ class World:
         assert name in CHOICES, f"themes do not know {name!r}"
         return self.random.choice(usual if self.theme is None else self.theme.choices.get(name, usual))
 
+    def most_unfinished(self) -> int:
+        """With how many unfinished tasks a user submits no more. It may exceed that by what it submits at once; in a
+        whole history, that may be many batches."""
+        usual = MOST_UNFINISHED_OF_A_WHOLE_HISTORY if self.is_whole else MOST_UNFINISHED
+        return int(self.choose("most_unfinished", usual))
+
     def delay(self) -> float:
         """How long a message takes: as `Random.expovariate` would say, in half the time."""
         return -log(1.0 - self.random.random()) / self._delay_rate
@@ -223,13 +235,15 @@ class World:
 
     def run(self, until: float, is_done: Callable[[], bool] = lambda: False) -> None:
         """Run the simulation until a time, or until `is_done`, which is called periodically, returns true."""
-        heap, pop, check_at = self._heap, heapq.heappop, self.now + 0.05
+        heap, pop, now = self._heap, heapq.heappop, self.now
+        check_at = now + 0.05
         while heap and heap[0][0] <= until:
-            if self.now >= check_at:
-                check_at = self.now + 0.05
+            if now >= check_at:
+                check_at = now + 0.05
                 if is_done():
                     return
-            self.now, _, action = pop(heap)
+            now, _, action = pop(heap)
+            self.now = now
             self.events += 1
             assert self.events < MOST_EVENTS, f"{MOST_EVENTS} events: something goes on for ever"
             action()
@@ -273,7 +287,8 @@ class Process:
         self.at(time - self._clock_offset_seconds, action)
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
-        self.at(self.world.now + seconds, action)
+        world = self.world
+        world.at(world.now + seconds, partial(self._do, action))
 
     def _do(self, action: Callable[[], None]) -> None:
         if not self.is_alive:
@@ -314,9 +329,15 @@ class Pipe:
         if self.is_cut:
             return
         self.queue.append(item)
-        arrival = max(self.world.now + self._delay(), self._last_arrival + self.reading_seconds, self.held_until)
+        world = self.world
+        arrival = world.now + self._delay()
+        soonest = self._last_arrival + self.reading_seconds
+        if soonest < self.held_until:
+            soonest = self.held_until
+        if arrival < soonest:
+            arrival = soonest
         self._last_arrival = arrival
-        self.world.at(arrival, self._pump)
+        world.at(arrival, self._pump)
 
     def cut(self) -> None:
         """What is under way is lost."""
@@ -326,8 +347,8 @@ class Pipe:
     def _pump(self) -> None:
         if self.is_cut or not self.queue or not self._receiver.is_alive:
             return
-        wait = max(self.held_until, self._receiver.paused_until)
-        if self.world.now < wait:
-            self.world.at(wait, self._pump)
+        world, receiver = self.world, self._receiver
+        if world.now < self.held_until or world.now < receiver.paused_until:
+            world.at(max(self.held_until, receiver.paused_until), self._pump)
             return
         self._deliver(self.queue.pop(0))

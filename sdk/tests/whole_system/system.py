@@ -6,6 +6,7 @@ all clients have left, nothing is kept for any of them anywhere.
 
 from __future__ import annotations
 
+from random import Random
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from table_sizes import drawn_chunks
@@ -25,7 +26,8 @@ from scaler_protocol.keys.allow_list import ANY_TENANT
 from scaler_protocol.session.session_table import SessionState
 
 LIVENESS_SECONDS = 600.0
-SAFETY_EVENTS_OF_TRANSFERS = 1000
+SHORTEST_REST_SECONDS, LONGEST_REST_SECONDS = 0.5, 3.5
+SAFETY_EVENTS_OF_TRANSFERS = 500
 """In histories with many of them: else most would come after the faults."""
 
 
@@ -60,6 +62,8 @@ class System:
         for _ in range(min(most, 4) if self.links.are_frequent else 0):
             self._add_worker()
         self._provisioner = ProvisionerHost(self) if self.world.rates["provisioner"] else None
+        self._resting = Random(f"rests: {plan.seed}")  # apart from all other draws
+        self._rest_until = 0.0
 
     def new_task(
         self, tenant: str, function: bytes, contents: Sequence[bytes], needed: Sequence[Task], code: Sequence[bytes]
@@ -131,8 +135,10 @@ class System:
             if not user.host.is_alive or user.host.ended is not None:
                 self.users.remove(user)
                 self._add_user()
-            else:
+            elif world.now >= self._rest_until:
                 user.act()
+        if world.rates["rests"] and self._resting.random() < world.rates["rests"]:
+            self._rest_until = world.now + self._resting.uniform(SHORTEST_REST_SECONDS, LONGEST_REST_SECONDS)
 
     def _replace_workers(self, rate: float) -> None:
         for worker in list(self.workers):

@@ -31,12 +31,14 @@ class Theme(NamedTuple):
         choices: from which settings are drawn instead of their own, by name.
         is_insistent: users always have as many tasks as they may; when one has ended, they submit another one.
         safety_events: after as many the phase with faults ends; 0: as usual.
+        has_large_steps: what users submit at once may be many batches, as in whole histories.
     """
 
     rates: Mapping[str, float]
     choices: Mapping[str, Sequence[Any]] = {}
     is_insistent: bool = False
     safety_events: int = 0
+    has_large_steps: bool = False
 
 
 THEMES: Dict[str, Theme] = {
@@ -95,6 +97,7 @@ THEMES: Dict[str, Theme] = {
             "objects": 1.0,
             "large_objects": 1.0,
             "client_crash": 0.1,
+            "maker_crash": 0.4,
             "leave": 0.05,
             "let_go": 0.3,
             "break": 0.05,
@@ -195,6 +198,7 @@ THEMES: Dict[str, Theme] = {
         {
             "large_nodes": 0.8,
             "graphs": 0.8,
+            "long_tasks": 0.4,
             "large_results": 0.6,
             "worker_crash": 0.12,
             "holder_crash": 0.1,
@@ -260,7 +264,7 @@ LATER_THEMES: Dict[str, Theme] = {
             "users": (3,),
             "workers": (1,),
             "slots": (1, 1, 2),
-            "most_unfinished": (8, 60),
+            "most_unfinished": (8, 8, 40),
             "prefetch_seconds": (0.01, 0.15),
             "task_seconds": (0.03,),
             "priority": (0, 0, 9),
@@ -289,12 +293,13 @@ LATER_THEMES: Dict[str, Theme] = {
             "drain": 0.02,
             "repeated_results": 0.1,
         },
-        {"delay_seconds": (0.0005, 0.01, 0.05), "safety_seconds": (6.0, 20.0), "most_unfinished": (15, 60)},
-        safety_events=1500,
+        {"delay_seconds": (0.0005, 0.01, 0.05), "safety_seconds": (6.0, 20.0), "most_unfinished": (5, 15, 15)},
+        safety_events=500,
     ),
     "units that come and go": Theme(
         {
             "provisioner": 1.0,
+            "rests": 0.08,
             "runs": 0.3,
             "long_tasks": 0.3,
             "worker_crash": 0.01,
@@ -316,11 +321,12 @@ LATER_THEMES: Dict[str, Theme] = {
             "safety_seconds": (6.0, 20.0),
         },
         safety_events=1000,
+        has_large_steps=True,
     ),
 }
 """Of some histories that would have none: so those of the others are as they were, and find what they have found."""
 
-LATER_SHARES = {"nested tasks of tenants": LATER_SHARE, "broken links": 0.08, "units that come and go": 0.03}
+LATER_SHARES = {"nested tasks of tenants": LATER_SHARE, "broken links": 0.08, "units that come and go": 0.06}
 
 
 def theme_of(seed: int) -> Optional[Theme]:

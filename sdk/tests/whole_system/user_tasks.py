@@ -25,6 +25,7 @@ GPU = "gpu"
 """A capability that some workers have."""
 
 ENDLESS_SECONDS = 1e9
+_MARK = struct.pack("<I", RESULTS_MARK)
 
 
 class Archive(NamedTuple):
@@ -138,7 +139,7 @@ def key_of(payload: bytes) -> int:
 
 def split(payload: bytes) -> Tuple[List[Optional[bytes]], bytes]:
     """The results in front of a payload, None for those that are objects, and the task's own payload."""
-    if payload[:4] != struct.pack("<I", RESULTS_MARK):
+    if payload[:4] != _MARK:
         return [], payload
     (count,) = struct.unpack_from("<I", payload, 4)
     position = 8 + 4 * count

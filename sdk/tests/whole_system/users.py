@@ -35,7 +35,6 @@ HASTY_STEPS = 3
 GPU_NEEDS = (0.5, 1.0)
 UNEVEN_SECONDS = (0.0, 0.0, 0.01, 0.03, 2.0)
 MANY_BATCHES = 70
-MOST_UNFINISHED = (5, 5, 5, 15, 15, 60)
 LATE_TASKS = 6
 _LATE = m.TaskOptions(priority=-1)
 DEADLY_CALLS = 0.1  # of those of actors, where tasks may be deadly
@@ -56,14 +55,13 @@ class User:
         self._code_of_functions: Dict[int, List[Archive]] = {}  # by id
         self._contents: Dict[int, bytes] = {}  # of objects, by id
         self._options: Dict[Tuple[Any, ...], m.TaskOptions] = {}  # equal options are one object
-        # Apart: other draws stay what they were.
-        times = Random(f"time requests: {system.world.plan.seed} {name}")
+        times = Random(f"time requests: {system.world.plan.seed} {name}")  # apart: other draws stay what they were
         self._time_requests = times if times.random() < 0.2 else None
         self._submissions: List[Tuple[Future, Set[int]]] = []  # that hold functions and objects until `submit` returns
         self._actors: List[KeptObject] = []
         self._former_actors: List[KeptObject] = []  # of sessions that have ended
         self._options_of_calls = m.TaskOptions(actor=True)
-        self._most_unfinished = self.world.choose("most_unfinished", MOST_UNFINISHED)
+        self._most_unfinished = self.world.most_unfinished()
         self._is_submitting = 0  # tasks that wait for room
         self._nodes_random = Random(f"large nodes: {self.world.plan.seed} {name}")
         self._calls_random = Random(f"deadly calls: {self.world.plan.seed} {name}")  # apart, too
@@ -144,6 +142,8 @@ class User:
         world = self.world
         room = self._most_unfinished - len(self.unfinished)
         for _ in range(room if world.is_insistent else world.random.choice((1, 1, 2, 5, 12))):
+            if len(self.unfinished) >= self._most_unfinished and not world.has_large_steps:
+                return  # what it has submitted just now was large
             if self._draws_large_nodes():
                 self._submit_graph()
             elif world.rates["actors"] and world.uses("actors"):

@@ -295,18 +295,17 @@ class WorkerHost(LinkEnd, ResumingPeer):
                 frame = Frame(kind, flags, data[frames.HEADER.size :])
                 if kind == FrameKind.TASKS:
                     self._check_slots(processor)
-                    for instance in frames.parse_tasks(flags, frame.body).ids:
+                    ids = frames.parse_tasks(flags, frame.body).ids
+                    processor.held += len(ids)  # as the agent sees it from now on
+                    state: Any = core.tasks.pool.get(effect.number) or processor
+                    is_last = core.session.state in (SessionState.ASKING, SessionState.DRAINING)
+                    for instance in ids:
                         self._undealt.pop(instance, None)
-                        pool = core.tasks.pool
-                        is_new = not (
-                            instance in self._started_instances or (pool.get(effect.number) or processor).actor
-                        )
-                        is_last = core.session.state in (SessionState.ASKING, SessionState.DRAINING)
+                        is_new = not (instance in self._started_instances or state.actor)
                         assert not (is_new and is_last), f"{self.name} drains, and begins {instance}"
                 elif kind == FrameKind.DEFINE:
                     self._defined.add(frames.parse_define(frame.body)[0])
                 processor.inbox.send(frame)
-                processor.note_delivered(frame)
         elif isinstance(effect, DATA_EFFECTS):
             self.perform_on_link(effect)
         elif isinstance(effect, Connect):

@@ -195,12 +195,12 @@ class SchedulerCore:
     @property
     def has_work(self) -> bool:
         """Whether `tick` has more to do at once, after other messages have been passed on."""
-        state, is_deciding = self.state, self._placement.is_unfinished or self._explanations.is_unfinished
-        is_deciding |= self._demand.is_unfinished
-        is_telling = self._silent_peers.is_unfinished or self.shutdown.is_unfinished
-        is_telling |= state.has_actors and self._actors.is_unfinished
-        is_telling |= state.ready.has_dropped or bool(state.objects.to_answer)
-        return bool(self._work or state.advancing or is_deciding or is_telling)
+        state = self.state
+        if self._work or state.advancing or self._placement.is_unfinished or self._explanations.is_unfinished:
+            return True
+        is_telling = self._silent_peers.is_unfinished or self.shutdown.is_unfinished or self._demand.is_unfinished
+        is_answering = state.ready.has_dropped or bool(state.objects.to_answer)
+        return is_telling or is_answering or (state.has_actors and self._actors.is_unfinished)
 
     def is_working_for(self, peer: bytes) -> bool:
         """Whether a message of a peer is being worked on, for which its next ones have to wait."""

@@ -290,6 +290,28 @@ def test_a_client_that_is_gone_leaves_nothing(harness: Harness, client: Client) 
     assert first.deleted == second.deleted == {made}
 
 
+@pytest.mark.parametrize("has_arrived", [False, True])
+def test_what_a_worker_says_of_a_client_that_is_being_released_is_not_kept(has_arrived: bool) -> None:
+    for calls in range(12):  # of the scheduler, between the end of the session and what the worker says
+        harness = Harness(chunk_bytes=10, protected=False, work_per_call=1)
+        client = keeping_client(harness)
+        made, (first, second) = scene(harness, client, 2)
+        for worker in (first, second):
+            worker.ask_ticket(made)
+            assert worker.take_ticket().holder == client.session
+        first.hold(made)
+        use(harness.client(), made, 3)  # so that a copy outlives the client
+        harness.core.on_peer_gone(harness.now, client.name)
+        for _ in range(calls):
+            harness.step()
+        if has_arrived:
+            second.hold(made)
+        else:
+            second.ask_ticket(made, failed=client.session)
+        harness.tick()
+        assert client.session not in harness.state.clients
+
+
 def test_a_client_that_has_lost_the_bytes_has_its_tasks_fail(harness: Harness, client: Client) -> None:
     Keeper(harness)
     made = client.announce(1, SIZE, KEPT)

@@ -133,7 +133,7 @@ def frame(kind: int, flags: int, buffers: Buffers) -> Buffers:
     """
     size = 0
     for part in buffers:
-        size += memoryview(part).nbytes
+        size += len(part) if type(part) is bytes else memoryview(part).nbytes
     if size > MAXIMUM_BODY_BYTES:
         raise FrameError(f"a frame of {size} bytes is above the limit of {MAXIMUM_BODY_BYTES}")
     header = HEADER.pack(size, kind, flags)

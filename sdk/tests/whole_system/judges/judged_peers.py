@@ -82,11 +82,13 @@ class JudgedWorker:
     def __init__(self, hello: m.Hello, key: Key, now: float, most_queued: int) -> None:
         self.key = key
         self.now = now
+        self.has_end = bool(hello.remaining_milliseconds)  # it has said when it leaves
         self._ends_at = now + (hello.remaining_milliseconds / 1000 or float("inf"))
         self.own_slots = self.slots = hello.slots
         self._queue_size = min(max(1, hello.queue_size), most_queued)
         self.capabilities = {each.name: each.amount for each in hello.capabilities}
         self.tasks: Dict[int, AtWorker] = {}  # by instance
+        self.has_calls = False  # or had some
         self.ending: Set[int] = set()  # instances that it was told to end
         self.is_congested = False
         self.is_leaving = False
@@ -125,6 +127,8 @@ class JudgedWorker:
 
     @property
     def slots_taken(self) -> int:
+        if not self.has_calls:
+            return len(self.tasks)
         return len(self.plain_tasks) + len({task.function for task in self.tasks.values() if task.is_call})
 
     def fits(self, task_class: TaskClass) -> bool:

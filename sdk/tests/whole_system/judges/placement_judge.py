@@ -227,8 +227,6 @@ class PlacementJudge:
 
     def on_sent(self, now: float, name: bytes, message: Any, payload: bytes) -> None:
         self._now = now
-        for each in self._workers.values():
-            each.now = now
         if isinstance(message, m.Welcome):
             self._on_welcome(name, message)
         elif isinstance(message, m.Refusal):
@@ -284,6 +282,7 @@ class PlacementJudge:
         task_class = TaskClass.of(message, OWNER.tenant if owner is None else owner.tenant)
         function = message.function or message.function_name
         if message.options.actor:
+            worker.has_calls = True
             for instance, key in zip(message.ids, keys):
                 worker.tasks[instance] = AtWorker(taker, key, function, task_class, True)
             return
@@ -306,6 +305,7 @@ class PlacementJudge:
         self._served[task_class] = None
         if not worker.distance_seconds:
             self._placed_near_at = self._now
+        worker.now = self._now
         if worker.has_free_slot and not worker.distance_seconds:
             self._served_slots.append((task_class, {each for each in self._rivals if worker.fits(each)}))
         if self._shares is not None and worker.key.tenant == ANY_TENANT:
@@ -363,7 +363,7 @@ class PlacementJudge:
                     del client.claims[task_class]
         waiting = set(self._waiting_classes())
         if self._shares is not None:
-            self._shares.on_tick({each.tenant for each in waiting}, is_of_parts)
+            self._shares.on_tick(self._tenants_for_shared_workers(waiting), is_of_parts)
         self._rivals = {each: self._rivals.get(each) or set() for each in waiting}
         for worker in self._workers.values() if waiting else ():
             takes = worker.has_free_slot and not self._may_be_spared(worker, now)
@@ -414,6 +414,15 @@ class PlacementJudge:
                     if claim.keys:
                         yield task_class
 
+    def _tenants_for_shared_workers(self, waiting: Set[TaskClass]) -> Set[str]:
+        """The tenants with a task that waits and could run at any shared worker.
+
+        One that says how long it may run could not at a worker that leaves before, and goes to a free slot only.
+        """
+        shared = [worker for worker in self._workers.values() if worker.key.tenant == ANY_TENANT]
+        has_end = any(worker.has_end for worker in shared)
+        return {each.tenant for each in waiting if not (has_end and each.request_seconds)}
+
     def _check_classes(self, waiting: Set[TaskClass]) -> None:
         """
         Parameters:
@@ -447,8 +456,10 @@ class PlacementJudge:
 
     def _is_balance_due(self) -> bool:
         """Whether tasks wait behind others although a slot is free for them, and for nothing else."""
+        if any(client.claims for client in self._clients.values()):
+            return False
         idle = [worker for worker in self._workers.values() if worker.has_free_slot]
-        return bool(idle) and not any(client.claims for client in self._clients.values()) and any(
+        return bool(idle) and any(
             len(donor.movable_tasks) > donor.slots
             and not (donor.is_leaving or donor.is_congested)
             and donor.request is None

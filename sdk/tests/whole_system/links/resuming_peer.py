@@ -48,7 +48,7 @@ class ResumingPeer(Peer):
         self._left: List[Connection] = []
         self._granted: Optional[Connection] = None
         self._muted: Optional[Connection] = None  # is read no more, in whichever state the session is
-        self._unread: List[Tuple[Any, bytes]] = []
+        self._unread: List[Tuple[Any, Tuple[bytes, bytes]]] = []  # messages, and their frames
         self._link_timer_at = NEVER
         self._is_greeted = self._is_wrong = False  # the second one: it was, with a wrong token
         self._tokens: List[bytes] = []  # of earlier sessions
@@ -98,15 +98,15 @@ class ResumingPeer(Peer):
         while self._unread and self.is_alive:
             self._hear(*self._unread.pop(0))
 
-    def _hear(self, message: Any, payload: bytes) -> None:
+    def _hear(self, message: Any, frames: Tuple[bytes, bytes]) -> None:
         if isinstance(message, m.Welcome) and message.resume_token:
             self._tokens.append(bytes(message.resume_token))
         is_last = isinstance(message, (m.DisconnectResponse, m.Refusal))  # behind the end of the session
         if self._resumption.log is not None and not is_last:
-            self._network.judge.on_arrived(self.name, self._resumption.number, False, (encode(message), payload))
+            self._network.judge.on_arrived(self.name, self._resumption.number, False, frames)
         self._resumption.on_message(self.now, message)
         self._perform_links()
-        self.on_message(message, payload)
+        self.on_message(message, frames[1])
 
     def step_clock(self, seconds: float) -> None:
         super().step_clock(seconds)
@@ -120,7 +120,7 @@ class ResumingPeer(Peer):
         return [each for each in found if each is not None]
 
     def uses(self, connection: Connection) -> bool:
-        return connection in self.connections()
+        return connection is self.connection or connection in self.connections()
 
     def on_established(self, connection: Connection) -> None:
         if connection is self.connection:
@@ -160,18 +160,18 @@ class ResumingPeer(Peer):
             connection.close_by_peer()
             self._granted, self._unread = None, []
 
-    def on_arrival(self, connection: Connection, message: Any, payload: bytes) -> None:
+    def on_arrival(self, connection: Connection, message: Any, frames: Tuple[bytes, bytes]) -> None:
         if connection is self._second:
             self._resumption.on_second_message(self.now, message)
             self._perform_links()
         elif connection is self._granted:
-            self._unread.append((message, payload))
+            self._unread.append((message, frames))
         elif connection is self.connection and connection is not self._muted:
             self._resumption.on_heard(self.now)
             if self._unread:
-                self._unread.append((message, payload))
+                self._unread.append((message, frames))
             else:
-                self._hear(message, payload)
+                self._hear(message, frames)
 
     # Resuming -------------------------------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class ResumingPeer(Peer):
             self._use_second(second, effect)
         else:
             assert isinstance(effect, BeginAnother)
-            self._second, self._granted, self._unread = None, second, [(effect.welcome, b"")]
+            self._second, self._granted, self._unread = None, second, [(effect.welcome, (encode(effect.welcome), b""))]
             self.on_disconnected("the scheduler has ended the session meanwhile")
 
     def _use_second(self, second: Connection, effect: UseSecond) -> None:

@@ -23,12 +23,12 @@ from scaler_protocol import messages as m
 if TYPE_CHECKING:
     from whole_system.system import System
 
-CALL_SECONDS = ((0.0, 0.05, 0.4), (0.0, 0.4, 3.0))
+CALL_SECONDS = ((0.0, 0.05, 0.4), (0.0, 0.4, 3.0), (0.4, 3.0))
 BOOT_SECONDS = ((0.1,), (0.1, 1.0), (1.0, 4.0))
 FAILED_SECONDS = 3.0  # that a machine which has failed is listed
-START_FAILURES = (0.0, 0.2, 0.5)
+START_FAILURES = (0.0, 0.3, 0.6)
 LIST_FAILURES = (0.0, 0.2, 0.6)
-SHUTDOWN_SECONDS = (0.0, 2.0)  # of a machine, after the end of its worker
+SHUTDOWN_SECONDS = (0.0, 2.0, 5.0)  # of a machine, after the end of its worker
 DEATHS = (0.0, 0.0, 0.02)  # of a machine, in each second
 MACHINE_SLOTS = (1, 1, 2)
 
@@ -109,7 +109,7 @@ class Machines:
         assert unit not in self.by_unit, f"unit {unit} is started twice"
         first, second = self._chance.choice(self.call_seconds), self._chance.choice(self.call_seconds)
         fails = self._happens(self._start_failures)
-        comes = not fails or self._chance.random() < 0.3
+        comes = not fails or self._chance.random() < 0.5
         if comes:
             machine = self.by_unit[unit] = Machine(unit)
             machine.never_comes = self._happens(self._start_failures / 2)

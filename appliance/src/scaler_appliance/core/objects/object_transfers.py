@@ -95,7 +95,7 @@ class ObjectTransfers:
         if failed:
             copies.failed.setdefault(fetcher.number, set()).add(failed)
             # SCL-OBJ-039
-            if failed == named and failed in self._clients:
+            if failed == named and self._is_client(failed):
                 self.reach.fail(failed, fetcher.number)
         self._of_fetcher.setdefault(fetcher.number, {})[object_id] = copies
         copies.waiting[fetcher.number] = None
@@ -106,7 +106,7 @@ class ObjectTransfers:
         holder = 0 if record.copies is None else record.copies.transfers.get(fetcher, 0)
         if holder:
             self.rates.complete(holder, record.size, self._now())
-            if holder in self._clients:
+            if self._is_client(holder):
                 self.reach.succeed(holder)
         self._end(fetcher, record.object_id, is_complete=True)
 
@@ -168,6 +168,11 @@ class ObjectTransfers:
 
     def _holder(self, number: int) -> Optional[Session]:
         return self._workers.get(number) or self._clients.get(number)
+
+    def _is_client(self, number: int) -> bool:
+        """Whether a holder is a client that is there: of one that is being released nothing is to be kept."""
+        client = self._clients.get(number)
+        return client is not None and not client.is_gone
 
     def _can_serve(self, number: int, fetcher: int) -> bool:
         client = self._clients.get(number)
