@@ -146,7 +146,8 @@ def test_a_unit_whose_workers_have_left_is_stopped_if_it_does_not_end() -> None:
     bench.demand(0)
 
     assert bench.tick(5.0) == []
-    assert bench.tick(6.0) == [StopUnit("p", name)]
+    assert bench.tick(6.0) == [] and bench.demand(0) == [StopUnit("p", name)]
+    assert bench.tick(11.0) == [] and bench.demand(0) == [StopUnit("p", name)], "again, if it is still there"
 
 
 def test_starts_that_fail_are_delayed_longer_each_time_and_the_pool_is_paused() -> None:
@@ -233,8 +234,27 @@ def test_a_unit_that_does_not_connect_in_time_has_failed_and_is_stopped() -> Non
     (name,) = bench.started(1)
     bench.listing(p_run_1=ListedUnit(State.STARTING))
     assert bench.tick(30.0) == []
-    assert bench.tick(30.0) == [StopUnit("p", name)]
+    assert bench.tick(30.0) == [], "its worker may have come just now: the scheduler is asked"
+    assert bench.demand(0) == [StopUnit("p", name)]
     assert bench.states() == {name: State.FAILED}
+
+
+def test_a_unit_whose_worker_came_while_the_scheduler_was_silent_is_not_stopped() -> None:
+    """The scheduler says what has changed: what it said before the worker came looks as if nothing had."""
+    bench = Bench(pool(start_timeout_seconds=60.0))
+    (name,) = bench.started(1)
+    bench.listing(p_run_1=ListedUnit(State.STARTING))
+    before = bench.units[-1].sequence
+    assert bench.tick(60.0) == [] and bench.units[-1].sequence == before + 1
+    assert bench.tick(60.0) == [] and bench.units[-1].sequence == before + 1, "it is asked once"
+    bench.core.on_demand(bench.now, m.Demand(units_sequence=before))
+    assert bench.effects() == [], "which the scheduler said before it was asked"
+
+    assert bench.demand(0, name) == [] and bench.states() == {name: State.RUNNING}
+
+    bench.demand(0)
+    assert bench.tick(11.0) == [] and bench.demand(0, name) == [], "it had left, and is back"
+    assert bench.states() == {name: State.RUNNING}
 
 
 def test_the_time_to_connect_and_to_end_counts_only_while_the_scheduler_is_there() -> None:
@@ -248,7 +268,7 @@ def test_the_time_to_connect_and_to_end_counts_only_while_the_scheduler_is_there
     bench.core.on_opened(bench.now)
     assert bench.tick(0.0) == [] and bench.demand(0) == []
     assert bench.tick(59.0) == []
-    assert bench.tick(1.0) == [StopUnit("p", name)]
+    assert bench.tick(1.0) == [] and bench.demand(0) == [StopUnit("p", name)]
 
     bench = Bench(pool())
     (name,) = bench.started(1)
@@ -351,7 +371,8 @@ def test_the_time_in_which_a_unit_waits_for_its_turn_is_not_that_in_which_it_sho
 
     bench.listing(p_run_1=ListedUnit(State.STARTING))
 
-    assert bench.tick(59.0) == [] and bench.tick(1.0) == [StopUnit("p", name)]
+    assert bench.tick(59.0) == [] and bench.tick(1.0) == []
+    assert bench.demand(0) == [StopUnit("p", name)]
 
 
 PENDING = ListedUnit(State.PENDING, "Resources")
@@ -434,7 +455,7 @@ def test_a_withdrawal_is_repeated_until_the_unit_is_gone() -> None:
     bench.listing(p_run_1=PENDING)
     assert bench.demand(0) == [StopUnit("p", name)]
     bench.listing(p_run_1=PENDING)
-    assert bench.tick(10.0) == [StopUnit("p", name)]
+    assert bench.tick(10.0) == [] and bench.demand(0) == [StopUnit("p", name)]
     bench.listing()
     assert bench.states() == {}
 

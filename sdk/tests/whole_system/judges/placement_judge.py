@@ -309,7 +309,9 @@ class PlacementJudge:
         if worker.has_free_slot and not worker.distance_seconds:
             self._served_slots.append((task_class, {each for each in self._rivals if worker.fits(each)}))
         if self._shares is not None and worker.key.tenant == ANY_TENANT:
-            self._shares.on_placed(task_class.tenant, microseconds, has_blocked=worker.slots > worker.own_slots)
+            has_blocked = worker.slots > worker.own_slots
+            is_far = worker.distance_seconds > 0.0 and any(not each.distance_seconds for each in self._workers.values())
+            self._shares.on_placed(task_class.tenant, microseconds, counts=not (has_blocked or is_far))
         for instance, key in zip(message.ids, keys):
             self._given_back.pop(key, None)
             worker.tasks[instance] = AtWorker(taker, key, function, task_class)

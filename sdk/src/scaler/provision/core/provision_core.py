@@ -81,7 +81,7 @@ class _Unit:
 
     __slots__ = (
         *("name", "pool", "state", "reason", "begun", "started", "runs_since"),
-        *("connected", "is_leaving", "left", "is_listed", "is_withdrawn", "unneeded_since"),
+        *("connected", "is_leaving", "left", "is_listed", "is_withdrawn", "unneeded_since", "asked"),
     )
 
     def __init__(self, name: str, pool: Pool, now: float) -> None:
@@ -98,6 +98,7 @@ class _Unit:
         self.is_listed = False  # by the last listing
         self.is_withdrawn = False  # it was asked to end while it waited
         self.unneeded_since = inf  # while it waits; `inf`: there are tasks for it
+        self.asked = 0  # the Units to which the scheduler is to answer before it is stopped; 0: none
 
     @property
     def slots(self) -> int:
@@ -159,6 +160,7 @@ class ProvisionCore:
         self._sequence = 0
         self._last_start = 1  # the first Units that have all units that were started
         self._told: Optional[m.Units] = None
+        self._is_asking = False  # whether what it said last is still so
         self._requests: Dict[int, Pool] = {}  # that are not answered yet
         self._last_request = 0
         self._next_release = -inf
@@ -172,7 +174,7 @@ class ProvisionCore:
         self._opened_at, self._last_start = now, 1
         self._requests.clear()
         for unit in self._units.values():
-            unit.unneeded_since = inf
+            unit.unneeded_since, unit.asked = inf, 0
         for pool in self._order:
             pool.is_asking = False
 
@@ -200,7 +202,7 @@ class ProvisionCore:
                         unit.pool.on_connected(now - unit.begun, now - unit.runs_since)
                 unit.is_leaving |= use.is_leaving
                 unit.state = m.UnitState.STOPPING if unit.is_leaving else m.UnitState.RUNNING
-                unit.reason, unit.left = "", inf
+                unit.reason, unit.left, unit.asked = "", inf, 0
             elif unit.connected < inf and unit.left == inf:
                 unit.state, unit.left = m.UnitState.STOPPING, now  # its workers have left
 
@@ -399,22 +401,32 @@ class ProvisionCore:
 
     def _expire(self, now: float) -> None:
         """Stop units that did not come, and those whose workers have left; forget failed ones."""
-        is_known = self._is_open and self._demand is not None  # which units have workers
+        demand = self._demand if self._is_open else None  # which says what units have workers
         for unit in list(self._units.values()):
             settings = unit.pool.settings
             if unit.state == m.UnitState.FAILED:
                 if now >= unit.left + FORGET_SECONDS:
                     del self._units[unit.name]
-            elif not is_known:
+            elif demand is None:
                 continue
             elif unit.connected == inf and not unit.is_withdrawn:
                 since = max(unit.runs_since, self._opened_at)
-                if now >= since + settings.start_timeout_seconds and unit.state == m.UnitState.STARTING:
+                is_late = now >= since + settings.start_timeout_seconds and unit.state == m.UnitState.STARTING
+                if is_late and self._is_confirmed(demand, unit):
                     self._fail(now, unit, f"no worker of it was connected within {settings.start_timeout_seconds:g} s")
                     self._effects.append(StopUnit(settings.name, unit.name))
-            elif now >= max(unit.left, self._opened_at) + STOP_GRACE_SECONDS:
-                unit.left = now  # again, if it is still there then
+            elif now >= max(unit.left, self._opened_at) + STOP_GRACE_SECONDS and self._is_confirmed(demand, unit):
+                unit.left, unit.asked = now, 0  # again, if it is still there then
                 self._effects.append(StopUnit(settings.name, unit.name))
+
+    def _is_confirmed(self, demand: m.Demand, unit: _Unit) -> bool:
+        """Whether the scheduler has been asked again, and still knows no worker of the unit.
+
+        It says only what has changed, so what it has said last may be older than a worker that has come meanwhile.
+        """
+        if not unit.asked:
+            unit.asked, self._is_asking = self._sequence + 1, True
+        return demand.units_sequence >= unit.asked
 
     def _end(self, now: float, unit: _Unit, reason: str) -> None:
         """A unit is not there any more."""
@@ -440,8 +452,9 @@ class ProvisionCore:
             notes=[note for note in (pool.note(now) for pool in self._order) if note],
             sequence=self._sequence,
         )
-        if units == self._told:
+        if units == self._told and not self._is_asking:
             return
+        self._is_asking = False
         self._sequence += 1
         units.sequence = self._sequence
         self._told = units
