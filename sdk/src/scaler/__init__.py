@@ -12,10 +12,16 @@ Names are loaded on first use, so that a worker process does not load the module
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
 from scaler.version import __version__
+
+if sys.version_info < (3, 11):
+    # With it, tracebacks of these Pythons show notes, too, and the links of our errors are among them.
+    with contextlib.suppress(ImportError):
+        import exceptiongroup as exceptiongroup
 
 if TYPE_CHECKING:
     from scaler import aio as aio

@@ -14,17 +14,12 @@ Rules:
 
 from __future__ import annotations
 
-import sys
 import warnings
 from concurrent.futures import BrokenExecutor
 from graphlib import CycleError
 from typing import List
 
 from scaler_protocol.programs.documentation import link_to
-
-if sys.version_info < (3, 11):
-    # With it, tracebacks of these Pythons show notes too.
-    import exceptiongroup as exceptiongroup
 
 __all__ = [
     "ActorCreationError",
@@ -87,8 +82,8 @@ class ScalerError(Exception):
         name = next(kind.__name__ for kind in type(self).__mro__ if kind.__module__ == __name__)
         return link_to(f"reference/errors#{name.lower()}")
 
-    # Tracebacks show notes. The link is made when they are read, and is no part of the state: it costs an error
-    # nothing, is not pickled, and is that of the process which shows it.
+    # Tracebacks show notes: before Python 3.11 by a package that `scaler` imports. The link is made when they are read,
+    # and is no part of the state: it costs an error nothing, is not pickled, and is that of the process which shows it.
 
     @property
     def __notes__(self) -> List[str]:

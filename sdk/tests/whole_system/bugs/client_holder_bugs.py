@@ -39,7 +39,7 @@ QUIET_CLIENT_HOLDER_BUGS: Dict[str, PlantedBug] = {
         "scheduler", f"{_TRANSFERS}.request", "self.reach.fail(failed, fetcher.number)", "pass"
     ),
     "any worker can say that no one reaches a client": PlantedBug(
-        "scheduler", f"{_TRANSFERS}.request", "failed == named and failed in self._clients", "failed in self._clients"
+        "scheduler", f"{_TRANSFERS}.request", "failed == named and self._is_client(failed)", "self._is_client(failed)"
     ),
     "what tasks of another client need stays with the first one": PlantedBug(
         "scheduler", f"{_TABLE}.refer", "self.fetch(record)", "pass"
