@@ -63,6 +63,7 @@ PURE_MODULES = frozenset(
         "dataclasses",
         "datetime",  # but for what reads the clock or the time zone: see CLOCK_METHODS
         "enum",
+        "exceptiongroup",  # which shows notes on Pythons before 3.11
         "fractions",
         "functools",
         "graphlib",
