@@ -310,11 +310,22 @@ class PlacementJudge:
             self._served_slots.append((task_class, {each for each in self._rivals if worker.fits(each)}))
         if self._shares is not None and worker.key.tenant == ANY_TENANT:
             has_blocked = worker.slots > worker.own_slots
-            is_far = worker.distance_seconds > 0.0 and any(not each.distance_seconds for each in self._workers.values())
-            self._shares.on_placed(task_class.tenant, microseconds, counts=not (has_blocked or is_far))
+            self._shares.on_placed(task_class.tenant, microseconds, has_blocked, self._spared_tenants(worker))
         for instance, key in zip(message.ids, keys):
             self._given_back.pop(key, None)
             worker.tasks[instance] = AtWorker(taker, key, function, task_class)
+
+    def _spared_tenants(self, worker: JudgedWorker) -> Set[str]:
+        """The tenants whose tasks all workers can run, if near ones will have run the rest before this one could."""
+        workers = self._workers.values()
+        near_slots = sum(each.slots for each in workers if not each.distance_seconds)
+        bound = {each.key.tenant for each in workers} - {ANY_TENANT}
+        most = worker.distance_seconds * 1e6 * near_slots / self._turn_microseconds
+        return {name for name in self._limits if bound <= {name} and self._waiting_of(name) < most}
+
+    def _waiting_of(self, tenant: str) -> int:
+        claims = (item for client in self._clients.values() for item in client.claims.items())
+        return sum(len(claim.keys) for task_class, claim in claims if task_class.tenant == tenant)
 
     def on_more_work(self, now: float, is_working_for: Callable[[bytes], bool]) -> None:
         """The scheduler goes on: a peer whose message is worked on is not silent, as its heartbeats may wait."""

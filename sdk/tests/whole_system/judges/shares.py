@@ -7,13 +7,13 @@ Rules:
   be passed by what it was ahead, which is a turn of its own at most, and by one turn of the other.
 - A turn is a fixed amount of work, or one task if that is longer.
 - A worker with blocked tasks takes nested ones at once, whose turn it may be; these do not count.
-- Nor does what a distant worker gets while there are near ones: of what they all can run, it gets no more than it will
-  have done when they are done, however much of that it gets which others cannot run.
+- Of a tenant's tasks that all workers can run, a distant one gets no more than it will have done when the near ones are
+  done. So what it gets of others does not count against a tenant with few tasks left.
 """
 
 from __future__ import annotations
 
-from typing import Dict, Sequence, Set, Tuple
+from typing import Container, Dict, Sequence, Set, Tuple
 
 from whole_system.tenants import Limits
 
@@ -39,17 +39,17 @@ class Shares:
     def _turn_of(self, tenant: str) -> float:
         return self._longest[tenant] / self._weights[tenant]
 
-    def on_placed(self, tenant: str, microseconds: float, counts: bool) -> None:
+    def on_placed(self, tenant: str, microseconds: float, has_blocked: bool, spared: Container[str]) -> None:
         """A shared worker gets tasks of a tenant, which is work of this length at least.
 
         Parameters:
-            counts: whether it could have got those of others instead.
+            spared: tenants of whose tasks it may have had enough.
         """
         for waiting in self._waiting - {tenant}:
             key = waiting, tenant
             before = self._passed.get(key, 0.0)
             most = self._turn_of(waiting) + self._turn_of(tenant)
-            if not counts:
+            if has_blocked or waiting in spared:
                 continue
             if before > most:
                 self._overtaken[waiting] = (
