@@ -16,7 +16,7 @@ from whole_system.simulated_world import FAULTS, FEATURES, Plan, World
 from whole_system.system import simulate
 from whole_system.themes import CHOICES, LATER_THEMES, THEMES
 
-SEEDS_OF_A_CHECK, SEEDS = 300, 7_000
+SEEDS_OF_A_CHECK, SEEDS = 300, 10_000
 
 SOON_CAUGHT = {
     "a large result that was fetched is never deleted": 10,
