@@ -226,6 +226,18 @@ def test_the_version_names_all_that_matters(capsys: pytest.CaptureFixture[str]) 
     assert re.fullmatch(line, capsys.readouterr().out)
 
 
+def test_a_system_without_descriptors_for_an_event_loop_is_an_error_in_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(kind: str) -> None:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(scheduler_program, "make_event_loop", fail)
+    monkeypatch.setattr(scheduler_program, "setup_logging", lambda *_: None)
+    assert main(["tcp://127.0.0.1:0"]) == 1
+    assert capsys.readouterr().err == "scaler_scheduler: too many open files\n"
+
+
 @pytest.mark.parametrize("start", ["cpython"], indirect=True)
 def test_uvloop_serves_as_well(start: Start) -> None:
     pytest.importorskip("uvloop")

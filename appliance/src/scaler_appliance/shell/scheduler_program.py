@@ -74,9 +74,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
         setup_logging(options.logging_paths, options.logging_level, options.logging_config_file, options.logging_format)
     except (OSError, KeyError, ValueError) as error:
         SCHEDULER.parser().error(f"logging cannot be set up: {error}")
-    loop = _event_loop(options.event_loop)
     try:
-        _run(loop, options, read_again, service_manager)
+        with contextlib.closing(_event_loop(options.event_loop)) as loop:
+            _run(loop, options, read_again, service_manager)
     except OSError as error:
         logger.error("Scheduler: %s", error)
         print(f"scaler_scheduler: {error}", file=sys.stderr)
@@ -85,8 +85,6 @@ def main(arguments: Optional[List[str]] = None) -> int:
         text = "Scheduler: stopped by a bug in the scheduler, with exit code %d, for its supervisor to restart it: %s"
         logger.critical(text, EXIT_BROKEN_INVARIANT, error, exc_info=error)
         return EXIT_BROKEN_INVARIANT
-    finally:
-        loop.close()
     return 0
 
 
