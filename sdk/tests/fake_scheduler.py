@@ -88,10 +88,14 @@ class FakeScheduler:
                     raise
         return Received(message, rest[0] if rest else b"")
 
-    def assert_nothing_more(self) -> None:
-        """The worker has said all it had to say: the answer to a question is all that comes."""
+    def wait_until_read(self) -> None:
+        """Until the worker has read all that was sent: it answers a question that came last."""
         self.send(m.BalanceRequest(request_id=4711, count=0))
         assert self.receive(m.BalanceResponse).message == m.BalanceResponse(request_id=4711)
+
+    def assert_nothing_more(self) -> None:
+        """The worker has said all it had to say: the answer to a question is all that comes."""
+        self.wait_until_read()
         assert self.kept == []
 
     def welcome(self, **fields: Any) -> m.Hello:

@@ -118,6 +118,7 @@ def test_higher_priority_runs_first(scheduler: FakeScheduler, start_worker: Star
     scheduler.send_calls(blocker, {1: (gate.path,)})
     scheduler.send_calls(function, {2: ()})
     scheduler.send_calls(function, {3: ()}, m.TaskOptions(priority=5))
+    scheduler.wait_until_read()
     gate.open()
 
     outcomes = scheduler.results(3)
