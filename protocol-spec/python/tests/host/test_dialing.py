@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, suppress
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 import pytest
-from played_names import Answer, play_names, silent_name_server
+from played_names import Answer, no_such_name, play_names, silent_name_server
 
 from scaler_protocol.host.addresses import Address, Target, parse_addresses, why_not_connected
 from scaler_protocol.host.dialing import ATTEMPT_DELAY_SECONDS, Dialing, Place, Race
@@ -156,6 +156,7 @@ def test_names_are_resolved_again_at_each_attempt(stack: ExitStack, names: Dict[
 
 def test_the_error_says_what_happened_at_each_place(stack: ExitStack, names: Dict[str, Answer]) -> None:
     names["half.example"] = lambda: ["127.0.0.1", "127.0.0.2"]
+    names["no-such-name.invalid"] = no_such_name
     port = refusing_port(stack)
     with pytest.raises(OSError) as raised:
         connected(dial(stack, f"tcp://half.example:{port},tcp://no-such-name.invalid:1"))
