@@ -59,7 +59,12 @@ class Terminal:
         self._lines_run += 1
         self._ask("send-keys", "-l", f"{line}; echo line $((0 + {self._lines_run})) is done")
         self._ask("send-keys", "Enter")
-        self.wait_for_line(f"line {self._lines_run} is done")
+        done = f"line {self._lines_run} is done"
+
+        def is_at_the_prompt(screen: List[str]) -> bool:
+            return done in screen and [line for line in screen if line][-1] == PROMPT
+
+        self.wait_for(is_at_the_prompt, f"{done!r} and the prompt")
 
     def press(self, *keys: str) -> None:
         """Press keys, by tmux's names for them."""
@@ -91,9 +96,6 @@ class Terminal:
 
     def wait_for_text(self, text: str) -> List[str]:
         return self.wait_for(lambda screen: any(text in line for line in screen), repr(text))
-
-    def wait_for_line(self, text: str) -> List[str]:
-        return self.wait_for(lambda screen: text in screen, repr(text))
 
 
 # A client that has work for a cluster at an address, until it is killed.
