@@ -34,7 +34,9 @@ class Terminal:
         for name in ("NO_COLOR", "TMUX"):
             environment.pop(name, None)
         command = ["new-session", "-d", "-x", columns, "-y", lines, "exec sh"]
-        subprocess.run([*self._tmux(), "-f", os.devnull, *command], env=environment, check=True, timeout=10)
+        subprocess.run(
+            [*self._tmux(), "-f", os.devnull, *command], env=environment, check=True, timeout=DEADLINE_SECONDS
+        )
         self.wait_for(lambda screen: screen[0].startswith(PROMPT), "the shell's prompt")
         return self
 
@@ -46,7 +48,7 @@ class Terminal:
 
     def _ask(self, *command: str) -> str:
         answer = subprocess.run(
-            [*self._tmux(), *command], check=True, stdout=subprocess.PIPE, encoding="utf-8", timeout=10
+            [*self._tmux(), *command], check=True, stdout=subprocess.PIPE, encoding="utf-8", timeout=DEADLINE_SECONDS
         )
         return answer.stdout
 

@@ -16,7 +16,7 @@ from played_names import Answer, no_such_name, play_names, silent_name_server
 from scaler_protocol.host.addresses import Address, Target, parse_addresses, why_not_connected
 from scaler_protocol.host.dialing import ATTEMPT_DELAY_SECONDS, Dialing, Place, Race
 
-WAIT_MILLISECONDS = 20_000
+WAIT_MILLISECONDS = 30_000
 REFUSED = OSError(errno.ECONNREFUSED, "Connection refused")
 A: List[Target] = [(socket.AF_INET6, ("fd00::1", 1, 0, 0)), (socket.AF_INET, ("10.0.0.1", 1))]
 B: List[Target] = [(socket.AF_INET, ("10.0.0.2", 1))]
