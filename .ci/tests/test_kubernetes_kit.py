@@ -26,6 +26,7 @@ import pytest
 import yaml
 from kubernetes_validate import validate
 from kubernetes_validate.utils import latest_version
+from quiet_addresses import quiet_address
 
 from scaler.provision.kubernetes.pod_options import pod_settings
 from scaler.provision.kubernetes.pods import pod_of
@@ -466,14 +467,6 @@ def run(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         assert process.wait(DEADLINE_SECONDS) == 0
 
 
-def free_ports(count: int) -> List[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    numbers = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return numbers
-
-
 def until(is_so: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not is_so():
@@ -498,7 +491,7 @@ def test_the_kits_command_lines_and_keys_make_a_cluster(
 
     by_name = {pod.name: pod for pod in pods}
     scheduler, ui, workers = (by_name[f"scaler-{name}"] for name in ("scheduler", "ui", "workers"))
-    ports = dict(zip((2345, 2346, 2347, 8081), map(str, free_ports(4))))
+    ports = dict(zip((2345, 2346, 2347, 8081), (quiet_address().rpartition(":")[2] for _ in range(4))))
 
     def here(words: List[str]) -> List[str]:
         text = "\n".join(words).replace("0.0.0.0", "127.0.0.1").replace("scaler-scheduler", "127.0.0.1")

@@ -166,7 +166,7 @@ class Browser:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(15)
+            self._process.wait(30)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Callable, Iterator, List
 
 import pytest
+from quiet_addresses import quiet_address
 
 from scaler import Client, NamedFunction, ScalerFuture
 from scaler.cluster.scheduler import Scheduler
@@ -71,7 +72,7 @@ def start_worker() -> Iterator[StartWorker]:
 
 @pytest.fixture
 def scheduler() -> Iterator[Scheduler]:
-    scheduler = Scheduler(logging_level="WARNING")
+    scheduler = Scheduler(address=quiet_address(), logging_level="WARNING")
     scheduler.start()
     yield scheduler
     scheduler.shutdown()
@@ -269,12 +270,11 @@ def test_it_leaves_at_sigterm_and_others_go_on(scheduler: Scheduler, start_worke
 
 
 def test_without_a_scheduler_it_gives_up(start_worker: StartWorker) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    worker = start_worker(f"tcp://127.0.0.1:{port}", "--patience", "0.2")
+    address = quiet_address()
+    worker = start_worker(address, "--patience", "0.2")
     _, errors = worker.communicate(timeout=TIMEOUT_SECONDS)
     assert worker.returncode == 1
-    assert f"no scheduler at tcp://127.0.0.1:{port}" in errors
+    assert f"no scheduler at {address}" in errors
 
 
 @pytest.mark.parametrize(

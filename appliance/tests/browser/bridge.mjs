@@ -32,7 +32,7 @@ let context = null;
 let page = null;
 let problems = [];
 let received = 0;
-const MILLISECONDS = 20_000;
+const MILLISECONDS = 30_000;
 
 /** @type {Record<string, (told: any) => any>} */
 const commands = {

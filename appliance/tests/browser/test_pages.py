@@ -10,6 +10,7 @@ import json
 
 import pytest
 from browser_driver import Browser
+from quiet_addresses import quiet_address
 from ui_server import Play, StartUi
 
 pytestmark = pytest.mark.slow
@@ -371,7 +372,8 @@ def test_a_hidden_tab_asks_for_nothing_and_is_live_when_seen_again(shown: Browse
 
 def test_a_scaler_ui_that_ends_is_reported_and_reconnected(browser: Browser, play: Play, start_ui: StartUi) -> None:
     cluster = play(workers=2)
-    first = start_ui(cluster.monitor_address)
+    port = quiet_address().rpartition(":")[2]
+    first = start_ui(cluster.monitor_address, "--port", port)
     browser.open(first.url, "#/workers")
     browser.wait(has_rows(2))
     first.close()
@@ -379,7 +381,7 @@ def test_a_scaler_ui_that_ends_is_reported_and_reconnected(browser: Browser, pla
     browser.wait_for_text(".banner", "scaler_ui does not answer")
     # Here the browser has had reason to complain.
     assert all("ERR_" in problem for problem in browser.problems())
-    start_ui(cluster.monitor_address, "--port", first.url.rstrip("/").rpartition(":")[2])
+    start_ui(cluster.monitor_address, "--port", port)
     browser.wait(f"{LIVE} && document.querySelector('.banner').hidden")
     browser.wait_for_events()
     browser.wait("document.querySelector('[data-vital=workers] dd').textContent === '2'")

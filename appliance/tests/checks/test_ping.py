@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Iterator
 
 import pytest
+from quiet_addresses import quiet_address
 from scheduler_process import SchedulerProcess
 
 pytestmark = pytest.mark.usefixtures("folders")
@@ -78,11 +78,10 @@ def test_a_scheduler_that_stands_still_does_not_answer(scheduler: SchedulerProce
 
 
 def test_where_nothing_listens_it_says_so() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    finished = ping(f"tcp://127.0.0.1:{port}", "--insecure")
+    address = quiet_address()
+    finished = ping(address, "--insecure")
     assert finished.returncode == 1
-    assert finished.stderr.startswith(f"scaler_scheduler ping: nothing listens at tcp://127.0.0.1:{port} ")
+    assert finished.stderr.startswith(f"scaler_scheduler ping: nothing listens at {address} ")
 
 
 @pytest.mark.parametrize("scheduler", [WITHOUT_LOCAL_SOCKET], indirect=True)

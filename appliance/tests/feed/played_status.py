@@ -306,7 +306,7 @@ class Publisher:
         self._socket.bind(address)
         self.address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
-    def wait_for_subscriber(self, timeout_seconds: float = 10.0) -> None:
+    def wait_for_subscriber(self, timeout_seconds: float = 30.0) -> None:
         assert self._socket.poll(int(timeout_seconds * 1000)), "no monitor subscribed"
 
     def has_subscriber(self) -> bool:

@@ -122,11 +122,11 @@ def test_a_probe_asks_in_the_background_and_not_all_the_time() -> None:
 
     probe = SilenceProbe("tcp://somewhere:1", ask, lambda: now[0])
     probe.reason()
-    assert answered.acquire(timeout=10)
-    probe._asking.join(10)  # type: ignore[union-attr]  # it has begun to ask
+    assert answered.acquire(timeout=30)
+    probe._asking.join(30)  # type: ignore[union-attr]  # it has begun to ask
     assert [probe.reason(), probe.reason()] == ["nothing listens"] * 2
     now[0] += PROBE_INTERVAL_SECONDS
     probe.reason()
-    assert answered.acquire(timeout=10)
+    assert answered.acquire(timeout=30)
     assert asked == ["tcp://somewhere:1"] * 2
     probe.forget()

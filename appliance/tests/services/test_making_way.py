@@ -8,6 +8,7 @@ from typing import Callable, Tuple
 
 import pytest
 import zmq
+from quiet_addresses import quiet_address
 from scheduler_process import DEADLINE_SECONDS, RawPeer, SchedulerProcess
 
 from scaler_protocol import messages as m
@@ -57,7 +58,7 @@ def test_sigint_ends_the_cluster_and_sigterm_does_unless_a_restart_is_expected(
 
 @pytest.mark.exhaustive_on_pypy
 def test_the_next_scheduler_listens_at_the_same_address_at_once(start: Start) -> None:
-    first = start()
+    first = start(address=quiet_address())
     peer = first.client()
     first.process.send_signal(signal.SIGUSR1)
     assert first.wait_for_end() == 0

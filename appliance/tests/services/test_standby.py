@@ -159,7 +159,7 @@ def test_it_listens_nowhere_while_the_other_one_answers_and_serves_when_that_is_
 
 @pytest.mark.exhaustive_on_pypy
 def test_it_makes_way_when_the_other_one_is_back_and_can_serve_again(start: Start) -> None:
-    first = start()
+    first = start(address=quiet_address())
     standby = stand_by(start, first.address)
     for turn in (1, 2):
         first.process.send_signal(signal.SIGKILL)
@@ -226,7 +226,7 @@ def test_it_can_be_stopped_while_it_waits(
 
 @pytest.mark.exhaustive_on_pypy
 def test_it_stops_as_asked_when_the_other_one_is_back_meanwhile(start: Start) -> None:
-    first = start()
+    first = start(address=quiet_address())
     standby = stand_by(start, first.address)
     first.process.send_signal(signal.SIGKILL)
     first.wait_for_end()

@@ -127,9 +127,11 @@ def test_a_bad_address_is_a_wrong_command_line(address: str, capsys: pytest.Capt
 
 
 def test_log_lines_are_those_that_users_know(scheduler: SchedulerProcess) -> None:
+    scheduler.wait_for_output("StatusReporter: started")  # the last of them, which comes after the address
     line = re.compile(r"\[INFO\]\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d{4}: (.*)")
-    texts = [match[1] for match in map(line.fullmatch, scheduler.output().splitlines()) if match]
-    assert len(texts) == len(scheduler.output().splitlines())
+    lines = scheduler.output().splitlines()
+    texts = [match[1] for match in map(line.fullmatch, lines) if match]
+    assert len(texts) == len(lines)
     assert "logging to ('/dev/stdout',)" in texts
     assert f"Scheduler: monitor address is {scheduler.monitor_address}" in texts
     assert f"Scheduler: listening at {scheduler.address}" in texts

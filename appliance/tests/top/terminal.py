@@ -34,7 +34,9 @@ class Terminal:
         for name in ("NO_COLOR", "TMUX"):
             environment.pop(name, None)
         command = ["new-session", "-d", "-x", columns, "-y", lines, "exec sh"]
-        subprocess.run([*self._tmux(), "-f", os.devnull, *command], env=environment, check=True, timeout=10)
+        subprocess.run(
+            [*self._tmux(), "-f", os.devnull, *command], env=environment, check=True, timeout=DEADLINE_SECONDS
+        )
         self.wait_for(lambda screen: screen[0].startswith(PROMPT), "the shell's prompt")
         return self
 
@@ -46,7 +48,7 @@ class Terminal:
 
     def _ask(self, *command: str) -> str:
         answer = subprocess.run(
-            [*self._tmux(), *command], check=True, stdout=subprocess.PIPE, encoding="utf-8", timeout=10
+            [*self._tmux(), *command], check=True, stdout=subprocess.PIPE, encoding="utf-8", timeout=DEADLINE_SECONDS
         )
         return answer.stdout
 
@@ -59,7 +61,12 @@ class Terminal:
         self._lines_run += 1
         self._ask("send-keys", "-l", f"{line}; echo line $((0 + {self._lines_run})) is done")
         self._ask("send-keys", "Enter")
-        self.wait_for_line(f"line {self._lines_run} is done")
+        done = f"line {self._lines_run} is done"
+
+        def is_at_the_prompt(screen: List[str]) -> bool:
+            return done in screen and [line for line in screen if line][-1] == PROMPT
+
+        self.wait_for(is_at_the_prompt, f"{done!r} and the prompt")
 
     def press(self, *keys: str) -> None:
         """Press keys, by tmux's names for them."""
@@ -91,9 +98,6 @@ class Terminal:
 
     def wait_for_text(self, text: str) -> List[str]:
         return self.wait_for(lambda screen: any(text in line for line in screen), repr(text))
-
-    def wait_for_line(self, text: str) -> List[str]:
-        return self.wait_for(lambda screen: text in screen, repr(text))
 
 
 # A client that has work for a cluster at an address, until it is killed.

@@ -21,7 +21,7 @@ from scaler_appliance.ui.watching import Watch
 from scaler_protocol import messages as m
 
 START = 1_800_000_000.0
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 30.0
 
 
 class ToldFeed:

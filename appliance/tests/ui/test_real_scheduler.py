@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
+from quiet_addresses import quiet_address
 from scheduler_process import SchedulerProcess
 from ui.running import Program, event
 
@@ -21,7 +22,7 @@ FAILURE = m.Failure(type_name="builtins.KeyError", message="'colour'", traceback
 
 @pytest.fixture
 def scheduler(tmp_path: Path) -> Iterator[SchedulerProcess]:
-    scheduler = SchedulerProcess(sys.executable, tmp_path / "address", "tcp://127.0.0.1:0", "--no-protected")
+    scheduler = SchedulerProcess(sys.executable, tmp_path / "address", quiet_address(), "--no-protected")
     scheduler.wait_until_ready()
     yield scheduler
     scheduler.close()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Iterator
@@ -77,6 +79,22 @@ def test_a_signal_is_seen_and_pipes_are_pipes(tmp_path: Path) -> None:
     running.terminate()
     assert running.wait(60.0) == -signal.SIGTERM
     running.kill()
+
+
+def test_a_signal_to_a_program_that_has_just_ended_is_no_error(
+    programs: PreloadedPrograms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "ends.py"
+    program.write_text("")
+    command = [sys.executable, str(program)]
+    with tempfile.TemporaryFile() as errors:
+        ending = programs.start(
+            command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, start_new_session=True, env=os.environ
+        )
+    assert select.select([ending._end], [], [], 60.0)[0], "it does not end"
+    monkeypatch.setattr(ending, "poll", lambda: None)  # as it was a moment before
+    ending.terminate()
+    assert ending.wait(60.0) == 0
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds processes by /proc")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mutants.worker.reference_worker import ReferenceWorker
-from scaler_conformance_helpers import MUST, SHOULD, made_up_case, result_of, runner
+from scaler_conformance_helpers import MUST, QUICK, SHOULD, made_up_case, result_of, runner
 
 from scaler_conformance.configuration.settings import Settings
 from scaler_conformance.judging.verdicts import NotApplicable, Teardown, Verdict
@@ -17,7 +17,9 @@ def passes(bench: Any) -> None:
 
 
 def violates_must(bench: Any) -> None:
-    bench.welcomed().expect("BalanceResponse")
+    session = bench.welcomed()
+    session._settings = QUICK
+    session.expect("BalanceResponse")
 
 
 def violates_should(bench: Any) -> None:
@@ -93,7 +95,11 @@ class Crashes(ReferenceWorker):
 
 
 def test_an_implementation_that_does_not_end_is_unclean() -> None:
-    result = result_of(passes, peer=NeverEnds)
+    def passes_and_waits_briefly(bench: Any) -> None:
+        passes(bench)
+        bench.settings = QUICK
+
+    result = result_of(passes_and_waits_briefly, peer=NeverEnds)
 
     assert (result.verdict, result.teardown) == (Verdict.PASS, Teardown.UNCLEAN)
 

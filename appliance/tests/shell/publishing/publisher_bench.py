@@ -15,7 +15,7 @@ from scaler_appliance.shell.publishing.status_publisher import StatusPublisher
 from scaler_appliance.shell.publishing.subscriptions import Interest
 from scaler_protocol.host.addresses import parse_address, resolve
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 30.0
 WAIT_MILLISECONDS = 10
 
 

@@ -146,7 +146,7 @@ CALLER_OF_ANOTHER_USER = """
 import os, socket, sys
 os.setuid(65534)
 with socket.socket(socket.AF_UNIX) as stream:
-    stream.settimeout(20.0)
+    stream.settimeout(30.0)
     stream.connect(bytes(1) + sys.argv[1].encode())
     stream.sendall(bytes.fromhex(sys.argv[2]))
     while data := stream.recv(1000):

@@ -25,7 +25,7 @@ class RawMonitor:
         socket.connect(address)
 
     def take(self, kind: Type[MessageType]) -> MessageType:
-        assert self.socket.poll(20_000), f"no {kind.__name__} came"
+        assert self.socket.poll(30_000), f"no {kind.__name__} came"
         topic, frame = self.socket.recv_multipart()
         message = decode(frame)
         assert isinstance(message, kind) and topic == (b"tasks" if kind is m.TaskRuns else b"status")
@@ -45,7 +45,7 @@ def is_watched(worker: RawPeer) -> bool:
     """What the answer to a heartbeat says."""
     worker.send(m.Heartbeat())
     while True:
-        assert worker.socket.poll(20_000)
+        assert worker.socket.poll(30_000)
         message = decode(worker.socket.recv_multipart()[0])
         if isinstance(message, m.HeartbeatEcho):
             return message.is_watched

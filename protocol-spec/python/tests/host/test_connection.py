@@ -10,6 +10,7 @@ import threading
 from typing import Any, Iterator, List, Tuple
 
 import pytest
+from quiet_addresses import quiet_address
 
 from scaler_protocol.host.addresses import local_socket_name, parse_address
 from scaler_protocol.host.connection import (
@@ -297,7 +298,7 @@ def test_nothing_to_read_is_no_message(pair: Tuple[Connection, Connection]) -> N
 
 
 def test_the_local_socket_is_used_where_its_owner_listens() -> None:
-    address = parse_address("tcp://127.0.0.1:1")  # no other program listens at this port
+    address = parse_address(quiet_address())
     name = local_socket_name(address)
     if name is None:
         pytest.skip("this system has no abstract namespace")

@@ -11,12 +11,12 @@ from contextlib import ExitStack, closing, suppress
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 import pytest
-from played_names import Answer, play_names, silent_name_server
+from played_names import Answer, no_such_name, play_names, silent_name_server
 
 from scaler_protocol.host.addresses import Address, Target, parse_addresses, why_not_connected
 from scaler_protocol.host.dialing import ATTEMPT_DELAY_SECONDS, Dialing, Place, Race
 
-WAIT_MILLISECONDS = 20_000
+WAIT_MILLISECONDS = 30_000
 REFUSED = OSError(errno.ECONNREFUSED, "Connection refused")
 A: List[Target] = [(socket.AF_INET6, ("fd00::1", 1, 0, 0)), (socket.AF_INET, ("10.0.0.1", 1))]
 B: List[Target] = [(socket.AF_INET, ("10.0.0.2", 1))]
@@ -156,6 +156,7 @@ def test_names_are_resolved_again_at_each_attempt(stack: ExitStack, names: Dict[
 
 def test_the_error_says_what_happened_at_each_place(stack: ExitStack, names: Dict[str, Answer]) -> None:
     names["half.example"] = lambda: ["127.0.0.1", "127.0.0.2"]
+    names["no-such-name.invalid"] = no_such_name
     port = refusing_port(stack)
     with pytest.raises(OSError) as raised:
         connected(dial(stack, f"tcp://half.example:{port},tcp://no-such-name.invalid:1"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import signal
@@ -76,12 +77,16 @@ def test_a_call_that_is_cancelled_does_not_come(loop: EventLoop) -> None:
 
 def test_timers_come_by_their_time(loop: EventLoop) -> None:
     diary: List[int] = []
-    for number, seconds in enumerate([0.02, 0.0, 0.01]):
-        loop.call_later(seconds, diary.append, number)
-    loop.call_later(0.03, loop.stop)
+    due: List[Tuple[float, float]] = []  # not before, and not after: this process may wait for its processor in between
     begin = loop.time()
+    for number, seconds in enumerate([0.02, 0.001, 0.01]):
+        before = loop.time()
+        loop.call_later(seconds, diary.append, number)
+        due.append((before + seconds, loop.time() + seconds))
+    loop.call_later(0.03, loop.stop)
     loop.run_forever()
-    assert diary == [1, 2, 0] and loop.time() - begin >= 0.029
+    assert sorted(diary) == [0, 1, 2] and loop.time() - begin >= 0.029
+    assert all(due[one][0] <= due[later][1] for one, later in itertools.combinations(diary, 2)), (diary, due)
 
 
 def test_timers_of_one_moment_come_in_order() -> None:

@@ -232,6 +232,8 @@ def test_a_configuration_file_s_handlers_are_limited(logger: logging.Logger, tmp
 def test_the_last_count_is_written_when_a_program_ends(tmp_path: Path) -> None:
     path = tmp_path / "log"
     program = (
+        "import time\n"
+        "time.monotonic = lambda: 1000.0\n"  # the program may have to wait for a processor
         "from scaler_protocol.programs.logging_setup import setup_logging\n"
         f"logger = setup_logging([{str(path)!r}], 'INFO')\n"
         "for _ in range(57): logger.error('over and over')\n"

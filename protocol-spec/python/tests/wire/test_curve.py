@@ -34,7 +34,7 @@ from scaler_protocol.wire.zmtp import (
     ZmtpError,
 )
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 30.0
 LIMIT_BYTES = 1 << 30
 MESSAGES = [
     [b"a", b""],

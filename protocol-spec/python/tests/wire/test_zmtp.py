@@ -24,7 +24,7 @@ from scaler_protocol.wire.zmtp import (
     encode,
 )
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 30.0
 LIMIT_BYTES = 1 << 30
 WHOLE = 1 << 18  # bytes read at once
 

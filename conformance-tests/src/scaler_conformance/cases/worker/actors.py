@@ -134,14 +134,15 @@ def stopped_call_ends_its_actor(bench: RoleBench) -> None:
 def call_that_takes_too_long_ends_its_actor(bench: RoleBench) -> None:
     """A call that exceeds its time limit takes its actor with it: calls behind it end as actorLost."""
     worker = bench.welcomed()
-    actor, (hold,) = Actor(worker), numbered(bench, 1, 1)
+    actor, (hold,) = Actor(worker), numbered(bench, 2, 2)
+    actor.expect_done(*actor.submit(actor.payloads([("echo", 1)]), timeLimitMilliseconds=600_000))
     limited, last = actor.submit_waits([hold, bench.hold()], timeLimitMilliseconds=150)
-    hold.expect_started()
     outcome = worker.expect_outcome(limited)
     check(outcome.status == "lost", f"instance {limited} to have the outcome lost", outcome)
     kind = outcome.failure.kind
     check(kind in ("timeLimit", LOST), "a Failure of kind timeLimit or actorLost", kind)
-    hold.expect_stopped()
+    if hold.starts:  # on a busy machine, it may be stopped before it has connected
+        hold.expect_stopped()
     worker.expect_failure(last, LOST, "lost")
     worker.expect_nothing_more(but=["TaskLog"])
 
