@@ -140,9 +140,8 @@ def test_a_client_whose_key_is_revoked_loses_its_session_at_once(scheduler: Keye
 
 
 def test_a_key_that_expires_ends_its_session(scheduler: KeyedScheduler) -> None:
-    with scheduler.client(
-        scheduler.admitted_key("client", "brief", expires=time.time() + 1.5), timeout_seconds=0.5
-    ) as client:
+    with scheduler.client(scheduler.admitted_key("client", "brief"), timeout_seconds=0.5) as client:
+        scheduler.expire(time.time() + 2, "brief")
         with pytest.raises(DisconnectedError):
             client.submit(abs, -1).result(TIMEOUT_SECONDS)
 
