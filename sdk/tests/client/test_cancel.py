@@ -19,6 +19,7 @@ from scaler import Client, SchedulerClusterCombo
 from scaler.client.core.commands import SubmitGraph
 from scaler.client.future import CANCEL_TIMEOUT_SECONDS
 from scaler.exceptions import RemoteTraceback
+from scaler.worker.fork_server.stacks import GRACE_SECONDS
 
 TIMEOUT_SECONDS = 30.0
 
@@ -79,6 +80,23 @@ def test_a_running_task_is_stopped_and_says_where_it_was(client: Client, done_fi
     go.touch()
     assert waiting.result(TIMEOUT_SECONDS) == str(go)
     assert [neighbour.result(TIMEOUT_SECONDS) for neighbour in neighbours] == list(range(100))
+
+
+def test_a_task_whose_process_gets_no_processor_time_says_where_it_was_all_the_same(
+    any_client: Client, done_files: List[Path]
+) -> None:
+    running = done_files[0]
+    future = any_client.submit(hang, str(running))
+    wait_for(lambda: running.exists() and running.read_text(), "the task to run")
+    process_id = int(running.read_text())
+    os.kill(process_id, signal.SIGSTOP)
+    goes_on = threading.Timer(2 * GRACE_SECONDS, os.kill, (process_id, signal.SIGCONT))
+    goes_on.start()
+    assert future.cancel(TIMEOUT_SECONDS) and future.cancelled()
+    goes_on.cancel()
+    with pytest.raises(concurrent.futures.CancelledError) as raised:
+        future.result(TIMEOUT_SECONDS)
+    assert ", in hang" in str(raised.value.__cause__)
 
 
 def test_a_running_task_is_left_alone_without_force(any_client: Client, done_files: List[Path]) -> None:
