@@ -20,7 +20,7 @@ from scaler.worker.progress_page import ProgressPage
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
 
-TIMEOUT_SECONDS = 20.0
+TIMEOUT_SECONDS = 60.0
 """How long a test waits for what must come; nothing waits for so long when all is well."""
 
 

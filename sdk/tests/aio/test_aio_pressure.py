@@ -125,7 +125,7 @@ def test_a_client_outlives_its_scheduler(address_to_restart: str) -> None:
 def test_a_scheduler_that_is_gone_for_good_fails_the_futures(done_files: List[Path]) -> None:
     async def main() -> None:
         with SchedulerClusterCombo(n_workers=1, logging_level="WARNING") as combo:
-            client = await aio.Client(combo.get_address(), timeout_seconds=0.5).connect()
+            client = await aio.Client(combo.get_address(), timeout_seconds=3.0).connect()
             future = client.submit(wait_for_file, str(done_files[1]))
             await asyncio.wait([future], timeout=0.2)
             combo._scheduler.kill()

@@ -6,17 +6,20 @@ import asyncio
 import concurrent.futures
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
-from typing import Callable, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 from sdk_tasks import identity, wait_for, wait_for_file, wait_until
 
 from scaler import Client, SchedulerClusterCombo
+from scaler.client.core.commands import SubmitGraph
 from scaler.client.future import CANCEL_TIMEOUT_SECONDS
 from scaler.exceptions import RemoteTraceback
+from scaler.worker.fork_server.stacks import GRACE_SECONDS
 
 TIMEOUT_SECONDS = 30.0
 
@@ -77,6 +80,23 @@ def test_a_running_task_is_stopped_and_says_where_it_was(client: Client, done_fi
     go.touch()
     assert waiting.result(TIMEOUT_SECONDS) == str(go)
     assert [neighbour.result(TIMEOUT_SECONDS) for neighbour in neighbours] == list(range(100))
+
+
+def test_a_task_whose_process_gets_no_processor_time_says_where_it_was_all_the_same(
+    any_client: Client, done_files: List[Path]
+) -> None:
+    running = done_files[0]
+    future = any_client.submit(hang, str(running))
+    wait_for(lambda: running.exists() and running.read_text(), "the task to run")
+    process_id = int(running.read_text())
+    os.kill(process_id, signal.SIGSTOP)
+    goes_on = threading.Timer(2 * GRACE_SECONDS, os.kill, (process_id, signal.SIGCONT))
+    goes_on.start()
+    assert future.cancel(TIMEOUT_SECONDS) and future.cancelled()
+    goes_on.cancel()
+    with pytest.raises(concurrent.futures.CancelledError) as raised:
+        future.result(TIMEOUT_SECONDS)
+    assert ", in hang" in str(raised.value.__cause__)
 
 
 def test_a_running_task_is_left_alone_without_force(any_client: Client, done_files: List[Path]) -> None:
@@ -238,6 +258,12 @@ def test_a_map_that_fails_leaves_what_runs_to_its_end(any_client: Client, tmp_pa
     wait_until(tmp_path / "go.ended")
 
 
+def _innermost(thread: int) -> str:
+    """The function that a thread is in."""
+    frame = sys._current_frames().get(thread)
+    return "" if frame is None else frame.f_code.co_name
+
+
 @pytest.mark.parametrize(
     "wait",
     [
@@ -256,6 +282,7 @@ def test_ctrl_c_stops_tasks_whose_results_can_no_longer_be_asked_for(
 
     def interrupt() -> None:
         wait_for(lambda: running.exists() and running.read_text(), "the task to run")
+        wait_for(lambda: _innermost(waiting_thread) == "wait", "the results to be waited for")
         signal.pthread_kill(waiting_thread, signal.SIGINT)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
@@ -270,3 +297,64 @@ def test_ctrl_c_stops_tasks_whose_results_can_no_longer_be_asked_for(
     process_id = int(running.read_text())
     wait_for(lambda: not is_alive(process_id), "the end of the task's process")
     assert any_client.submit(identity, 1).result(TIMEOUT_SECONDS) == 1
+
+
+@pytest.mark.parametrize("kind", ["map", "unordered", "executor"])
+def test_ctrl_c_while_a_stream_takes_items_stops_what_runs_of_it(
+    any_client: Client, done_files: List[Path], kind: str
+) -> None:
+    """Its results cannot be asked for any more, wherever the interrupt comes."""
+    running = done_files[0]
+
+    def paths() -> Iterator[str]:
+        yield str(running)
+        wait_for(lambda: running.exists() and running.read_text(), "the task to run")
+        raise KeyboardInterrupt
+
+    with any_client.executor() as executor:
+        with pytest.raises(KeyboardInterrupt):
+            if kind == "map":
+                list(any_client.map(hang, paths(), buffersize=2))
+            elif kind == "unordered":
+                list(any_client.imap_unordered(hang, paths(), buffersize=2))
+            else:
+                list(executor.map(hang, paths(), chunksize=1, buffersize=2))
+    process_id = int(running.read_text())
+    wait_for(lambda: not is_alive(process_id), "the end of the task's process")
+
+
+@pytest.mark.parametrize("kind", ["map", "map with a buffer", "unordered", "get"])
+def test_ctrl_c_right_after_a_task_was_posted_stops_it(
+    any_client: Client, done_files: List[Path], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    running = done_files[0]
+    shell = any_client._shell
+
+    def interrupted(post: Callable[..., object]) -> Callable[..., None]:
+        def post_and_interrupt(*arguments: Any) -> None:
+            post(*arguments)
+            wait_for(lambda: running.exists() and running.read_text(), "the task to run")
+            raise KeyboardInterrupt
+
+        return post_and_interrupt
+
+    ways: Dict[str, Callable[[], object]] = {
+        "map": lambda: any_client.map(hang, [str(running)]),
+        "map with a buffer": lambda: list(any_client.map(hang, [str(running)], buffersize=1)),
+        "unordered": lambda: list(any_client.imap_unordered(hang, [str(running)])),
+        "get": lambda: any_client.get({"hangs": (hang, str(running))}, ["hangs"]),
+    }
+    with monkeypatch.context() as patch:
+        if kind == "get":
+            original = shell.post
+            patch.setattr(
+                shell,
+                "post",
+                lambda command: (interrupted(original) if type(command) is SubmitGraph else original)(command),
+            )
+        else:
+            patch.setattr(shell, "submit_plain", interrupted(shell.submit_plain))
+        with pytest.raises(KeyboardInterrupt):
+            ways[kind]()
+    process_id = int(running.read_text())
+    wait_for(lambda: not is_alive(process_id), "the end of the task's process")

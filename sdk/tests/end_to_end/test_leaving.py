@@ -186,8 +186,8 @@ def test_a_task_that_may_take_long_waits_for_a_worker_that_stays(
         assert future.result(TIMEOUT_SECONDS) == 1
 
 
-def test_a_worker_has_left_at_the_end_of_its_life(start: Callable[..., Program]) -> None:
-    worker = start("--lifetime-seconds", "3")
+def test_a_worker_has_left_at_the_end_of_its_life(address: str, tmp_path: Path) -> None:
+    worker = Program(address, tmp_path, "--lifetime-seconds", "3")  # which may be over before it has connected
     assert worker.exit_code() == 0
     assert "its end of life is near (lifetime_seconds)" in worker.log.read_text()
 

@@ -202,7 +202,8 @@ def test_what_a_task_submits_runs_before_its_siblings(any_client: Client) -> Non
 
 
 def ask_for_ever(client: Client, running: str, never: str, levels: int) -> str:
-    Path(f"{running}{levels}").write_text(str(os.getpid()))
+    Path(f"{running}{levels}.new").write_text(str(os.getpid()))
+    os.rename(f"{running}{levels}.new", f"{running}{levels}")  # this process may be stopped as soon as the file is seen
     if levels == 0:
         return wait_for_file(never, seconds=600.0)
     return str(client.submit(ask_for_ever, client, running, never, levels - 1).result())

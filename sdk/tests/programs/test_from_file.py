@@ -148,6 +148,7 @@ def test_the_user_interface_shows_the_scheduler_of_the_file(start: Start) -> Non
     running = start(TWO_CLUSTERS.format(scheduler="", cluster="") + "[ui]\nport = 0\n")
     port = running.address().rpartition(":")[2]
     running.wait_for("scaler_ui: listening at http://127.0.0.1:")
+    running.wait_for("worker left ")  # one that is asked to stop before it has begun says nothing
     assert f"scaler_ui: watching ipc:///tmp/127.0.0.1_{port}_monitor" in running.output
     assert running.end() == 0
     assert in_order(running.output, "scaler_ui: stopped", "asked to stop by SIGTERM", "Scheduler: shutting down")

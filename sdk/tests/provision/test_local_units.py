@@ -96,11 +96,12 @@ def test_processes_are_listed_while_they_run_and_once_with_the_reason_if_they_fa
         sleepers.start(unit)
     found = {}
 
-    def has_ended() -> bool:
-        found.update(sleepers.list())
-        return len(found) > 1 and sleepers.list() == {"a": RUNNING}
+    def have_ended() -> bool:
+        listed = sleepers.list()
+        found.update(listed)
+        return listed == {"a": RUNNING}
 
-    wait_for(has_ended, "the others to end")
+    wait_for(have_ended, "the others to end")
     assert found["fail"].state == m.UnitState.FAILED and "exit code 7" in found["fail"].reason
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, List, Mapping
 
 import pytest
-from sdk_tasks import identity, wait_for
+from sdk_tasks import identity, wait_for, wait_for_file, wait_until
 
 from scaler import Client, Scheduler
 from scaler.provision import provision_program, provisioner
@@ -58,12 +58,19 @@ def workers(client: Client) -> int:
 
 
 @pytest.mark.slow  # the only test of the whole program: two starts of Python, and seconds of waiting
-def test_workers_of_this_host_come_with_tasks_and_go_without(address: str, start: Start, tmp_path: Path) -> None:
+def test_workers_of_this_host_come_with_tasks_and_go_without(
+    address: str, start: Start, tmp_path: Path, done_files: List[Path]
+) -> None:
+    running, go = done_files
     program = start("--maximum", "2", "--slots", "1", *QUICK)
     with Client(address) as client:
         futures = [client.submit(identity, number) for number in range(3)]
         assert [future.result(TIMEOUT_SECONDS) for future in futures] == [0, 1, 2]
+        last = client.submit(wait_for_file, str(go), str(running), TIMEOUT_SECONDS)
+        wait_until(running)  # so one of them is not idle
         assert 1 <= workers(client) <= 2
+        go.touch()
+        last.result(TIMEOUT_SECONDS)
         wait_for(lambda: workers(client) == 0, "idle workers to leave")
         log = tmp_path / "log"
         wait_for(lambda: "is idle and leaves" in log.read_text(), "the program to note what its workers are told, too")
@@ -99,18 +106,25 @@ def test_units_are_what_three_commands_say(address: str, start: Start, tmp_path:
 
 
 @pytest.mark.slow
-def test_units_that_wait_for_their_turn_are_not_started_once_it_is_to_end(start: Start, tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
-    program = start(
-        *("--adapter", "exec", "--minimum", "30", "--maximum", "30", *QUICK),
-        *("--start-command", f'echo "$UNIT_ID" >> "{begun}"; sleep 1', "--list-command", "true"),
-        *("--stop-command", "true"),
-    )
-    wait_for(begun.exists, "the first units to be started")
-    program.send_signal(signal.SIGTERM)
+def test_units_that_wait_for_their_turn_are_not_started_once_it_is_to_end(
+    address: str, start: Start, tmp_path: Path
+) -> None:
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    begun.touch()
+    begin = f'echo "$UNIT_ID" >> "{begun}"; while [ ! -e "{go}" ]; do sleep 0.05; done'
+    with Client(address) as client:
+        program = start(
+            *("--adapter", "exec", "--minimum", "30", "--maximum", "30", *QUICK),
+            *("--start-command", begin, "--list-command", "true", "--stop-command", "true"),
+            *("--command-timeout-seconds", f"{TIMEOUT_SECONDS:g}"),
+        )
+        wait_for(lambda: len(begun.read_text().splitlines()) == CALLS_AT_ONCE, "the first units to be started")
+        program.send_signal(signal.SIGTERM)
+        wait_for(lambda: client.info().clients == 1, "the program to leave the scheduler")
+        go.touch()
 
-    assert program.wait(TIMEOUT_SECONDS) == 0
-    assert len(begun.read_text().splitlines()) <= 2 * CALLS_AT_ONCE
+        assert program.wait(TIMEOUT_SECONDS) == 0
+    assert len(begun.read_text().splitlines()) == CALLS_AT_ONCE
 
 
 def test_one_ctrl_c_that_arrives_twice_is_one_request_and_a_later_one_hurries(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from scaler import Client
 from scaler.cluster.appliance import scheduler_command
 from scaler_protocol.host.sodium import load_sodium
 from scaler_protocol.keys.allow_list import Grant, usual_tenant
+from scaler_protocol.keys.expiry import time_text
 from scaler_protocol.keys.key_directory import KeyDirectory
 from scaler_protocol.keys.key_file import KeyFile, write_key_file
 
@@ -84,6 +86,20 @@ class KeyedScheduler:
         path = self.new_key(role, name, expires, tenant)
         self.reload()
         return path
+
+    def expire(self, at: float, *names: str) -> None:
+        """Admitted keys of these names expire at a time: peers that use them had all the time to connect.
+
+        Parameters:
+            at: in Unix seconds, rounded down.
+        """
+        list_file = Path(self.keys.path, "authorized_keys")
+        text = list_file.read_text()
+        for name in names:
+            text, count = re.subn(rf"(?<= name={re.escape(name)})$", f" expires={time_text(at)}", text, flags=re.M)
+            assert count == 1, name
+        list_file.write_text(text)
+        self.reload()
 
     def reload(self) -> None:
         """The scheduler loads its list again."""

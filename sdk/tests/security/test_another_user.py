@@ -183,11 +183,13 @@ def test_a_session_ends_when_its_key_is_revoked(
 
 
 def test_sessions_end_when_their_keys_expire(scheduler: KeyedScheduler, another_user: AnotherUser) -> None:
-    expires = int(time.time()) + 6
-    keys = [scheduler.new_key(door.role, f"expires-{door}", expires) for door in DOORS]
+    names = [f"expires-{door}" for door in DOORS]
+    keys = [scheduler.new_key(door.role, name) for door, name in zip(DOORS, names)]
     scheduler.reload()
     with ExitStack() as stack:
         peers = [stack.enter_context(started(scheduler, another_user, read_key_file(str(key)))) for key in keys]
+        expires = int(time.time()) + 2
+        scheduler.expire(expires, *names)
         assert all(peer.is_closed() for peer in peers)
     assert time.time() >= expires
 

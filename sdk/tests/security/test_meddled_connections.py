@@ -49,19 +49,19 @@ def try_to_connect(scheduler: KeyedScheduler, door: Door, address: str, folder: 
     key_file = scheduler.admitted_key(door.role, f"trusting-{folder.name}"[:60].rstrip("-_."))
     if door.role == "client":
         try:
-            with Client(address=address, key_file=key_file, connect_timeout_seconds=2):
+            with Client(address=address, key_file=key_file, connect_timeout_seconds=4):
                 return True, ""
         except (AuthenticationError, SchedulerUnreachableError, NotASchedulerError) as error:
             return False, str(error)
     if door.role == "worker":
         log = folder / "worker.log"
-        worker = scheduler.worker("-lp", str(log), "-ds", "1", key_file=key_file, address=address)
+        worker = scheduler.worker("-lp", str(log), "-ds", "4", key_file=key_file, address=address)
         try:
             return worker.wait(TIMEOUT_SECONDS) == 0, log.read_text()
         finally:
             worker.kill()
             worker.wait()
-    command = [sys.executable, "-m", "scaler_appliance.top", address, "--once", "--timeout", "1"]
+    command = [sys.executable, "-m", "scaler_appliance.top", address, "--once", "--timeout", "4"]
     done = subprocess.run(
         [*command, "--key-file", str(key_file)], capture_output=True, text=True, timeout=TIMEOUT_SECONDS
     )

@@ -85,9 +85,10 @@ def test_a_monitor_whose_key_is_revoked_loses_its_connection_at_once(watched: Ke
 
 
 def test_a_monitor_s_key_that_expires_ends_its_connection(watched: KeyedScheduler) -> None:
-    key_file = watched.admitted_key("monitor", "short-lived-monitor", expires=time.time() + 5)
+    key_file = watched.admitted_key("monitor", "short-lived-monitor")
     with Wire(watched, MONITOR) as wire:
         connected_monitor(watched, wire, key_file)
+        watched.expire(time.time() + 2, "short-lived-monitor")
         assert wire.is_closed()
 
 

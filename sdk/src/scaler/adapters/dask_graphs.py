@@ -19,7 +19,7 @@ from scaler import blocking
 from scaler.adapters.dask_order import DaskGraph, NodeOrder, read_graph
 from scaler.adapters.dask_submission import submit_nodes
 from scaler.client.client_options import Options
-from scaler.client.graph_submission import cancel_rest, results_of
+from scaler.client.graph_submission import cancel_rest, submitted_results
 from scaler.client.submission import Submission
 from scaler.exceptions import ArgumentTypeError
 
@@ -49,8 +49,8 @@ def _run(
     targets = _targets(order, wanted)
     results: Dict[Any, Any] = {}
     if targets:
-        futures = submit_nodes(client, order, targets, _retries_of(order, retries, options))
-        results = results_of(client, futures, is_forced=True)
+        counts = _retries_of(order, retries, options)
+        results = submitted_results(client, lambda made: submit_nodes(client, order, targets, counts, made), True)
     return _found(order, wanted, results)
 
 
@@ -210,12 +210,13 @@ def _followed(
     if not targets:
         return {}
     if not before and not after:
-        return results_of(client, submit_nodes(client, order, targets, retries), is_forced=True)
-    futures = submit_nodes(client, order, order.keys, retries)
-    by_future: Dict[Any, Any] = {future: key for key, future in futures.items()}
+        return submitted_results(client, lambda made: submit_nodes(client, order, targets, retries, made), True)
+    futures: Dict[Any, Any] = {}
     results: Dict[Any, Any] = {}
     results_wanted = set(targets)
     try:
+        submit_nodes(client, order, order.keys, retries, futures)
+        by_future: Dict[Any, Any] = {future: key for key, future in futures.items()}
         for key in order.keys:
             for pretask in before:
                 pretask(key, nodes, state)

@@ -42,7 +42,11 @@ FEW_RESULTS = 8
 
 
 def submit_nodes(
-    client: Submission, order: NodeOrder, wanted: Sequence[Any], retries: Mapping[Any, int]
+    client: Submission,
+    order: NodeOrder,
+    wanted: Sequence[Any],
+    retries: Mapping[Any, int],
+    futures: Dict[Any, ScalerFuture[Any]],
 ) -> Dict[Any, ScalerFuture[Any]]:
     """Send a graph; returns futures by key.
 
@@ -51,15 +55,17 @@ def submit_nodes(
         order: the nodes.
         wanted: keys of nodes, not of aliases, each once.
         retries: how often a node may be called again after it has raised an exception, by key.
+        futures: gets them before the graph is posted.
 
     Raises SerializeObjectError for a node that cannot be pickled, and what `Client.submit` raises.
     """
     builder = _DaskBuilder(client, order, retries)
     try:
         builder.add_all()
-        return builder.submit(wanted)
+        builder.submit(wanted, futures)
     finally:
         builder.let_go()
+    return futures
 
 
 class _OpenBundle:

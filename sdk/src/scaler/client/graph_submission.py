@@ -86,7 +86,25 @@ class GraphFuture(GraphOutcome, ScalerFuture[Any]):
 
 def run_graph(client: Submission, graph: Graph, keys: Sequence[Hashable]) -> Dict[Any, Any]:
     """The values of `keys`; raises the exception of the first task that failed."""
-    return results_of(client, submit_graph(client, graph, keys))
+    return submitted_results(client, lambda made: submit_graph(client, graph, keys, made))
+
+
+def submitted_results(
+    client: Submission,
+    submit: Callable[[Dict[Any, ScalerFuture[Any]]], Dict[Any, ScalerFuture[Any]]],
+    is_forced: bool = False,
+) -> Dict[Any, Any]:
+    """As `results_of` the futures of a graph that is submitted here: Ctrl-C may come before they are returned.
+
+    Parameters:
+        submit: fills its argument with futures before their tasks are posted.
+    """
+    made: Dict[Any, ScalerFuture[Any]] = {}
+    try:
+        return results_of(client, submit(made), is_forced)
+    except KeyboardInterrupt:
+        cancel_rest(client, made, is_forced=True)
+        raise
 
 
 def results_of(client: Submission, futures: Dict[Any, ScalerFuture[Any]], is_forced: bool = False) -> Dict[Any, Any]:
@@ -117,17 +135,26 @@ def cancel_rest(client: Submission, futures: Dict[Any, ScalerFuture[Any]], is_fo
         client._shell.ask_to_cancel(rest)
 
 
-def submit_graph(client: Submission, graph: Graph, keys: Sequence[Hashable]) -> Dict[Any, ScalerFuture[Any]]:
-    """Futures of `keys`, in their order."""
+def submit_graph(
+    client: Submission,
+    graph: Graph,
+    keys: Sequence[Hashable],
+    made: Optional[Dict[Any, ScalerFuture[Any]]] = None,
+) -> Dict[Any, ScalerFuture[Any]]:
+    """Futures of `keys`, in their order.
+
+    Parameters:
+        made: gets those of tasks before these are posted, for callers that are interrupted before they have them.
+    """
     _check_keys(graph, keys)
     client._shell.check_open()
     order = GraphOrder(graph, keys)
-    futures: Dict[Any, ScalerFuture[Any]] = {}
+    futures: Dict[Any, ScalerFuture[Any]] = {} if made is None else made
     if len(order):
         builder = _TupleGraphBuilder(client, graph, order)
         try:
             builder.add_all()
-            futures.update(builder.submit(keys))
+            builder.submit(keys, futures)
         finally:
             builder.let_go()
     return FuturesByKey((key, futures[key] if key in futures else _done(client, graph[key])) for key in keys)
@@ -295,13 +322,12 @@ class GraphBuilder:
         if dependencies:
             self._dependencies[position] = dependencies
 
-    def submit(self, keys: Sequence[Hashable]) -> Dict[Any, ScalerFuture[Any]]:
-        """Send the graph; returns the futures of those of `keys` that are tasks."""
+    def submit(self, keys: Sequence[Hashable], futures: Dict[Any, ScalerFuture[Any]]) -> None:
+        """Send the graph, after `futures` has those of `keys` that are tasks."""
         shell = self._client._shell
         payload = b"".join(self._payloads)
         self._check_size(len(payload))
         order = self._order
-        futures: Dict[Any, ScalerFuture[Any]] = {}
         targets: Dict[int, ScalerFuture[Any]] = {}
         for key in keys:
             position = order.find(key)
@@ -327,7 +353,6 @@ class GraphBuilder:
         kept = [shell.kept_object(object_id) for object_id in self._held]
         run = GraphRun(columns, payload, kept)
         shell.post(SubmitGraph(run, sorted(set(columns.dependencies)), targets))
-        return futures
 
     def _check_size(self, payload_bytes: int) -> None:
         limit = self._client._shell.welcome.limits.maximum_message_bytes

@@ -85,8 +85,17 @@ class Submission:
             shell.functions.let_go(record)
 
     def _submit_held(
-        self, record: FunctionRecord, fn: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]
+        self,
+        record: FunctionRecord,
+        fn: Callable[..., Any],
+        args: Tuple[Any, ...],
+        kwargs: Dict[str, Any],
+        made: Optional[List[ScalerFuture[Any]]] = None,
     ) -> ScalerFuture[Any]:
+        """
+        Parameters:
+            made: gets the future before its task is posted, for callers that are interrupted before they have it.
+        """
         shell = self._shell
         references: List[ObjectReference] = []
         try:
@@ -96,6 +105,8 @@ class Submission:
                 f"an argument of {function_name(fn)} cannot be serialised: {description_of(error)}"
             ) from error
         future: ScalerFuture[Any] = self._future_kind(self, record)
+        if made is not None:
+            made.append(future)
         if needed and self._options.actor:
             raise InvalidArgumentError(
                 f"an argument of {function_name(fn)} has the future {needed[0]!r}, which is not done: calls of an actor"

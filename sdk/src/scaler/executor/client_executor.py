@@ -134,7 +134,8 @@ class ClientExecutor(ThreadPoolExecutor):
             sending.fill()
             if sending.error is not None:
                 raise sending.error
-        except BaseException:
+        except BaseException as error:
+            sending.is_interrupted = isinstance(error, KeyboardInterrupt)
             sending.close()
             raise
         return in_order(sending, deadline, ends_when_lost=False)
@@ -183,6 +184,7 @@ class _Counted:
     def __init__(self, sender: Sender, state: ExecutorState, is_watched: bool) -> None:
         self.maximum_items = sender.maximum_items
         self.name = sender.name
+        self.made = sender.made
         self._sender = sender
         self._state = state
         self._is_watched = is_watched

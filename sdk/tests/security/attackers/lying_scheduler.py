@@ -99,11 +99,12 @@ class LyingScheduler:
                 stream, _ = self._listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self._serve, args=(stream,), daemon=True).start()
+            number = len(self.received)
+            self.received.append(b"")
+            threading.Thread(target=self._serve, args=(stream, number), daemon=True).start()
 
-    def _serve(self, stream: socket.socket) -> None:
-        number, protocol = len(self.received), self._make(stream)
-        self.received.append(b"")
+    def _serve(self, stream: socket.socket, number: int) -> None:
+        protocol = self._make(stream)
         try:
             while True:
                 stream.sendall(protocol.take_output())

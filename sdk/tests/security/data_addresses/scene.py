@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Optional, Sequence
+from typing import Any, Sequence
 
 from sdk_tasks import wait_until
 from security.data_addresses.played_workers import Caller, DataDoor, Holder, PlayedWorker, request_for
@@ -83,13 +83,13 @@ class Scene:
         ticket = self.ticket()
         self.holder = Holder(ticket.address, bytes(ticket.key))
 
-    def new_fetcher(self, name: str = "fetcher", expires: Optional[float] = None) -> PlayedWorker:
+    def new_fetcher(self, name: str = "fetcher") -> PlayedWorker:
         """A worker to which the object is announced.
 
         Parameters:
-            name, expires: of its key.
+            name: of its key.
         """
-        key = read_key_file(str(self.scheduler.admitted_key("worker", name, expires, TENANT)))
+        key = read_key_file(str(self.scheduler.admitted_key("worker", name, tenant=TENANT)))
         return PlayedWorker(self.scheduler.address, key)
 
     def ticket(self) -> m.Ticket:

@@ -186,13 +186,10 @@ def test_a_ticket_is_of_no_use_when_its_key_is_revoked_or_has_expired(
 ) -> None:
     """Neither one that was not used before, nor one that was."""
     scene.drop()
-    expires, names = int(time.time()) + 3, [f"{each}-{is_used}" for each in ("revoked", "expires")]
+    names = [f"{each}-{is_used}" for each in ("revoked", "expires")]
     holder = scene.holder
     with ExitStack() as stack:
-        peers = [
-            stack.enter_context(scene.new_fetcher(name, expires if name.startswith("expires") else None))
-            for name in names
-        ]
+        peers = [stack.enter_context(scene.new_fetcher(name)) for name in names]
         for peer in peers:
             assert peer.announced() == scene.object_id
         doors = [scene.door(peer.ticket(scene.object_id).secret) for peer in peers]
@@ -200,8 +197,9 @@ def test_a_ticket_is_of_no_use_when_its_key_is_revoked_or_has_expired(
         callers = stack.enter_context(start)
         if is_used:
             assert all(payload for _, payload in callers.ask())
+        expires = int(time.time()) + 2
         scene.scheduler.keys.revoke(names[0])
-        scene.scheduler.reload()
+        scene.scheduler.expire(expires, names[1])
         assert all(peer.is_closed() for peer in peers)
         assert time.time() >= expires
         scene.fetch()  # what the scheduler has told the holder before this is known there

@@ -40,10 +40,15 @@ class ChunkOutcome(NamedTuple):
 
 
 class Sender(Protocol):
-    """What sends the items of a map."""
+    """What sends the items of a map.
+
+    Attributes:
+        made: the future of the last task, or of the one that was being submitted when Ctrl-C came; it may be empty.
+    """
 
     maximum_items: int
     name: str
+    made: List[ScalerFuture[Any]]
 
     def send(self, first: int, items: Sequence[Item]) -> ScalerFuture[Any]:
         """Submit items as a task.
@@ -83,11 +88,13 @@ class ChunkSender:
         while not client._shell.functions.hold(record):
             record = client._register(self._chunk)
         self._record: Optional[FunctionRecord] = record
+        self.made: List[ScalerFuture[Any]] = []
 
     def send(self, first: int, items: Sequence[Item]) -> ScalerFuture[Any]:
         assert self._record is not None
+        self.made.clear()
         try:
-            return self._client._submit_held(self._record, self._chunk, (first, items), {})
+            return self._client._submit_held(self._record, self._chunk, (first, items), {}, self.made)
         except TooManyReferences as error:
             if len(items) == 1:
                 add_note(error, f"(item {first} of map)")
@@ -127,6 +134,7 @@ class CallSender:
     def __init__(self, submit: Callable[..., ScalerFuture[Any]], name: str) -> None:
         self._submit = submit
         self.name = name
+        self.made: List[ScalerFuture[Any]] = []
 
     def send(self, first: int, items: Sequence[Item]) -> ScalerFuture[Any]:
         try:

@@ -43,6 +43,10 @@ def run_map(
             if sending.has_failed or not sending.running:
                 break
             sending.await_chunk()
+    except KeyboardInterrupt:
+        if sending is not None:
+            sending.is_interrupted = True
+        raise
     finally:
         if sending is None:
             sender.close()

@@ -52,6 +52,9 @@ def in_order(sending: Sending, deadline: Optional[float] = None, ends_when_lost:
             outcome = None  # type: ignore[assignment]  # likewise
         if sending.error is not None:
             raise sending.error
+    except KeyboardInterrupt:
+        sending.is_interrupted = True
+        raise
     finally:
         outcome = None  # type: ignore[assignment]  # an exception refers to this frame
         sending.error = None
@@ -82,6 +85,9 @@ def as_they_end(sending: Sending) -> Stream:
             raise failed[0]
         if sending.error is not None:
             raise sending.error
+    except KeyboardInterrupt:
+        sending.is_interrupted = True
+        raise
     finally:
         outcome = None
         sending.error = None

@@ -85,7 +85,7 @@ class Sending:
         self._next = 0  # position of the next item
         self._not_sent: List[Item] = []  # items that were taken
         self._is_exhausted = False
-        self._is_interrupted = False
+        self.is_interrupted = False  # by Ctrl-C
         self._completions = Completions()
         planner.limit(sender.maximum_items)
         shell.wait_for_slots(SLOTS_TIMEOUT_SECONDS)
@@ -149,11 +149,7 @@ class Sending:
 
         Raises TimeoutError at the deadline.
         """
-        try:
-            self._completions.await_one(deadline)
-        except KeyboardInterrupt:
-            self._is_interrupted = True
-            raise
+        self._completions.await_one(deadline)
         self.collect()
 
     def collect(self) -> None:
@@ -174,10 +170,12 @@ class Sending:
 
     def close(self) -> None:
         """Cancel what has not started, or after an interrupt all of it, and let go of the function."""
-        running, self.running = list(self.running), {}
+        # What was submitted when Ctrl-C came is not in `running` yet.
+        running = list({**self.running, **{each: None for each in self._sender.made if not each.done()}})
+        self.running = {}
         for future in running:
             future._is_unwanted = True
-        if running and self._is_interrupted:
+        if running and self.is_interrupted:
             self._shell.stop(running)
         elif running:
             self._shell.ask_to_cancel(running)

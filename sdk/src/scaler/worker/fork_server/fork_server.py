@@ -45,6 +45,7 @@ from scaler_protocol.host.spill import remove_file
 logger = logging.getLogger("scaler")
 
 _PAUSE_SECONDS = 0.05  # before the system is asked again for what it could not do
+_LATE_SECONDS = stacks.LONGEST_GRACE_SECONDS - stacks.GRACE_SECONDS
 _POLL_SECONDS = 0.005  # at the end, until killed processes are gone
 
 _UNKNOWN_STATUS = 255 << 8  # an exit code that no processor has
@@ -160,11 +161,17 @@ class _ForkServer:
         """Kill processors that did not stop in time; returns seconds until the next check, None if none is needed."""
         if not self._deadlines:
             return None
-        now = time.monotonic()
+        now, is_one_late = time.monotonic(), False
         for process_id, deadline in list(self._deadlines.items()):
-            if now >= deadline:
-                del self._deadlines[process_id]
-                _kill_group(process_id)
+            if now < deadline:
+                continue
+            if now < deadline + _LATE_SECONDS and stacks.has_not_run(process_id):
+                is_one_late = True
+                continue
+            del self._deadlines[process_id]
+            _kill_group(process_id)
+        if is_one_late:
+            return _PAUSE_SECONDS
         return max(0.0, min(self._deadlines.values()) - now) if self._deadlines else None
 
     def _obey(self, order: Order) -> None:

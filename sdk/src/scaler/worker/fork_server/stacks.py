@@ -6,7 +6,8 @@
 Rules:
 - The stack is written by a C signal handler, which does not need the interpreter lock: this also works for a function
   that never releases the lock.
-- It is best effort. A processor that blocks or ignores the signal is killed GRACE_SECONDS later, without a stack.
+- It is best effort. A processor that blocks or ignores the signal is killed GRACE_SECONDS later, without a stack. One
+  that has not run since, because the machine is busy or swaps, gets up to LONGEST_GRACE_SECONDS.
 - The file is unlinked memory that the fork server also holds open, so it outlives the processor but nothing else.
 """
 
@@ -24,6 +25,7 @@ STACK_SIGNAL = int(getattr(signal, "SIGRTMAX", signal.SIGUSR2 + 1)) - 1
 """A real-time signal, because user code may use SIGUSR1 and SIGUSR2 itself."""
 
 GRACE_SECONDS = 0.3
+LONGEST_GRACE_SECONDS = 3.0
 
 _MAXIMUM_BYTES = 32 * 1024
 _MAXIMUM_FRAMES = 100  # of faulthandler
@@ -44,6 +46,18 @@ def write_stack_on_signal(descriptor: int) -> None:
     """From now on, STACK_SIGNAL writes this process's stack to the descriptor and ends the process."""
     with contextlib.suppress(Exception):  # then the signal ends the process without a stack
         faulthandler.register(STACK_SIGNAL, file=descriptor, all_threads=False, chain=True)
+
+
+def has_not_run(process_id: int) -> bool:
+    """Whether a process has not run since STACK_SIGNAL was sent, and does not block it: the signal waits for it. False
+    where the system does not say so."""
+    try:
+        with open(f"/proc/{process_id}/status", "rb") as file:
+            masks = dict(line.split(b":", 1) for line in file if line.startswith((b"ShdPnd:", b"SigBlk:")))
+        waiting, blocked = int(masks[b"ShdPnd"], 16), int(masks[b"SigBlk"], 16)
+    except (OSError, MemoryError, KeyError, ValueError):
+        return False
+    return bool(waiting & ~blocked & 1 << STACK_SIGNAL - 1)
 
 
 def read_stack_file(descriptor: int) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from fake_scheduler import FakeScheduler, StartWorker, WorkerProgram
+from sdk_tasks import wait_until
 from worker_gates import CANCELLED, NOT_FOUND, RUNNING, Gate, wait_at, wait_for_heartbeat
 
 from scaler.exceptions import ProcessorDiedError, TaskTimeoutError
@@ -228,17 +229,23 @@ def test_a_queued_task_is_cancelled_and_a_running_one_is_not(
 
 
 def test_a_running_task_is_cancelled_by_force_and_its_neighbours_run(
-    scheduler: FakeScheduler, start_worker: StartWorker, gate: Gate
+    scheduler: FakeScheduler, start_worker: StartWorker, gate: Gate, tmp_path: Path
 ) -> None:
+    def say_and_wait(path: str, running: str) -> str:
+        open(running, "w").close()
+        return wait(path)
+
+    wait = wait_at
     start_worker()
     scheduler.welcome()
-    scheduler.send_calls(scheduler.create_function(wait_at), {1: (gate.path,), 2: (gate.path,)})
-    wait_for_heartbeat(scheduler, lambda h: h.processors and h.processors[0].has_task)
+    calls = {number: (gate.path, str(tmp_path / f"running{number}")) for number in (1, 2)}
+    scheduler.send_calls(scheduler.create_function(say_and_wait), calls)
+    wait_until(tmp_path / "running1")
     scheduler.send(m.TaskCancel(ids=[1], force=True))
 
     stack = scheduler.receive(m.TaskLog).message
     assert (stack.id, stack.stream) == (1, 3)
-    assert "in wait_at" in stack.text.splitlines()[-1]
+    assert "in say_and_wait" in stack.text
     assert scheduler.confirmations(1) == {1: CANCELLED}
     gate.open()
     assert scheduler.result(2).value == "went through"

@@ -19,7 +19,7 @@ from scaler_protocol.wire.secure_zmtp import ClientSecurity
 
 ANY = Address("*", 0)
 HOST = "127.0.0.1"
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 def new_keys() -> ClientSecurity:
