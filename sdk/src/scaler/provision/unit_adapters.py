@@ -138,9 +138,9 @@ class LocalUnits(UnitAdapter):
 
     def hurry(self) -> None:
         for process in list(self._processes.values()):
+            process.send_signal(DRAIN_SIGNAL)  # first: a program that ends already would be ended by it
             if process.stdin is not None:
                 process.stdin.close()  # which lets a worker stop without finishing its tasks
-            process.send_signal(DRAIN_SIGNAL)
 
     def _drain(self, process: subprocess.Popen[bytes]) -> None:
         if process.pid not in self._draining and process.poll() is None:
