@@ -1,4 +1,4 @@
-"""A worker that is asked to end while it starts: it leaves with exit code 0, wherever it is then."""
+"""A worker that is asked to end while it starts leaves with exit code 0, wherever it is; nothing disturbs its end."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from typing import List
+from pathlib import Path
+from typing import List, Sequence
 
 import pytest
+
+from scaler.worker.early_signals import EARLY
+from scaler.worker.exit_codes import EXIT_NO_SCHEDULER
 
 DEADLINE_SECONDS = 60.0
 SIGNALLED_WHEN_IMPORTED = """
@@ -60,3 +64,33 @@ def test_a_hang_up_and_a_worker_without_a_supervisor_are_no_exception() -> None:
     module = "scaler.worker.agent.shell.agent_shell"
     assert exit_code_of(module, signal.SIGTERM, "itself", "scaler.worker") == 0
     assert exit_code_of(module, signal.SIGTERM, "itself", "scaler_cluster", "--exit-when-stdin-closes") == 0
+
+
+SIGNALLED_WHEN_IT_ENDS = """
+import os, signal, sys
+
+class Late:
+    def __del__(self, kill=os.kill, own=os.getpid(), number=int(sys.argv[1]), note=sys.argv[2], creating=os.open):
+        if own == os.getpid():
+            creating(note, os.O_CREAT)
+            kill(own, number)
+
+late = Late()  # goes when the interpreter has taken its handlers back
+from scaler.worker.supervisor import main
+sys.exit(main(sys.argv[3:]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, *EARLY[2:3]], ids=str)
+@pytest.mark.parametrize("options", [(), ("--exit-when-stdin-closes",)], ids=["supervisor", "worker"])
+def test_a_signal_that_comes_when_it_has_ended_changes_nothing(
+    number: int, options: Sequence[str], tmp_path: Path
+) -> None:
+    note = tmp_path / "ends"
+    words = [str(int(number)), str(note), "tcp://127.0.0.1:9", "--insecure", "--death-timeout-seconds", "0.1", *options]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", SIGNALLED_WHEN_IT_ENDS, *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment) as process:
+        code = process.wait(DEADLINE_SECONDS)
+    assert code == EXIT_NO_SCHEDULER
+    assert note.exists()

@@ -1,7 +1,8 @@
-"""What asks a worker to end before it has begun: it leaves at once, with exit code 0, as one that has drained.
+"""What asks a worker to end before it has begun, or when it ends already: it leaves as one that has drained.
 
     interpreter starts ──▶ leave_on_signals ──▶ imports, options, fork server ──▶ the agent's own handlers
-       (it is killed)        (it leaves: there is nothing to finish and nothing to hand over)
+       (it is killed)        (it leaves at once: there is nothing to finish)                  │
+                                             the interpreter ends ◀── ignore_late_signals ◀───┘
 
 Rules:
 - This is the first that the program runs, so nothing is imported here that takes time.
@@ -50,6 +51,15 @@ def held_signals() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def ignore_late_signals() -> None:
+    """This program ends in any case: a further signal changes neither how, nor its exit code.
+
+    They are ignored by the system, since Python takes its own handlers back before its last objects are gone.
+    """
+    for number in (*EARLY, *FORWARDED_AS):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _leave(_number: int, _frame: Optional[FrameType]) -> None:

@@ -26,7 +26,7 @@ from typing import Optional, Sequence
 
 from scaler.restarts import EXIT_ERROR, Restarts
 from scaler.worker import worker_program as program
-from scaler.worker.early_signals import EARLY, leave_on_signals
+from scaler.worker.early_signals import EARLY, ignore_late_signals, leave_on_signals
 from scaler.worker.forwarded_signals import FORWARDED_AS
 from scaler.worker.worker_options import read_options
 from scaler_protocol.programs.service_manager import ServiceManager
@@ -70,6 +70,7 @@ class Supervisor:
                 select.select([wake_reader], [], [], pause_seconds)
             if pause_seconds is None or self._is_ending:
                 self._service_manager.stopping(f"the worker ended with code {code}")
+                ignore_late_signals()
                 return code if code >= 0 else 128 - code  # the convention of shells
 
     def _run_agent(self) -> int:

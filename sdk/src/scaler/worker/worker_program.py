@@ -13,12 +13,12 @@ import contextlib
 import logging
 import os
 import resource
-import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Dict, Optional, Sequence
 
 from scaler.values.texts import counted
+from scaler.worker.early_signals import held_signals, ignore_late_signals
 from scaler.worker.exit_codes import EXIT_ERROR, EXIT_USAGE
 from scaler.worker.fork_server.fork_server import ForkServerSettings, start_fork_server
 from scaler.worker.fork_server.fork_server_client import ForkServerClient
@@ -159,10 +159,10 @@ def _run_agent(
 
 
 def _ignore_signals(loop: EventLoop) -> None:
-    """The program ends in any case: a further signal changes neither how, nor its exit code."""
-    for number in (*FORWARDED_AS, *FORWARDED_AS.values()):
-        loop.remove_signal_handler(number)
-        signal.signal(number, lambda *_: None)
+    with held_signals():
+        for number in (*FORWARDED_AS, *FORWARDED_AS.values()):
+            loop.remove_signal_handler(number)
+        ignore_late_signals()
 
 
 def _wait_for_end(process_id: int) -> None:
