@@ -7,12 +7,15 @@ Rules:
   do: some thousand programs start, and compiling all their modules takes each of them as long as all else.
 - A process of tests that crashes is not replaced: the process in its place would wait for ever for a file of tests of
   which nothing is left. So the other processes go on, and the run ends and names the test that crashed.
+- What failed is told in a line at once, before pytest goes through the source to report it: that has crashed processes,
+  and then nothing else said why the test had failed.
 - The garbage collector does not go through what the collected tests and their modules keep: that took an eighth of the
   processor time of tests that start no programs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import shutil
@@ -45,6 +48,9 @@ LONG_FILES = {
 """They are handed out first: what is left to the end keeps only one processor busy."""
 
 
+MOST_CHARACTERS_OF_A_FAILURE = 500
+
+
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
     for item in items:
@@ -62,6 +68,15 @@ def pytest_collection_finish() -> None:
     if hasattr(gc, "freeze"):  # PyPy has none
         gc.collect()
         gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    if call.excinfo is None or call.excinfo.errisinstance((pytest.skip.Exception, pytest.xfail.Exception)):
+        return
+    with contextlib.suppress(Exception):  # an exception may have no text
+        text = " ".join(call.excinfo.exconly().split())[:MOST_CHARACTERS_OF_A_FAILURE]
+        os.write(2, f"{item.nodeid} failed ({call.when}): {text}\n".encode("utf-8", "replace"))
 
 
 def is_on_pypy(item: pytest.Item) -> bool:

@@ -1,4 +1,5 @@
-"""What every run of tests can do: run in the background of a shell, and end although a process of tests has crashed."""
+"""What every run of tests can do: run in the background of a shell, and end and say why a test has failed although a
+process of tests has crashed."""
 
 from __future__ import annotations
 
@@ -42,6 +43,15 @@ def test_that_crashes(): os.kill(os.getpid(), signal.SIGKILL)
 def test_last(): pass
 """
 
+TEST_WHOSE_REPORT_CRASHES = """
+import os, signal
+import pytest
+
+def test_that_fails():
+    pytest.ExceptionInfo.getrepr = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+    raise ValueError("for this reason")
+"""
+
 
 def run_tests(
     folder: Path, *arguments: str, before: Optional[Callable[[], object]] = None
@@ -82,3 +92,12 @@ def test_a_run_ends_and_names_the_test_in_which_a_process_has_crashed(tmp_path: 
     assert finished.returncode == 1, finished.stdout
     assert "crashed while running 'test_6.py::test_that_crashes'" in finished.stdout
     assert "1 failed" in finished.stdout
+
+
+def test_a_run_says_why_a_test_has_failed_although_its_process_crashes_while_it_reports_that(tmp_path: Path) -> None:
+    (tmp_path / "test_reporting.py").write_text(TEST_WHOSE_REPORT_CRASHES)
+
+    finished = run_tests(tmp_path, "-n", "1")
+
+    assert finished.returncode == 1, finished.stdout
+    assert "test_reporting.py::test_that_fails failed (call): ValueError: for this reason" in finished.stderr
