@@ -1,7 +1,7 @@
-"""What asks a worker to end before it has begun, or when it ends already: it leaves as one that has drained.
+"""Signals that ask a worker to end before it has begun, and when it ends already: neither is ended by them.
 
     interpreter starts ──▶ leave_on_signals ──▶ imports, options, fork server ──▶ the agent's own handlers
-       (it is killed)        (it leaves at once: there is nothing to finish)                  │
+       (it is killed)        (it leaves with code 0: it has nothing to finish)                │
                                              the interpreter ends ◀── ignore_late_signals ◀───┘
 
 Rules:

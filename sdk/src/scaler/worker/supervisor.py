@@ -70,7 +70,6 @@ class Supervisor:
                 select.select([wake_reader], [], [], pause_seconds)
             if pause_seconds is None or self._is_ending:
                 self._service_manager.stopping(f"the worker ended with code {code}")
-                ignore_late_signals()
                 return code if code >= 0 else 128 - code  # the convention of shells
 
     def _run_agent(self) -> int:
@@ -161,4 +160,6 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     if options.exit_when_stdin_closes:
         return program.run(options, service_manager=service_manager)
     options.exit_when_stdin_closes = True  # for the agents, which watch this process through it
-    return Supervisor(options, service_manager).run()
+    code = Supervisor(options, service_manager).run()
+    ignore_late_signals()
+    return code
