@@ -279,12 +279,14 @@ def flood(addresses: Sequence[str], kind: str, seed: int, sent: Any, is_on: Any,
 
     Parameters:
         addresses: of the scheduler, and for monitors.
+        has_begun: released when this is ready, and again in each round.
     """
     chosen = FLOODS[kind]
     family, target = resolve(parse_address(addresses[chosen.monitors]))
     batches = _begun(chosen.batches(random.Random(seed)))
     begun = 0  # the round; a flooder that waits for its connection may miss the pause between two
     parent = os.getppid()
+    has_begun.release()
     while os.getppid() == parent:
         current = is_on.value
         if not current:

@@ -10,7 +10,7 @@ import pytest
 from shell.faulty_system import SimulatedSystem
 from shell.test_faults import Played, SimulatedPeer
 
-from scaler_appliance.core.effects import Forget, SendChunk
+from scaler_appliance.core.effects import Forget, Send, SendChunk
 from scaler_appliance.core.large_tables import Table
 from scaler_appliance.shell import memory_use, server
 from scaler_protocol import messages as m
@@ -156,6 +156,22 @@ def test_files_are_not_read_for_who_has_gone(scenario: Played, monkeypatch: pyte
     scenario.server._send_later(SendChunk(name, 1, 0, 1, 1))
     scenario.server._drain()
     assert not read and name not in scenario.connections.turns
+
+
+def test_files_are_not_read_for_who_has_closed_while_more_requests_wait(
+    scenario: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read and counted, since results may stand behind them, but cost no more than that."""
+    peer = asking(scenario)
+    peer.step()
+    read: List[Any] = []
+    monkeypatch.setattr(scenario.server, "_answer_performers", {SendChunk: read.append, Send: read.append})
+    scenario.connections.receive(scenario.system.now, 0.0)
+    scenario.connections._read_rest(scenario.connections._peers[name_of(scenario, peer)])
+    scenario.server._take_turns(scenario.system.now)
+    scenario.server._settle(scenario.system.now)
+    scenario.server._take_turns(scenario.system.now)
+    assert not read
 
 
 def test_memory_is_measured_after_every_part_of_the_limit_that_arrives(

@@ -486,6 +486,11 @@ class Connections:
     def is_connected(self, name: bytes) -> bool:
         return name in self._peers
 
+    def may_be_answered(self, name: bytes) -> bool:
+        """Whether what is sent to a peer may reach it: over its connection, or over the next one of its session."""
+        peer = self._peers.get(name)
+        return peer is not None and (not peer.is_ending or peer.session is not None)
+
     def charge(self, name: bytes, seconds: float) -> None:
         """A peer has cost time otherwise than by its turns."""
         if name in self._peers:

@@ -268,7 +268,7 @@ class Server:
                 frames = messages.popleft()
                 handled += 1
                 if not isinstance(frames, list):
-                    if self._peers.is_connected(peer):
+                    if self._peers.may_be_answered(peer):
                         self._perform(self._answer_performers, frames)
                     end = clock()
                     continue
@@ -486,7 +486,7 @@ class Server:
 
     def _send_later(self, answer: Answer) -> None:
         """Send a part of an object in one of its peer's turns."""
-        if self._peers.is_connected(answer.peer):
+        if self._peers.may_be_answered(answer.peer):
             self._peers.turns.add_answer(answer.peer, answer)
 
     def _send(self, effect: Send) -> None:
