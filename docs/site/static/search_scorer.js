@@ -6,6 +6,7 @@
  * - A page is shown if it has the words that make up most of the query's worth. Words that no page has are ignored.
  * - Pages that solve a task come before those that describe, and these before records of decisions and of changes.
  * - A result leads to the section whose title fits best.
+ * - Adjacent words that make a name of code count as this name, too: "at most once" finds `at_most_once`.
  */
 "use strict";
 
@@ -61,16 +62,42 @@ const sectionsOf = (file) => {
   return sections.get(file) || [];
 };
 
+// A browser reads no pages from a disk for the excerpts below results: without this, each result would be an error.
+if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+
+/** The names of code that adjacent words of a query make, as the index has them. */
+const MOST_WORDS_OF_A_NAME = 3;
+const namesIn = (query) => {
+  const words = splitQuery(query.toLowerCase());
+  const stemmer = new Stemmer();
+  const names = new Set();
+  for (let first = 0; first < words.length; first++)
+    for (let end = first + 2; end <= Math.min(first + MOST_WORDS_OF_A_NAME, words.length); end++) {
+      const name = stemmer.stemWord(words.slice(first, end).join("_"));
+      if (ownEntry(Search._index.terms, name)) names.add(name);
+    }
+  return names;
+};
+
+// The words reach the ranking without their order and without those that are too common, such as "at", "most" and "once".
+let names = new Set();
+const parseQuery = Search._parseQuery;
+Search._parseQuery = (query) => {
+  names = namesIn(query);
+  return parseQuery(query);
+};
+
 Search.performTermsSearch = (searchTerms, excludedTerms) => {
   const { terms, titleterms, docnames, titles, filenames } = Search._index;
-  const words = [...searchTerms]
-    .map((word) => {
-      const inText = pagesWith(terms, word);
-      const inTitles = pagesWith(titleterms, word);
-      const pages = new Set([...inText, ...inTitles]);
-      return { word, inTitles, pages, weight: Math.log(1 + docnames.length / pages.size) };
-    })
-    .filter((each) => each.pages.size > 0);
+  const weighed = (word) => {
+    const inText = pagesWith(terms, word);
+    const inTitles = pagesWith(titleterms, word);
+    const pages = new Set([...inText, ...inTitles]);
+    return { word, inTitles, pages, weight: Math.log(1 + docnames.length / pages.size) };
+  };
+  const named = [...names].map(weighed);
+  const known = [...searchTerms].map(weighed).filter((each) => each.pages.size > 0);
+  const words = known.length ? known : named;
   const worth = words.reduce((sum, each) => sum + each.weight, 0);
   const excluded = new Set([...excludedTerms].flatMap((word) => listed(terms[word])));
 
@@ -86,7 +113,8 @@ Search.performTermsSearch = (searchTerms, excludedTerms) => {
       inPageTitle.has(each.word) ? IN_PAGE_TITLE : each.inTitles.has(file) ? IN_SECTION_TITLE : 1;
     const isForTask = docnames[file].startsWith("how-to/") && here.some((each) => each.inTitles.has(file));
     const sum = here.reduce((found, each) => found + each.weight * factor(each), 0);
-    const score = (sum / worth) * (isForTask ? FOR_A_TASK : 1);
+    const ofNames = named.reduce((found, each) => found + (each.pages.has(file) ? each.weight : 0), 0);
+    const score = ((sum + ofNames) / worth) * (isForTask ? FOR_A_TASK : 1);
 
     const fitting = (section) =>
       here.reduce((sum, each) => sum + (section.stems.has(each.word) ? each.weight : 0), 0);
