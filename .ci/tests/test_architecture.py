@@ -1,6 +1,7 @@
 """docs/architecture.md leads to code that exists: every path on the page, and the function named after it.
 
 Rules:
+- Each folder with modules of its own is in the module map.
 - A hop is written `[name](../path.py)`, then a class, a function or a method in backticks.
 - A life has at most MOST_HOPS hops, so that a reader can follow it in one sitting.
 """
@@ -19,6 +20,8 @@ PAGE = TREE / "docs/architecture.md"
 HOP = re.compile(r"\[[^\]]+\]\((?P<path>\.\./[^)]+\.py)\)\s+`(?P<name>[\w.]+)`")
 LIFE = re.compile(r"^## (The life of [^\n]*)\n(.*?)(?=^## )", re.MULTILINE | re.DOTALL)
 MOST_HOPS = 20
+
+PACKAGES = ("sdk/src/scaler", "appliance/src/scaler_appliance", "protocol-spec/python/src/scaler_protocol")
 
 TEXT = PAGE.read_text(encoding="utf-8")
 HOPS = [(match["path"], match["name"]) for match in HOP.finditer(TEXT)]
@@ -43,6 +46,15 @@ def test_every_named_function_exists(path: str, name: str) -> None:
     module = (PAGE.parent / path).resolve()
     assert module.exists(), f"{PAGE.name} leads to {path}, which does not exist"
     assert name in names_in(module.read_text(encoding="utf-8")), f"{path} has no {name}"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_module_map_has_every_folder_once(package: str) -> None:
+    folders = {path.parent for path in (TREE / package).rglob("*.py") if path.name != "__init__.py"}
+    listed = [(PAGE.parent / path).resolve() for path in re.findall(r"\[[\w/]+/\]\((\.\./[^)]+)\) ?[|,]", TEXT)]
+    listed = [path for path in listed if TREE / package in path.parents]
+
+    assert sorted(listed) == sorted(folders - {TREE / package})
 
 
 def test_every_link_to_a_module_names_a_function() -> None:

@@ -6,12 +6,13 @@ warning, misspelt word and question that its search does not answer.
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict, Iterator, List
 
 import pytest
 
@@ -23,12 +24,16 @@ import publish_site
 import site_pages
 import site_search
 from api_pages import API_PAGES
+from browser_driver import Browser, unavailable
 
 TREE = Path(__file__).resolve().parents[2]
 DOCS = [page for page in site_pages.PAGES.values() if page.source.startswith("docs/")]
 MOST_WORDS = 45
+MOST_LINES_OF_THE_README = 100
+TELEPHONE_WIDTH = 390
 OWN_ANCHOR = re.compile(r"\]\(#([^)\s]+)\)")
 HEADING = re.compile(r"^### (\w+)$", re.MULTILINE)
+ROW_OF_A_NAME = re.compile(r"^\| `(\w+)` \|", re.MULTILINE)
 
 
 # Navigation and links.
@@ -100,6 +105,16 @@ def test_every_public_name_is_on_a_page_of_the_api() -> None:
     assert "scaler.aio.Client" in {name for page in API_PAGES for _, name, _ in page.objects}
 
 
+@pytest.mark.parametrize("heading", ["`Client(...)`", "Options"])
+def test_the_page_of_the_client_has_each_parameter(heading: str) -> None:
+    from scaler import Client
+
+    function = Client.options if heading == "Options" else Client.__init__
+    parameters = inspect.signature(getattr(function, "__wrapped__", function)).parameters
+    section = site_pages.PAGES["docs/reference/client.md"].text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    assert sorted(ROW_OF_A_NAME.findall(section)) == sorted(set(parameters) - {"self"})
+
+
 def test_the_page_of_errors_has_each_public_error_with_its_cause_and_what_to_do() -> None:
     from scaler import exceptions
 
@@ -150,6 +165,10 @@ def long_sentences(text: str) -> List[str]:
     )
     sentences = re.split(r"(?<=[.!?:])\s+|(?<=[.!?:])<br>|\n\n|\n *(?:-|\d+\.) ", prose)
     return [" ".join(each.split()) for each in sentences if len(each.split()) > MOST_WORDS]
+
+
+def test_the_readme_is_short() -> None:
+    assert len((TREE / "README.md").read_text(encoding="utf-8").splitlines()) <= MOST_LINES_OF_THE_README
 
 
 def test_a_long_sentence_is_found() -> None:
@@ -237,21 +256,60 @@ def test_other_names_of_versions_are_refused(version: str, site: Path, tmp_path:
 # All of it.
 
 
-@pytest.mark.slow
-@pytest.mark.exhaustive
-@pytest.mark.timeout(900)
-def test_the_site_is_built_without_a_warning_and_its_search_answers(tmp_path: Path) -> None:
-    output = tmp_path / "site"
+@pytest.fixture(scope="module")
+def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("docs") / "site"
     done = subprocess.run(
         ["make", "docs", f"ARGS=--output {output}"], cwd=TREE, capture_output=True, text=True, timeout=800
     )
-
     assert done.returncode == 0, done.stdout + done.stderr
+    return output
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.timeout(900)
+def test_the_site_is_built_without_a_warning_and_its_search_answers(built_site: Path) -> None:
     assert {"index.html", "llms.txt", "scaler.md", "how-to", "adr", "protocol"} <= {
-        path.name for path in output.iterdir()
+        path.name for path in built_site.iterdir()
     }
     if shutil.which("node"):
-        answers = site_search.ask(output, site_search.questions())
+        answers = site_search.ask(built_site, site_search.questions())
         assert [answer for answer in answers if not answer.is_right] == []
-        (nothing,) = site_search.ask(output, [site_search.Question("zyzzyva", ["index"])])
+        (nothing,) = site_search.ask(built_site, [site_search.Question("zyzzyva", ["index"])])
         assert nothing.found == [] and not nothing.is_right
+
+
+@pytest.fixture
+def browser() -> Iterator[Browser]:
+    if reason := unavailable():
+        pytest.skip(reason)
+    browser = Browser()
+    yield browser
+    browser.close()
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.timeout(900)
+def test_pages_from_a_disk_are_as_wide_as_a_telephone_and_dark_where_the_system_is(
+    built_site: Path, browser: Browser
+) -> None:
+    for page in DOCS:
+        browser.open((built_site / f"{page.name}.html").as_uri(), width=TELEPHONE_WIDTH, height=844, theme="dark")
+        assert browser.evaluate("document.documentElement.scrollWidth") == TELEPHONE_WIDTH, page.name
+        colours = re.findall(r"\d+", browser.evaluate("getComputedStyle(document.body).backgroundColor"))
+        assert max(map(int, colours[:3])) < 64, f"{page.name} is not dark"
+        assert browser.problems() == [], page.name
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.timeout(900)
+def test_the_search_works_from_a_disk(built_site: Path, browser: Browser) -> None:
+    browser.open((built_site / "index.html").as_uri())
+    browser.fill(".sidebar-search", "why is my task stuck")
+    browser.press("Enter")
+    browser.wait_for_text("#search-results p", "Search finished")
+    assert browser.texts("ul.search li a")[0] == "Debug a stuck task"
+    assert browser.problems() == []

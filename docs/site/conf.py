@@ -44,6 +44,7 @@ html_title = f"Scaler {version}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_js_files = ["versions.js"]
+html_favicon = str(Path(__file__).parent / "static/favicon.svg")
 html_search_scorer = str(Path(__file__).parent / "static/search_scorer.js")
 html_copy_source = False
 html_show_sphinx = False

@@ -171,12 +171,13 @@ CHARTS = [
         "Scheduler alone: workers connected, tasks streamed through",
         "scheduler CPU µs/task",
         ["engine", "workers"],
-        "µs of CPU time a task, by workers",
+        "µs of CPU time a task",
     ),
 ]
-BAR_HEIGHT = 22
-CHART_WIDTH = 680
-NAMES_WIDTH = 270
+BAR_HEIGHT = 14
+ROW_HEIGHT = 42  # a name, and the bar below it: so a chart is narrow enough to be read on a telephone
+CHART_WIDTH = 400
+VALUE_WIDTH = 70
 
 
 def tables_of(results: str) -> Dict[str, List[Dict[str, str]]]:
@@ -201,22 +202,22 @@ def bar_chart(chart: Chart, results: str) -> str:
         share = value / longest
         if chart.is_logarithmic:
             share = (math.log10(value / smallest) + 0.5) / (math.log10(longest / smallest) + 0.5)
-        return share * (CHART_WIDTH - NAMES_WIDTH - 80)
+        return share * (CHART_WIDTH - VALUE_WIDTH)
 
     parts = []
     for number, (row, value) in enumerate(zip(rows, values)):
-        y = 12 + number * (BAR_HEIGHT + 8)
+        y = 16 + number * ROW_HEIGHT
         colour = "#1a5fb4" if "scaler" in row["engine"].lower() or "scheduler" in row["engine"] else "#9aa0a6"
         width = max(length(value), 1)
-        name = ", ".join(row[column] for column in chart.label)
+        name = ", ".join(row[column] if column == "engine" else f"{column}: {row[column]}" for column in chart.label)
         parts += [
-            _text(NAMES_WIDTH - 8, y + 15.5, name, anchor="end"),
-            f"<rect x='{NAMES_WIDTH}' y='{y}' width='{width:.1f}' height='{BAR_HEIGHT}' fill='{colour}'/>",
-            _text(NAMES_WIDTH + width + 6, y + 15.5, row[chart.value], anchor="start"),
+            _text(0, y, name, anchor="start"),
+            f"<rect x='0' y='{y + 6}' width='{width:.1f}' height='{BAR_HEIGHT}' fill='{colour}'/>",
+            _text(width + 6, y + 17.5, row[chart.value], anchor="start"),
         ]
-    height = 12 + len(rows) * (BAR_HEIGHT + 8) + 22
+    height = 16 + len(rows) * ROW_HEIGHT + 10
     scale = f"{chart.unit}{', logarithmic' if chart.is_logarithmic else ''}; shorter is better"
-    parts.append(_text(NAMES_WIDTH, height - 8, scale, anchor="start", colour="#55595e"))
+    parts.append(_text(0, height - 8, scale, anchor="start", colour="#55595e"))
     return _document(f"{chart.heading}: {chart.unit}", (CHART_WIDTH, height), parts)
 
 

@@ -19,6 +19,7 @@ const sandbox = {
   URLSearchParams,
   SPHINX_HIGHLIGHT_ENABLED: false,
   DOCUMENTATION_OPTIONS: {},
+  location: { protocol: "https:" },
   _ready: nothing, // searchtools.js would begin with what is in the address
   _: (text) => text, // translations
   document: { getElementById: nothing, querySelectorAll: () => [], addEventListener: nothing },

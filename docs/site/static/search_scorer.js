@@ -6,6 +6,8 @@
  * - A page is shown if it has the words that make up most of the query's worth. Words that no page has are ignored.
  * - Pages that solve a task come before those that describe, and these before records of decisions and of changes.
  * - A result leads to the section whose title fits best.
+ * - A word of other engines, or of every day, also finds our word for it in titles: "job" finds "task", "kill" "stop".
+ * - Adjacent words that make a name of code count as this name, too: "at most once" finds `at_most_once`.
  */
 "use strict";
 
@@ -23,6 +25,22 @@ const IN_SECTION_TITLE = 2;
 const FOR_A_TASK = 1.35; // how-to pages, if a title has one of the words
 const MINIMUM_SHARE = 0.5;
 const SCALE = 20;
+const SYNONYMS = {
+  crash: ["die", "dead"],
+  environment: ["python", "library"],
+  exception: ["error"],
+  failure: ["error", "die"],
+  hang: ["stuck"],
+  job: ["task"],
+  kill: ["stop", "cancel"],
+  machine: ["host", "worker"],
+  node: ["worker", "host"],
+  package: ["module"],
+  ram: ["memory"],
+  remove: ["leave", "drain", "stop"],
+  server: ["scheduler"],
+  venv: ["environment", "python"],
+};
 
 const weightOfPage = (name) => {
   if (name in PAGE_WEIGHTS) return PAGE_WEIGHTS[name];
@@ -40,6 +58,17 @@ const pagesWith = (table, word) => {
   const exact = ownEntry(table, word);
   if (exact || word.length < 4) return new Set(exact || []);
   return new Set(Object.keys(table).filter((each) => each.startsWith(word)).flatMap((each) => listed(table[each])));
+};
+
+/** The stems of the words that mean the same, by the stem of a word. */
+let synonyms = null;
+const synonymsOf = (word) => {
+  if (synonyms === null) {
+    const stemmer = new Stemmer();
+    const stems = (words) => words.map((each) => stemmer.stemWord(each));
+    synonyms = new Map(Object.entries(SYNONYMS).map(([each, others]) => [stemmer.stemWord(each), stems(others)]));
+  }
+  return synonyms.get(word) || [];
 };
 
 const stemsOf = (title) => {
@@ -61,16 +90,43 @@ const sectionsOf = (file) => {
   return sections.get(file) || [];
 };
 
+// A browser reads no pages from a disk for the excerpts below results: without this, each result would be an error.
+if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+
+/** The names of code that adjacent words of a query make, as the index has them. */
+const MOST_WORDS_OF_A_NAME = 3;
+const namesIn = (query) => {
+  const words = splitQuery(query.toLowerCase());
+  const stemmer = new Stemmer();
+  const names = new Set();
+  for (let first = 0; first < words.length; first++)
+    for (let end = first + 2; end <= Math.min(first + MOST_WORDS_OF_A_NAME, words.length); end++) {
+      const name = stemmer.stemWord(words.slice(first, end).join("_"));
+      if (ownEntry(Search._index.terms, name)) names.add(name);
+    }
+  return names;
+};
+
+// The words reach the ranking without their order and without those that are too common, such as "at", "most" and "once".
+let names = new Set();
+const parseQuery = Search._parseQuery;
+Search._parseQuery = (query) => {
+  names = namesIn(query);
+  return parseQuery(query);
+};
+
 Search.performTermsSearch = (searchTerms, excludedTerms) => {
   const { terms, titleterms, docnames, titles, filenames } = Search._index;
-  const words = [...searchTerms]
-    .map((word) => {
-      const inText = pagesWith(terms, word);
-      const inTitles = pagesWith(titleterms, word);
-      const pages = new Set([...inText, ...inTitles]);
-      return { word, inTitles, pages, weight: Math.log(1 + docnames.length / pages.size) };
-    })
-    .filter((each) => each.pages.size > 0);
+  const weighed = (word) => {
+    const same = [word, ...synonymsOf(word)];
+    const inTitles = new Set(same.flatMap((each) => [...pagesWith(titleterms, each)]));
+    const pages = new Set([...pagesWith(terms, word), ...pagesWith(titleterms, word), ...inTitles]);
+    return { same, inTitles, pages, weight: Math.log(1 + docnames.length / pages.size) };
+  };
+  const isIn = (stems, each) => each.same.some((word) => stems.has(word));
+  const named = [...names].map(weighed);
+  const known = [...searchTerms].map(weighed).filter((each) => each.pages.size > 0);
+  const words = known.length ? known : named;
   const worth = words.reduce((sum, each) => sum + each.weight, 0);
   const excluded = new Set([...excludedTerms].flatMap((word) => listed(terms[word])));
 
@@ -83,13 +139,14 @@ Search.performTermsSearch = (searchTerms, excludedTerms) => {
     if (share < MINIMUM_SHARE) continue;
     const inPageTitle = stemsOf(titles[file]);
     const factor = (each) =>
-      inPageTitle.has(each.word) ? IN_PAGE_TITLE : each.inTitles.has(file) ? IN_SECTION_TITLE : 1;
+      isIn(inPageTitle, each) ? IN_PAGE_TITLE : each.inTitles.has(file) ? IN_SECTION_TITLE : 1;
     const isForTask = docnames[file].startsWith("how-to/") && here.some((each) => each.inTitles.has(file));
     const sum = here.reduce((found, each) => found + each.weight * factor(each), 0);
-    const score = (sum / worth) * (isForTask ? FOR_A_TASK : 1);
+    const ofNames = named.reduce((found, each) => found + (each.pages.has(file) ? each.weight : 0), 0);
+    const score = ((sum + ofNames) / worth) * (isForTask ? FOR_A_TASK : 1);
 
     const fitting = (section) =>
-      here.reduce((sum, each) => sum + (section.stems.has(each.word) ? each.weight : 0), 0);
+      here.reduce((sum, each) => sum + (isIn(section.stems, each) ? each.weight : 0), 0);
     const best = sectionsOf(file).reduce(
       (found, each) => (fitting(each) > fitting(found) ? each : found),
       { title: titles[file], anchor: null, stems: inPageTitle },

@@ -1,4 +1,4 @@
-"""The worker: one agent per host, which serves the scheduler, and the processors that run user code.
+"""The worker: one agent, which has the connection to the scheduler, and the processors that run user code.
 
     agent/core/    the agent's decisions: events in, effects out
     agent/shell/   the agent's I/O: event loop, connection, processors' sockets, files, signals
