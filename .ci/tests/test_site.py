@@ -6,11 +6,13 @@ warning, misspelt word and question that its search does not answer.
 
 from __future__ import annotations
 
+import http.server
 import inspect
 import json
 import re
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 from typing import Dict, Iterator, List
 
@@ -278,6 +280,46 @@ def test_the_site_is_built_without_a_warning_and_its_search_answers(built_site: 
         assert [answer for answer in answers if not answer.is_right] == []
         (nothing,) = site_search.ask(built_site, [site_search.Question("zyzzyva", ["index"])])
         assert nothing.found == [] and not nothing.is_right
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.timeout(900)
+def test_links_to_other_hosts_are_tried(built_site: Path, tmp_path: Path) -> None:
+    class Host(http.server.BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.send_response(200 if self.path == "/here" else 404)
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            self.do_HEAD()
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.2", 0), Host) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            outcomes = {}
+            for name in ("here", "gone"):
+                source = tmp_path / name / "source"
+                source.mkdir(parents=True)
+                address = f"http://127.0.0.2:{server.server_port}/{name}"
+                (source / "index.md").write_text(
+                    f"# Links\n\n[{name}]({address}), [an example](http://nowhere.example.com/)\n"
+                )
+                script = f"import pathlib, build_site; build_site.check_links(pathlib.Path({str(source)!r}))"
+                outcomes[name] = subprocess.run(
+                    [TREE / ".venv-docs/bin/python", "-c", script],
+                    cwd=TREE / "docs/site",
+                    capture_output=True,
+                    text=True,
+                    timeout=300,
+                )
+        finally:
+            server.shutdown()
+    assert outcomes["here"].returncode == 0, outcomes["here"].stderr
+    assert outcomes["gone"].returncode != 0 and "/gone" in outcomes["gone"].stderr + outcomes["gone"].stdout
 
 
 @pytest.fixture

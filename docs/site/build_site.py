@@ -1,10 +1,11 @@
 """Build the documentation as a site: `make docs`.
 
     build_site.py [--output dist/docs]
+    build_site.py --check-links           asks other hosts whether what pages link to is there, and builds nothing
 
 Rules:
 - A misspelt word and a warning of Sphinx are errors; so is a question that the search does not answer (site_search.py).
-- Nothing is fetched, and the site fetches nothing: the address of another host in a script or a picture is an error.
+- Builds and the site fetch nothing: the address of another host in a script or a picture is an error.
 - Beside the pages lie their Markdown (`how-to/ship-code.md`), all of it in one file (`scaler.md`), and `llms.txt`.
 """
 
@@ -56,6 +57,15 @@ def build(output: Path) -> None:
     made.rename(output)
 
 
+def check_links(source: Path) -> None:
+    """Ask other hosts whether what the pages of a folder link to is there.
+
+    Raises subprocess.CalledProcessError if something is not.
+    """
+    found = source.parent / "links"
+    run("sphinx", "-b", "linkcheck", "-c", str(SETTINGS), "-d", str(found / "cache"), "-q", str(source), str(found))
+
+
 def run(module: str, *arguments: str) -> None:
     """Run a module of Python; raises subprocess.CalledProcessError if it fails."""
     subprocess.run([sys.executable, "-m", module, *arguments], check=True)
@@ -88,12 +98,21 @@ def main() -> int:
     """Run the program; its exit code."""
     parser = argparse.ArgumentParser(description="Build the documentation as a site.")
     parser.add_argument("--output", type=Path, default=TREE / "dist/docs", help="the folder of the site")
-    output = parser.parse_args().output.resolve()
+    parser.add_argument(
+        "--check-links", action="store_true", help="only look whether links to other hosts lead somewhere"
+    )
+    options = parser.parse_args()
+    output = options.output.resolve()
     output.parent.mkdir(parents=True, exist_ok=True)
     try:
+        if options.check_links:
+            stage(STAGED)
+            check_links(STAGED)
+            print("all links to other hosts lead somewhere")
+            return 0
         build(output)
     except subprocess.CalledProcessError as error:
-        print(f"the site was not built: {error.cmd[2]} ended with code {error.returncode}, see above", file=sys.stderr)
+        print(f"the site is not right: {error.cmd[2]} ended with code {error.returncode}, see above", file=sys.stderr)
         return 1
     except SiteError as error:
         print(f"the site was not built: {error}", file=sys.stderr)

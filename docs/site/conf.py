@@ -37,6 +37,14 @@ autodoc_class_signature = "mixed"
 python_use_unqualified_type_names = True
 maximum_signature_line_length = 88
 
+# Addresses of examples. GitHub answers 429 to who asks much, and shows lines of a file by a script.
+linkcheck_ignore = [
+    r"https?://(127\.0\.0\.1|localhost|\[::1\]|[\w.-]*example\.(com|org|net)|[\w.-]*\.local)(:\d+)?(/.*)?$"
+]
+linkcheck_anchors = False
+linkcheck_timeout = 30
+linkcheck_retries = 3
+
 smartquotes = False  # options begin with two dashes
 
 html_theme = "furo"

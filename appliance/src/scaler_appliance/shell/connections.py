@@ -487,9 +487,7 @@ class Connections:
         return name in self._peers
 
     def may_be_answered(self, name: bytes) -> bool:
-        """Whether what is sent to a peer may reach it: over its connection, or over the next one of its session."""
-        peer = self._peers.get(name)
-        return peer is not None and (not peer.is_ending or peer.session is not None)
+        return name in self._peers and self._peers[name].may_be_answered
 
     def charge(self, name: bytes, seconds: float) -> None:
         """A peer has cost time otherwise than by its turns."""

@@ -39,6 +39,11 @@ class PeerConnection:
         self.session: Optional[ResumableSession] = None  # if it can be resumed
 
     @property
+    def may_be_answered(self) -> bool:
+        """Whether what is sent may reach it: over this connection, or over the next one of its session."""
+        return not self.is_ending or self.session is not None
+
+    @property
     def key(self) -> bytes:
         """Its public key; empty: it needs none."""
         protocol = self.caller.protocol
