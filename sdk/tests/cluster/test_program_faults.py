@@ -1,4 +1,4 @@
-"""A program that is replaced while the system has no room for another process."""
+"""Programs that are replaced while the system has no room for another process, and those that are not replaced."""
 
 from __future__ import annotations
 
@@ -45,3 +45,25 @@ def test_a_program_that_cannot_be_replaced_at_once_is_replaced_later(
     finally:
         child.stop()
     assert child.join(30.0) is not None
+
+
+@pytest.mark.parametrize("code", [0, 2])
+def test_a_program_that_fails_and_is_not_replaced_is_an_error_in_the_log(
+    code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR, "scaler")
+    child = child_program._Child([sys.executable, "-c", f"raise SystemExit({code})"], dict(os.environ), ())
+    child.start_watching()
+    assert child.join(30.0) == code
+    assert child._has_ended.wait(30.0)
+    errors = [f"Cluster: process {child.process.pid} ended with code 2 and is not started again"] if code else []
+    assert [record.message.partition(",")[0] for record in caplog.records] == errors
+
+
+def test_a_program_that_was_asked_to_end_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, "scaler")
+    script = "import sys; sys.stdin.read(); raise SystemExit(2)"
+    child = child_program._Child([sys.executable, "-c", script], dict(os.environ), (), stops_at_once=True)
+    child.start_watching()
+    child.stop()
+    assert child._has_ended.wait(30.0) and not caplog.records

@@ -9,7 +9,8 @@ Rules:
   learns so from its pipe, which is closed before.
 - A child does not notify the service manager of this process.
 - A fork of this process leaves the child to it.
-- A child that ends without having been asked to is restarted if `scaler.restarts` says so.
+- A child that ends without having been asked to is restarted if `scaler.restarts` says so. If not, and it has failed, that
+  is an error in the log: in a notebook, what it said itself may be seen by nobody.
 """
 
 from __future__ import annotations
@@ -199,7 +200,12 @@ class _Child:
                 code = self.process.wait()
                 pause_seconds = restarts.pause_seconds(code, time.monotonic() - began)
                 is_replaced = pause_seconds is not None and self._only_code in (None, code)
-                if not is_replaced or self._is_ending.is_set():
+                if self._is_ending.is_set():
+                    return
+                if not is_replaced:
+                    if code:
+                        text = "Cluster: process %d ended with code %d and is not started again, see what it said: %s"
+                        logger.error(text, self.process.pid, code, shlex.join(self._command))
                     return
                 logger.warning("Cluster: process %d ended with code %d, starting a replacement", self.process.pid, code)
                 if self._is_ending.wait(pause_seconds) or not self._replace_patiently():
