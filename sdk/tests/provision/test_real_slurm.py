@@ -88,10 +88,14 @@ def start(slurm: SlurmCluster, address: str, tmp_path: Path) -> Iterator[Callabl
 
 
 class Watch:
-    """How many jobs there were at a time, at most."""
+    """How many jobs there were at a time, at most.
+
+    Attributes:
+        looks: so often they were counted.
+    """
 
     def __init__(self, slurm: SlurmCluster) -> None:
-        self.most = 0
+        self.most = self.looks = 0
         self._slurm = slurm
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -107,6 +111,7 @@ class Watch:
     def _run(self) -> None:
         while not self._is_over.wait(0.1):
             self.most = max(self.most, len(self._slurm.jobs()))
+            self.looks += 1
 
 
 def work(number: int, seconds: float, notes: str) -> int:
@@ -115,6 +120,11 @@ def work(number: int, seconds: float, notes: str) -> int:
         file.write(f"{number}\n")
     time.sleep(seconds)
     return number
+
+
+def work_with(_earlier: int, seconds: float, number: int, notes: str) -> int:
+    """Work that needs a result."""
+    return work(number, seconds, notes)
 
 
 def work_after(go: str, number: int, notes: str) -> int:
@@ -199,11 +209,13 @@ def test_a_job_that_is_cancelled_loses_nothing_and_runs_nothing_twice(
     assert slurm.state_of(job) == "CANCELLED"
 
 
+@pytest.mark.parametrize("partition", ["cpu", "abrupt", "requeued"])
 def test_a_job_that_is_preempted_loses_nothing_and_runs_nothing_twice(
-    slurm: SlurmCluster, address: str, start: Callable[..., Program], tmp_path: Path
+    slurm: SlurmCluster, address: str, start: Callable[..., Program], tmp_path: Path, partition: str
 ) -> None:
+    """With a GraceTime, without one, and where Slurm would queue jobs again that let it."""
     notes = tmp_path / "notes"
-    program = start("--maximum", str(len(NODES)))
+    program = start("--maximum", str(len(NODES)), "--partition", partition)
     futures: List[ScalerFuture] = []
     with Client(address) as client:
 
@@ -227,6 +239,29 @@ def test_a_job_that_is_preempted_loses_nothing_and_runs_nothing_twice(
     assert "asked to stop by SIGTERM: finishing what runs" in (tmp_path / f"{preempted}.out").read_text()
     assert slurm.state_of(preempted) == "PREEMPTED"
     assert "ERROR" not in program.log.read_text()
+
+
+def test_no_job_is_submitted_for_tasks_that_wait_for_others_or_that_no_pool_can_run(
+    slurm: SlurmCluster, address: str, start: Callable[..., Program], tmp_path: Path
+) -> None:
+    go, notes = tmp_path / "go", tmp_path / "notes"
+    program = start("--maximum", str(MAXIMUM))
+    with Client(address) as client:
+        impossible = [client.options(capabilities={"gpu": 1}).submit(work, each, 0.0, str(notes)) for each in range(40)]
+        first = client.submit(work_after, str(go), 100, str(notes))
+        blocked = [client.submit(work_with, first, 1.0, number, str(notes)) for number in range(40)]
+        wait_for(lambda: runs(notes) == [100], "the first task to run")
+        with Watch(slurm) as watch:
+            wait_for(lambda: watch.looks > 50, "several looks at what is wanted, of which there is one a second")
+        assert watch.most == 1
+        go.touch()
+        assert [each.result(TIMEOUT_SECONDS) for each in blocked] == list(range(40))
+        for each in impossible:
+            each.cancel()
+        wait_for(lambda: slurm.jobs() == [], "the job to end")
+    log = program.log.read_text()
+    assert "no pool has units for tasks that need gpu=1" in log
+    assert log.count("starts unit") <= MAXIMUM, "as many as the tasks that waited can use"
 
 
 def test_a_worker_leaves_before_the_time_limit_of_its_job(
