@@ -22,6 +22,7 @@ from typing import Dict, List, Mapping, Sequence, Set
 
 from scaler.provision.core.pool import PoolSettings
 from scaler.provision.core.provision_core import ListedUnit
+from scaler.provision.shell_command import CommandError, run_command
 from scaler.worker.early_signals import held_signals
 from scaler.worker.forwarded_signals import FORWARDED_AS
 from scaler_protocol import messages as m
@@ -212,21 +213,12 @@ class CommandUnits(UnitAdapter):
 
     def _run(self, command: str, variables: Mapping[str, str]) -> str:
         try:
-            done = subprocess.run(
-                ["/bin/sh", "-c", command],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=self._timeout_seconds,
-                env={**os.environ, **self._variables, **variables},
-            )
-        except subprocess.TimeoutExpired:
-            text = f"{command!r} has not ended within {self._timeout_seconds:g} s (command_timeout_seconds)"
-            raise UnitError(text) from None
-        except OSError as error:
-            raise UnitError(f"{command!r} cannot be started: {error}") from error
-        if done.returncode:
-            raise UnitError(f"{command!r} has ended with exit code {done.returncode}: {last_line(done.stderr)}")
-        return done.stdout.decode("utf-8", "replace")
+            ended = run_command(command, {**os.environ, **self._variables, **variables}, self._timeout_seconds)
+        except CommandError as error:
+            raise UnitError(str(error)) from error
+        if ended.code:
+            raise UnitError(f"{command!r} has ended with exit code {ended.code}: {last_line(ended.errors)}")
+        return ended.output.decode("utf-8", "replace")
 
 
 def last_line(output: bytes) -> str:
