@@ -414,6 +414,16 @@ _NETWORK = [
 OTHER_KINDS = "start scaler_cluster on the machines that should run tasks, or let scaler_provision start it there"
 """What to do for workers of kinds that earlier generations had managers for."""
 
+_BY_COMMANDS = (
+    'write a section [provision] with adapter = "exec" instead, and three commands of that system: start_command,'
+    " list_command and stop_command"
+)
+INSTEAD_OF_KINDS = {
+    "k8s": 'write a section [provision] with adapter = "kubernetes" instead, with image, slots and maximum',
+    **dict.fromkeys(("symphony", "aws", "oci"), _BY_COMMANDS),
+}
+"""What to write for them, by a word in their name."""
+
 _NOTHING_MANAGES = "workers connect to the scheduler themselves, without a manager"
 
 _EARLIER = [
@@ -427,9 +437,13 @@ _EARLIER = [
     Earlier("-hps --hard-processor-suspend", why="no task is suspended by a signal", takes="nothing"),
     Earlier("-la --log-hub-address", why="workers log to --logging-paths"),
     Earlier("-osa --object-storage-address", why="the scheduler stores objects itself, at its own address"),
-    Earlier("type", only=("baremetal_native",), why=OTHER_KINDS),
+    Earlier("type", only=("baremetal_native",), why=OTHER_KINDS, instead=INSTEAD_OF_KINDS),
     Earlier("-wmi --worker-manager-id", why=_NOTHING_MANAGES),
-    Earlier("--mode", why="all workers start at once, and stay; scaler_provision starts and stops them with the work"),
+    Earlier(
+        "--mode",
+        why="all workers start at once, and stay; scaler_provision starts and stops them with the work",
+        instead={"dynamic": "write a section [provision] with slots, and a maximum of units that have so many"},
+    ),
     Earlier("--worker-type", why="--worker-names names workers"),
     *EARLIER_LOGGING,
     *EARLIER_SECURITY,
