@@ -237,6 +237,7 @@ def test_a_unit_that_does_not_connect_in_time_has_failed_and_is_stopped() -> Non
     assert bench.tick(30.0) == [], "its worker may have come just now: the scheduler is asked"
     assert bench.demand(0) == [StopUnit("p", name)]
     assert bench.states() == {name: State.FAILED}
+    assert bench.units[-1].units[0].reason == f"no worker with --unit {name} was connected within 60 s"
 
 
 def test_a_unit_whose_worker_came_while_the_scheduler_was_silent_is_not_stopped() -> None:

@@ -11,7 +11,7 @@ import pytest
 from sdk_tasks import wait_for, wait_until
 
 from scaler.provision import shell_command
-from scaler.provision.shell_command import CommandError, Ended, run_command
+from scaler.provision.shell_command import CommandError, CommandOutput, run_command
 
 LIMIT_SECONDS = 60.0
 
@@ -37,18 +37,18 @@ def exists(process_id: int) -> bool:
         return False
 
 
-def run(command: str, seconds: float = LIMIT_SECONDS) -> Ended:
+def run(command: str, seconds: float = LIMIT_SECONDS) -> CommandOutput:
     return run_command(command, os.environ, seconds)
 
 
 def test_a_command_has_what_it_printed_and_its_exit_code() -> None:
-    assert run("echo a; echo b >&2; exit 3") == Ended(3, b"a\n", b"b\n")
-    assert run("cat") == Ended(0, b"", b""), "there is no input"
+    assert run("echo a; echo b >&2; exit 3") == CommandOutput(3, b"a\n", b"b\n")
+    assert run("cat") == CommandOutput(0, b"", b""), "there is no input"
     assert run("kill -9 $$").code == -signal.SIGKILL
 
 
 def test_what_a_command_leaves_in_the_background_is_not_waited_for(noted: Path) -> None:
-    assert run(f"sleep 1000 >/dev/null 2>&1 & echo $! > {noted}; echo started") == Ended(0, b"started\n", b"")
+    assert run(f"sleep 1000 >/dev/null 2>&1 & echo $! > {noted}; echo started") == CommandOutput(0, b"started\n", b"")
     assert exists(process_in(noted))
 
 
@@ -62,7 +62,7 @@ def test_a_connection_that_ssh_shares_may_hold_it(noted: Path) -> None:
     command = (
         f"setsid sh -c 'echo $$ > {noted}; exec sleep 1000 >/dev/null' & until [ -s {noted} ]; do :; done; echo done"
     )
-    assert run(command) == Ended(0, b"done\n", b"")
+    assert run(command) == CommandOutput(0, b"done\n", b"")
     assert exists(process_in(noted))
 
 

@@ -26,7 +26,7 @@ class CommandError(Exception):
     """A command could not be started, has not ended in time, or its output cannot be used."""
 
 
-class Ended(NamedTuple):
+class CommandOutput(NamedTuple):
     """
     Attributes:
         code: negative: the signal that ended the shell.
@@ -62,7 +62,7 @@ class _Reader(threading.Thread):
         return b"".join(self._parts)
 
 
-def run_command(command: str, environment: Mapping[str, str], timeout_seconds: float) -> Ended:
+def run_command(command: str, environment: Mapping[str, str], timeout_seconds: float) -> CommandOutput:
     """Run it, and wait until it has ended.
 
     Raises CommandError.
@@ -96,7 +96,7 @@ def run_command(command: str, environment: Mapping[str, str], timeout_seconds: f
         )
     if any(reader.is_too_large for reader in readers):
         raise CommandError(f"{command!r} printed more than {LARGEST_BYTES >> 20} MiB")
-    return Ended(code, *(reader.text() for reader in readers))
+    return CommandOutput(code, *(reader.text() for reader in readers))
 
 
 def _kill_group(process_id: int) -> bool:

@@ -413,7 +413,10 @@ class ProvisionCore:
                 since = max(unit.runs_since, self._opened_at)
                 is_late = now >= since + settings.start_timeout_seconds and unit.state == m.UnitState.STARTING
                 if is_late and self._is_confirmed(demand, unit):
-                    self._fail(now, unit, f"no worker of it was connected within {settings.start_timeout_seconds:g} s")
+                    text = (
+                        f"no worker with --unit {unit.name} was connected within {settings.start_timeout_seconds:g} s"
+                    )
+                    self._fail(now, unit, text)
                     self._effects.append(StopUnit(settings.name, unit.name))
             elif now >= max(unit.left, self._opened_at) + STOP_GRACE_SECONDS and self._is_confirmed(demand, unit):
                 unit.left, unit.asked = now, 0  # again, if it is still there then
