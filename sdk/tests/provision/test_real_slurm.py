@@ -26,6 +26,7 @@ QUICK = ("--idle-seconds", "1", "--sustain-seconds", "0", "--list-interval-secon
 DRAIN_SECONDS = 8.0  # less than Slurm waits before it kills
 TIMEOUT_SECONDS = 90.0
 MAXIMUM = 3
+SCRIPT = Path(__file__).resolve().parents[3] / "packaging/slurm/scaler-workers.sbatch"
 
 pytestmark = [
     pytest.mark.slow,
@@ -279,6 +280,36 @@ def test_a_worker_leaves_before_the_time_limit_of_its_job(
             jobs += [job for job in running(slurm) if job not in jobs]
     assert runs(notes) == list(range(count))
     wait_for(lambda: slurm.state_of(jobs[0]) == "COMPLETED", "the first job to have ended by itself")
+
+
+def test_the_packaged_script_runs_workers_on_each_node_which_leave_at_a_signal_of_slurm(
+    slurm: SlurmCluster, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    notes, go = tmp_path / "notes", tmp_path / "go"
+    options = [f"--nodes={len(NODES)}", f"--cpus-per-task={CPUS}", f"--output={tmp_path}/script.out", "--parsable"]
+    job = slurm.call("sbatch", *options, str(SCRIPT), address, "--drain-signal", "SIGUSR1")
+    with Client(address) as client:
+        futures = [client.submit(work_after, str(go), number, str(notes)) for number in range(CPUS * len(NODES))]
+        wait_for(lambda: len(runs(notes)) == len(futures), "a task in each slot of each node")
+        assert [each.slots for each in client.info().workers] == [CPUS] * len(NODES)
+
+        slurm.call("scancel", "--signal=USR1", job)  # to all processes of its steps
+        is_told = "notice by SIGUSR1 (drain_signal): finishing what runs"
+        wait_for(lambda: (tmp_path / "script.out").read_text().count(is_told) == len(NODES), "each to be told")
+        go.touch()
+        assert [each.result(TIMEOUT_SECONDS) for each in futures] == list(range(len(futures)))
+        wait_for(lambda: slurm.state_of(job) == "COMPLETED", "the job to have ended as it should")
+    assert runs(notes) == list(range(len(futures))), "a task ran twice"
+
+
+def test_jobs_know_how_many_cpus_they_have(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """Nothing here enforces it: each process may use all CPUs of the host."""
+    program = f"{sys.executable} -c 'from scaler.cpus import usable_cpus; print(usable_cpus())'"
+    for number, (cpus, command) in enumerate([(1, program), (2, program), (2, f"srun --ntasks=2 -c1 {program}")]):
+        output = tmp_path / f"cpus-{number}"
+        slurm.call("sbatch", "--wait", "--nodes=1", f"--ntasks={cpus}", f"--output={output}", f"--wrap={command}")
+    assert [(tmp_path / f"cpus-{number}").read_text().split() for number in range(3)] == [["1"], ["2"], ["1", "1"]]
 
 
 def test_a_controller_that_hangs_stops_nothing_but_starts(
