@@ -107,6 +107,9 @@ def test_tasks_that_no_pool_can_run_start_nothing_and_are_named_once() -> None:
     assert bench.started(3, needs={"fpga": 1.0}) == []
     assert bench.started(3, needs={"fpga": 1.0}) == []
     assert [text for text in bench.logs if "fpga=1" in text] == bench.logs and len(bench.logs) == 1
+    assert bench.units[-1].notes == ["no pool has units for tasks that need fpga=1"]
+    bench.demand(0)
+    assert bench.units[-1].notes == [], "they have gone"
 
 
 def test_work_that_ends_before_a_unit_is_there_is_not_worth_one() -> None:

@@ -254,6 +254,7 @@ def test_no_job_is_submitted_for_tasks_that_wait_for_others_or_that_no_pool_can_
         wait_for(lambda: runs(notes) == [100], "the first task to run")
         with Watch(slurm) as watch:
             wait_for(lambda: watch.looks > 50, "several looks at what is wanted, of which there is one a second")
+            assert "no pool has units for tasks that need gpu=1" in client.explain(impossible[0])
         assert watch.most == 1
         go.touch()
         assert [each.result(TIMEOUT_SECONDS) for each in blocked] == list(range(40))
