@@ -138,18 +138,65 @@ def check_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], **values: obj
 
 
 def test_a_file_of_the_second_generation_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert check_file(tmp_path, capsys, kind="baremetal_native", count=-1) == [
-        "code 0",
-        f"scaler: {tmp_path / 'config.toml'} is valid",
-    ]
+    code, *warnings, last = check_file(tmp_path, capsys, kind="baremetal_native", count=-1)
+    assert (code, last) == ("code 0", f"scaler: {tmp_path / 'config.toml'} is valid")
+    of_policy = [line for line in warnings if "policy_content has no effect" in line]
+    assert len(of_policy) == 1 and "scaling=vanilla', write a section [provision]" in of_policy[0]
+    assert all(": warning: " in line and " has no effect: " in line for line in warnings)
 
 
-def test_workers_of_a_cloud_are_a_fault_that_says_what_to_do(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [
+        ("aws_raw_ecs", 'write a section [provision] with adapter = "exec" instead, and three commands'),
+        ("orb_aws_ec2", 'write a section [provision] with adapter = "exec" instead, and three commands'),
+        ("oci_hpc", 'write a section [provision] with adapter = "exec" instead, and three commands'),
+        ("symphony", 'write a section [provision] with adapter = "exec" instead, and three commands'),
+        ("k8s_raw", 'write a section [provision] with adapter = "kubernetes" instead, with image'),
+        ("other", "start scaler_cluster on the machines"),
+    ],
+)
+def test_workers_of_other_kinds_are_a_fault_that_says_what_to_write(
+    kind: str, advice: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, fault = check_file(tmp_path, capsys, kind="aws_raw_ecs", count=1)[:2]
+    code, *printed = check_file(tmp_path, capsys, kind=kind, count=1)
+    [fault] = [line for line in printed if ": warning: " not in line]
     assert code == "code 1"
-    assert "type: 'aws_raw_ecs' is not supported, only baremetal_native: start scaler_cluster on the machines" in fault
+    assert f"type: {kind!r} is not supported, only baremetal_native: {advice}" in fault
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "advice"),
+    [
+        (
+            "--policy-content",
+            "allocate=even_load; scaling=vanilla",
+            "write a section [provision] with slots, and a max",
+        ),
+        (
+            "--policy-content",
+            "allocate=capability; scaling=capability",
+            "write a section [[provision]] for each set of",
+        ),
+        ("--policy-engine-type", "waterfall_v1", "write a [[provision]] for each line"),
+        ("--policy-content", "allocate=even_load; scaling=no", ""),
+    ],
+)
+def test_a_policy_that_scales_has_no_effect_and_says_what_to_write(option: str, value: str, advice: str) -> None:
+    program = program_named("scaler_scheduler")
+    given = vars(program.parser().parse_args(["tcp://127.0.0.1:1", option, value]))
+    [warning] = Reading(program, given, {}).warnings
+    assert warning.startswith(f"{option} has no effect: tasks are placed by")
+    assert (f"; for {value!r}, {advice}" in warning) if advice else warning.endswith("when tasks need them")
+
+
+def test_managers_that_scale_say_what_to_write() -> None:
+    [fixed] = read("scaler_cluster tcp://127.0.0.1:1 --mode fixed").warnings
+    [dynamic] = read("scaler_cluster tcp://127.0.0.1:1 --mode dynamic").warnings
+    assert (
+        dynamic
+        == f"{fixed}; for 'dynamic', write a section [provision] with slots, and a maximum of units that have so many"
+    )
 
 
 def test_the_worker_manager_is_scaler_cluster_and_knows_one_kind() -> None:
@@ -162,7 +209,7 @@ def test_the_worker_manager_is_scaler_cluster_and_knows_one_kind() -> None:
     assert "-wmi has no effect: workers connect to the scheduler themselves" in checked.stdout
     refused = run("aws_hpc", "tcp://127.0.0.1:1")
     assert refused.returncode == 2
-    assert "workers of kind 'aws_hpc' are not supported, only baremetal_native" in refused.stderr
+    assert "workers of kind 'aws_hpc' are not supported, only baremetal_native: write a section" in refused.stderr
 
 
 def test_an_earlier_option_of_files_alone_has_no_flag() -> None:

@@ -23,6 +23,9 @@ from typing import Callable, Dict, Iterator, List, Mapping, Tuple
 
 import pytest
 
+from scaler.provision.provision_options import PROVISION, fault_of_pools, read_options
+from scaler.provision.provision_program import EXIT_USAGE
+from scaler.provision.unit_adapters import STOP_SECONDS
 from scaler.worker import exit_codes
 from scaler.worker.worker_options import CLUSTER
 from scaler_appliance.shell.scheduler_options import SCHEDULER
@@ -34,6 +37,7 @@ PARSERS: Dict[str, Callable[[], argparse.ArgumentParser]] = {
     "scaler_scheduler": SCHEDULER.parser,
     "scaler_cluster": CLUSTER.parser,
     "scaler_ui": UI.parser,
+    "scaler_provision": PROVISION.parser,
 }
 DEADLINE_SECONDS = 30.0
 
@@ -48,6 +52,9 @@ def options_of(command: List[str]) -> argparse.Namespace:
 # systemd.
 
 UNITS = {"scaler-scheduler.service": "scheduler.env", "scaler-workers.service": "workers.env"}
+PROVISION_FILE = PACKAGING / "systemd/provision.toml"
+SHARED_WITH_WORKERS = ("DynamicUser", "User", "StateDirectory", "LimitNOFILE", "NoNewPrivileges", "ProtectSystem")
+"""What the program that starts workers on its host needs as they do."""
 
 
 def read_unit(name: str) -> Unit:
@@ -114,8 +121,31 @@ def test_the_workers_unit_accepts_what_their_agent_notifies() -> None:
     assert int(unit["WatchdogSec"][0]) >= 3 and unit["KillMode"] == ["mixed"]
 
 
+def test_the_provisioners_unit_has_the_pools_of_its_file_and_stands_by_when_another_one_has_them() -> None:
+    unit = read_unit("scaler-provision.service")
+    config = options_of(command_of(unit, {})).config
+    assert config == f"/etc/scaler/{PROVISION_FILE.name}"
+    pools = read_options(["--config", str(PROVISION_FILE)])
+    assert fault_of_pools(pools) == "" and pools[0].address == "tcp://127.0.0.1:2345"
+
+    known = {
+        name for program in (PROVISION, CLUSTER) for option in program.options for name in program.variables(option)
+    }
+    assert read_environment(unit["Environment"]).keys() <= known | {"SCALER_KEY_DIRECTORY"}
+    assert unit["Restart"] == ["on-failure"] and unit["RestartPreventExitStatus"] == [str(EXIT_USAGE)]
+    assert unit["StartLimitIntervalSec"] == ["0"], "however long another one has them"
+
+
+def test_the_provisioners_unit_lets_workers_of_its_host_drain() -> None:
+    unit = read_unit("scaler-provision.service")
+    assert unit["KillMode"] == ["mixed"] and int(unit["TimeoutStopSec"][0]) > STOP_SECONDS
+    workers = read_unit("scaler-workers.service")
+    assert {key: unit[key] for key in SHARED_WITH_WORKERS} == {key: workers[key] for key in SHARED_WITH_WORKERS}
+
+
 @pytest.mark.parametrize(
-    ("name", "most_exposure"), [("scaler-scheduler.service", 2.0), ("scaler-workers.service", 5.0)]
+    ("name", "most_exposure"),
+    [("scaler-scheduler.service", 2.0), ("scaler-workers.service", 5.0), ("scaler-provision.service", 5.0)],
 )
 def test_systemd_finds_the_units_sound_and_tight(name: str, most_exposure: float, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:

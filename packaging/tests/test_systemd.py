@@ -22,7 +22,7 @@ from upgrades.loading_client import LOAD, LoadingClient
 PAGE = TREE / "packaging/systemd/README.md"
 HOW_TO = TREE / "docs/how-to/run-as-a-service.md"
 ADDRESS = "tcp://127.0.0.1:2345"
-SCHEDULER, WORKERS = "scaler-scheduler", "scaler-workers"
+SCHEDULER, WORKERS, PROVISIONER = "scaler-scheduler", "scaler-workers", "scaler-provision"
 STATE, RUN = "/var/lib/scaler", "/run/scaler"
 PYTHON = "/opt/scaler/bin/python"
 KEY = "/root/alice.key"
@@ -48,6 +48,7 @@ def commands_of(page: Path, containing: str) -> str:
 
 INSTALL_PACKAGES = commands_of(HOW_TO, "python3 -m venv")
 INSTALL_SERVICES = commands_of(PAGE, "install -m 755")
+INSTALL_PROVISIONER = commands_of(PAGE, "provision.toml")
 MAKE_KEY = commands_of(PAGE, "keys new --role client").replace("alice.key", KEY)
 
 
@@ -311,7 +312,8 @@ def test_a_stop_is_clean_and_leaves_no_files(machine: SystemdMachine) -> None:
 
 def test_workers_prove_the_key_that_systemd_hands_to_them(machine: SystemdMachine) -> None:
     """By the lines that the page has for hosts of workers alone."""
-    (drop_in,) = re.findall(r"```ini\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    drop_ins: List[str] = re.findall(r"```ini\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    (drop_in,) = [each for each in drop_ins if "worker.key" in each]
     folder = f"/etc/systemd/system/{WORKERS}.service.d"
     machine.shell(MAKE_KEY.replace("client", "worker").replace(KEY, "/etc/scaler/worker.key"))
     machine.write(f"{folder}/override.conf", textwrap.dedent(drop_in))
@@ -320,6 +322,22 @@ def test_workers_prove_the_key_that_systemd_hands_to_them(machine: SystemdMachin
         wait_for_log(machine, "with the key 'worker-1'")
     finally:
         machine.shell(f"rm {folder}/override.conf; systemctl daemon-reload; systemctl restart {WORKERS}")
+
+
+def test_a_provisioner_starts_workers_with_the_tasks_and_lets_them_end_when_it_is_stopped(
+    machine: SystemdMachine,
+) -> None:
+    machine.run("systemctl", "stop", WORKERS)
+    machine.shell(INSTALL_PROVISIONER)
+    try:
+        machine.shell(f"SCALER_KEY_FILE={KEY} {PYTHON} -c '{LARGE_TASK}'")
+        log = machine.log(f"--unit={PROVISIONER}")
+        assert "starts unit here-" in log and "Worker: connected as session" in log
+    finally:
+        machine.run("systemctl", "disable", "--now", PROVISIONER)
+    found = Service(machine, PROVISIONER)
+    assert (found.state, found.result, found.exit_code) == ("inactive/dead", "success", 0)
+    assert "asked to stop by SIGTERM, leaving" in machine.log(f"--unit={PROVISIONER}")
 
 
 def test_the_units_run_without_privileges(machine: SystemdMachine) -> None:

@@ -118,3 +118,28 @@ def test_one_cpu_is_left_for_everything_else(monkeypatch: pytest.MonkeyPatch, cp
     monkeypatch.setattr(cpus, "_scheduled_cpus", lambda: cpu_count)
     monkeypatch.setattr(cpus, "_quota", lambda root: None)
     assert default_slots() == slots
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"SLURM_CPUS_ON_NODE": "8", "SLURM_CPUS_PER_TASK": "2", "SLURM_TASKS_PER_NODE": "4"}, 8),
+        ({"SLURM_CPUS_ON_NODE": "8", "SLURM_STEP_TASKS_PER_NODE": "1"}, 8),
+        ({"SLURM_CPUS_ON_NODE": "8", "SLURM_STEP_TASKS_PER_NODE": "4(x2),1"}, 2),
+        ({"SLURM_CPUS_ON_NODE": "8", "SLURM_STEP_TASKS_PER_NODE": "1,12(x40)"}, 1),
+        ({"SLURM_CPUS_ON_NODE": "200"}, MANY),
+        ({"SLURM_CPUS_PER_TASK": "2", "SLURM_JOB_CPUS_PER_NODE": "2(x3)"}, MANY),
+        ({"SLURM_CPUS_ON_NODE": "many"}, MANY),
+        ({"SLURM_CPUS_ON_NODE": "0"}, 1),
+    ],
+    ids=["job script", "step", "four tasks a node", "nodes that differ", "more", "salloc", "malformed", "none"],
+)
+def test_what_slurm_has_allocated_limits_the_cpus_and_tasks_of_a_step_share_it(
+    variables: Dict[str, str], expected: int, tmp_path: Path
+) -> None:
+    assert usable_cpus(str(tmp_path), variables) == expected
+
+
+def test_a_job_of_slurm_says_how_many_slots_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CPUS_ON_NODE", "6")
+    assert read_options(["tcp://127.0.0.1:1"]).num_of_workers == 5

@@ -3,19 +3,27 @@
     the smallest of    the CPUs of the system         os.cpu_count, -X cpu_count, PYTHON_CPU_COUNT
                        the affinity of this process   taskset, cpuset
                        the quotas of its cgroups      docker --cpus, Kubernetes limits, systemd CPUQuota=
+                       the allocation of its job      Slurm: SLURM_CPUS_ON_NODE
 
 Rules:
 - Every program and class that starts workers uses `default_slots`, so that all start the same number.
 - A quota applies to a cgroup and all below it: the quotas of every ancestor count, and the smallest wins. It is rounded
   up, because a slot that is sometimes throttled does more than a CPU that is never used.
+- Slurm need not enforce what it allocates, so its variables count, too. The CPUs of a step on a node are for all of its
+  tasks there: each has a share. `salloc` sets other variables, since its shell runs outside of the allocation.
 - A limit that cannot be read is ignored.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from math import ceil
-from typing import Iterator, List, NamedTuple, Optional
+from typing import Iterator, List, Mapping, NamedTuple, Optional
+
+SLURM_CPUS = "SLURM_CPUS_ON_NODE"
+SLURM_TASKS = "SLURM_STEP_TASKS_PER_NODE"
+"""Of a step: the numbers of tasks on its nodes, such as `4(x2),1`. A job script has no such variable."""
 
 _QUOTA_FILES = {"cgroup2": ("cpu.max",), "cgroup": ("cpu.cfs_quota_us", "cpu.cfs_period_us")}
 
@@ -38,15 +46,30 @@ def default_slots() -> int:
     return max(1, usable_cpus() - 1)
 
 
-def usable_cpus(root: str = "/") -> int:
+def usable_cpus(root: str = "/", environment: Mapping[str, str] = os.environ) -> int:
     """The number of CPUs that this process may use at once; at least 1.
 
     Parameters:
         root: the root of /proc and the cgroups.
+        environment: has the variables of a Slurm job, in one.
     """
+    limits = [_scheduled_cpus()]
     quota = _quota(root)
-    cpus = _scheduled_cpus()
-    return max(1, cpus if quota is None else min(cpus, ceil(quota)))
+    if quota is not None:
+        limits.append(ceil(quota))
+    allocated = _allocated(environment)
+    if allocated is not None:
+        limits.append(allocated)
+    return max(1, min(limits))
+
+
+def _allocated(environment: Mapping[str, str]) -> Optional[int]:
+    """The number of CPUs that Slurm has allocated to this process; None outside of a job."""
+    on_node = environment.get(SLURM_CPUS, "")
+    if not re.fullmatch("[0-9]{1,6}", on_node, re.ASCII):
+        return None
+    tasks = [int(each) for each in re.findall(r"(?:^|,)([0-9]{1,6})", environment.get(SLURM_TASKS, ""))]
+    return int(on_node) // max(1, *tasks, 1)
 
 
 def _scheduled_cpus() -> int:

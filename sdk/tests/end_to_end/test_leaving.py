@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, Callable, Iterator, List
 
@@ -165,6 +167,49 @@ def test_a_file_gives_notice(start: Callable[..., Program], tmp_path: Path) -> N
     notice.touch()
     assert worker.exit_code() == 0
     assert f"the file {notice} is there (drain_file)" in worker.log.read_text()
+
+
+@pytest.mark.parametrize("to_all", [False, True], ids=["to its first process", "to all of its processes"])
+def test_a_signal_of_its_options_gives_notice(
+    address: str, start: Callable[..., Program], tmp_path: Path, to_all: bool
+) -> None:
+    ran, go = tmp_path / "ran", tmp_path / "go"
+    leaver = start("--drain-signal", "SIGUSR1")
+    with Client(address) as client:
+        future = client.options(at_most_once=True).submit(append, str(ran), str(go))
+        wait_until(ran)
+        leaver.send(signal.SIGUSR1, to_all)
+        leaver.wait_for_line("notice by SIGUSR1 (drain_signal): finishing what runs within 25 s")
+        leaver.send(signal.SIGUSR1, to_all)
+        go.touch()
+        assert future.result(TIMEOUT_SECONDS) == str(go)
+        assert leaver.exit_code() == 0 and runs(ran) == 1
+
+
+def test_an_address_gives_notice(start: Callable[..., Program]) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if is_given.is_set() else 404)
+            self.end_headers()
+            is_asked.set()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    is_asked, is_given = threading.Event(), threading.Event()
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}/instance-action"
+            worker = start("--drain-url", url)
+            assert is_asked.wait(TIMEOUT_SECONDS) and worker.process.poll() is None
+            is_given.set()
+            assert worker.exit_code() == 0
+            assert f"{url} gives notice (drain_url), leaving" in worker.log.read_text()
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @pytest.mark.parametrize("source", ["option", "Slurm"])

@@ -59,6 +59,8 @@ PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
 {nodes}
 PartitionName=cpu Nodes=ALL Default=YES State=UP PriorityTier=1 GraceTime=2
+PartitionName=abrupt Nodes=ALL State=UP PriorityTier=1 GraceTime=0
+PartitionName=requeued Nodes=ALL State=UP PriorityTier=1 GraceTime=0 PreemptMode=REQUEUE
 PartitionName=urgent Nodes=ALL State=UP PriorityTier=9 PreemptMode=OFF
 """
 

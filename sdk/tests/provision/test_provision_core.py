@@ -107,6 +107,9 @@ def test_tasks_that_no_pool_can_run_start_nothing_and_are_named_once() -> None:
     assert bench.started(3, needs={"fpga": 1.0}) == []
     assert bench.started(3, needs={"fpga": 1.0}) == []
     assert [text for text in bench.logs if "fpga=1" in text] == bench.logs and len(bench.logs) == 1
+    assert bench.units[-1].notes == ["no pool has units for tasks that need fpga=1"]
+    bench.demand(0)
+    assert bench.units[-1].notes == [], "they have gone"
 
 
 def test_work_that_ends_before_a_unit_is_there_is_not_worth_one() -> None:
@@ -237,6 +240,7 @@ def test_a_unit_that_does_not_connect_in_time_has_failed_and_is_stopped() -> Non
     assert bench.tick(30.0) == [], "its worker may have come just now: the scheduler is asked"
     assert bench.demand(0) == [StopUnit("p", name)]
     assert bench.states() == {name: State.FAILED}
+    assert bench.units[-1].units[0].reason == f"no worker with --unit {name} was connected within 60 s"
 
 
 def test_a_unit_whose_worker_came_while_the_scheduler_was_silent_is_not_stopped() -> None:

@@ -26,6 +26,7 @@ QUICK = ("--idle-seconds", "1", "--sustain-seconds", "0", "--list-interval-secon
 DRAIN_SECONDS = 8.0  # less than Slurm waits before it kills
 TIMEOUT_SECONDS = 90.0
 MAXIMUM = 3
+SCRIPT = Path(__file__).resolve().parents[3] / "packaging/slurm/scaler-workers.sbatch"
 
 pytestmark = [
     pytest.mark.slow,
@@ -88,10 +89,14 @@ def start(slurm: SlurmCluster, address: str, tmp_path: Path) -> Iterator[Callabl
 
 
 class Watch:
-    """How many jobs there were at a time, at most."""
+    """How many jobs there were at a time, at most.
+
+    Attributes:
+        looks: so often they were counted.
+    """
 
     def __init__(self, slurm: SlurmCluster) -> None:
-        self.most = 0
+        self.most = self.looks = 0
         self._slurm = slurm
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -107,6 +112,7 @@ class Watch:
     def _run(self) -> None:
         while not self._is_over.wait(0.1):
             self.most = max(self.most, len(self._slurm.jobs()))
+            self.looks += 1
 
 
 def work(number: int, seconds: float, notes: str) -> int:
@@ -115,6 +121,11 @@ def work(number: int, seconds: float, notes: str) -> int:
         file.write(f"{number}\n")
     time.sleep(seconds)
     return number
+
+
+def work_with(_earlier: int, seconds: float, number: int, notes: str) -> int:
+    """Work that needs a result."""
+    return work(number, seconds, notes)
 
 
 def work_after(go: str, number: int, notes: str) -> int:
@@ -199,11 +210,13 @@ def test_a_job_that_is_cancelled_loses_nothing_and_runs_nothing_twice(
     assert slurm.state_of(job) == "CANCELLED"
 
 
+@pytest.mark.parametrize("partition", ["cpu", "abrupt", "requeued"])
 def test_a_job_that_is_preempted_loses_nothing_and_runs_nothing_twice(
-    slurm: SlurmCluster, address: str, start: Callable[..., Program], tmp_path: Path
+    slurm: SlurmCluster, address: str, start: Callable[..., Program], tmp_path: Path, partition: str
 ) -> None:
+    """With a GraceTime, without one, and where Slurm would queue jobs again that let it."""
     notes = tmp_path / "notes"
-    program = start("--maximum", str(len(NODES)))
+    program = start("--maximum", str(len(NODES)), "--partition", partition)
     futures: List[ScalerFuture] = []
     with Client(address) as client:
 
@@ -229,6 +242,30 @@ def test_a_job_that_is_preempted_loses_nothing_and_runs_nothing_twice(
     assert "ERROR" not in program.log.read_text()
 
 
+def test_no_job_is_submitted_for_tasks_that_wait_for_others_or_that_no_pool_can_run(
+    slurm: SlurmCluster, address: str, start: Callable[..., Program], tmp_path: Path
+) -> None:
+    go, notes = tmp_path / "go", tmp_path / "notes"
+    program = start("--maximum", str(MAXIMUM))
+    with Client(address) as client:
+        impossible = [client.options(capabilities={"gpu": 1}).submit(work, each, 0.0, str(notes)) for each in range(40)]
+        first = client.submit(work_after, str(go), 100, str(notes))
+        blocked = [client.submit(work_with, first, 1.0, number, str(notes)) for number in range(40)]
+        wait_for(lambda: runs(notes) == [100], "the first task to run")
+        with Watch(slurm) as watch:
+            wait_for(lambda: watch.looks > 50, "several looks at what is wanted, of which there is one a second")
+            assert "no pool has units for tasks that need gpu=1" in client.explain(impossible[0])
+        assert watch.most == 1
+        go.touch()
+        assert [each.result(TIMEOUT_SECONDS) for each in blocked] == list(range(40))
+        for each in impossible:
+            each.cancel()
+        wait_for(lambda: slurm.jobs() == [], "the job to end")
+    log = program.log.read_text()
+    assert "no pool has units for tasks that need gpu=1" in log
+    assert log.count("starts unit") <= MAXIMUM, "as many as the tasks that waited can use"
+
+
 def test_a_worker_leaves_before_the_time_limit_of_its_job(
     slurm: SlurmCluster, address: str, start: Callable[..., Program], tmp_path: Path
 ) -> None:
@@ -244,6 +281,36 @@ def test_a_worker_leaves_before_the_time_limit_of_its_job(
             jobs += [job for job in running(slurm) if job not in jobs]
     assert runs(notes) == list(range(count))
     wait_for(lambda: slurm.state_of(jobs[0]) == "COMPLETED", "the first job to have ended by itself")
+
+
+def test_the_packaged_script_runs_workers_on_each_node_which_leave_at_a_signal_of_slurm(
+    slurm: SlurmCluster, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    notes, go = tmp_path / "notes", tmp_path / "go"
+    options = [f"--nodes={len(NODES)}", f"--cpus-per-task={CPUS}", f"--output={tmp_path}/script.out", "--parsable"]
+    job = slurm.call("sbatch", *options, str(SCRIPT), address, "--drain-signal", "SIGUSR1")
+    with Client(address) as client:
+        futures = [client.submit(work_after, str(go), number, str(notes)) for number in range(CPUS * len(NODES))]
+        wait_for(lambda: len(runs(notes)) == len(futures), "a task in each slot of each node")
+        assert [each.slots for each in client.info().workers] == [CPUS] * len(NODES)
+
+        slurm.call("scancel", "--signal=USR1", job)  # to all processes of its steps
+        is_told = "notice by SIGUSR1 (drain_signal): finishing what runs"
+        wait_for(lambda: (tmp_path / "script.out").read_text().count(is_told) == len(NODES), "each to be told")
+        go.touch()
+        assert [each.result(TIMEOUT_SECONDS) for each in futures] == list(range(len(futures)))
+        wait_for(lambda: slurm.state_of(job) == "COMPLETED", "the job to have ended as it should")
+    assert runs(notes) == list(range(len(futures))), "a task ran twice"
+
+
+def test_jobs_know_how_many_cpus_they_have(slurm: SlurmCluster, tmp_path: Path) -> None:
+    """Nothing here enforces it: each process may use all CPUs of the host."""
+    program = f"{sys.executable} -c 'from scaler.cpus import usable_cpus; print(usable_cpus())'"
+    for number, (cpus, command) in enumerate([(1, program), (2, program), (2, f"srun --ntasks=2 -c1 {program}")]):
+        output = tmp_path / f"cpus-{number}"
+        slurm.call("sbatch", "--wait", "--nodes=1", f"--ntasks={cpus}", f"--output={output}", f"--wrap={command}")
+    assert [(tmp_path / f"cpus-{number}").read_text().split() for number in range(3)] == [["1"], ["2"], ["1", "1"]]
 
 
 def test_a_controller_that_hangs_stops_nothing_but_starts(

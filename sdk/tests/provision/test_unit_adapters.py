@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
-from typing import Tuple
+from typing import List, Tuple
 
 import pytest
 
+from scaler.provision import unit_adapters
 from scaler.provision.core.pool import PoolSettings
 from scaler.provision.core.provision_core import ListedUnit
 from scaler.provision.provision_options import pool_of, read_options
-from scaler.provision.provision_program import main, worker_command
+from scaler.provision.provision_program import instance_of, main, worker_command
 from scaler.provision.unit_adapters import CommandUnits, UnitError
+from scaler.provision.unit_commands import digest_of, is_unit_of
 from scaler_protocol import messages as m
 
 RUNNING = ListedUnit(m.UnitState.STARTING)
@@ -22,6 +25,10 @@ ADDRESS = "tcp://127.0.0.1:2345"
 def commands(start: str = "true", listing: str = "true", stop: str = "true", seconds: float = 20.0) -> CommandUnits:
     pool = PoolSettings("gpu", slots=2, capabilities={"gpu": 1.0}, lifetime_seconds=60.0)
     return CommandUnits(pool, ADDRESS, start, listing, stop, seconds)
+
+
+def unit(number: int, address: str = ADDRESS, pool: str = "gpu") -> str:
+    return f"{pool}-{digest_of(address)}0ff1ce-{number}"
 
 
 def test_commands_are_told_what_to_start_and_stop(tmp_path: Path) -> None:
@@ -36,13 +43,38 @@ def test_commands_are_told_what_to_start_and_stop(tmp_path: Path) -> None:
 
 
 def test_a_listing_has_ids_states_and_reasons() -> None:
-    lines = r"a\nb PENDING (Resources) more\n\nc running\nd failed node died\n"
+    a, b, c, d = (unit(number) for number in range(4))
+    lines = rf"{a}\n{b} PENDING (Resources) more\n\n{c} running\n{d} failed node died\n"
     assert commands(listing=f"printf '{lines}'").list() == {
-        "a": RUNNING,
-        "b": ListedUnit(m.UnitState.PENDING, "(Resources) more"),
-        "c": RUNNING,
-        "d": ListedUnit(m.UnitState.FAILED, "node died"),
+        a: RUNNING,
+        b: ListedUnit(m.UnitState.PENDING, "(Resources) more"),
+        c: RUNNING,
+        d: ListedUnit(m.UnitState.FAILED, "node died"),
     }
+
+
+def test_machines_that_are_no_units_of_the_pool_at_its_scheduler_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    warnings: List[str] = []
+    monkeypatch.setattr(unit_adapters.logger, "warning", lambda text, *values: warnings.append(text % values))
+    own = unit(7)
+    others = ["NAME STATUS", "database running", "gpu-1 stopped", unit(1, pool="gpu2"), unit(1, "tcp://192.0.2.1:2345")]
+    units = commands(listing="printf '%s\\n' " + " ".join(f"'{each}'" for each in [*others, own, f"x{own}", f"{own}x"]))
+    for _ in range(2):
+        assert units.list() == {own: RUNNING}
+    (said,) = warnings
+    assert said.startswith("the list command of the pool gpu printed 'NAME', no unit of it")
+
+
+def test_ids_tell_the_schedulers_whose_units_commands_list() -> None:
+    def instance(address: str, *adapters: str) -> str:
+        return instance_of([argparse.Namespace(address=address, adapter=each) for each in adapters])
+
+    one, other = instance("tcp://a:1", "local", "exec"), instance("tcp://b:1", "exec")
+    assert is_unit_of(f"p-{one}-3", "p", "tcp://a:1") and not is_unit_of(f"p-{one}-3", "p", "tcp://b:1")
+    assert is_unit_of(f"p-{other}-3", "p", "tcp://b:1")
+    assert len(instance("tcp://a:1", "slurm")) == 6, "the names of jobs have it in any case"
 
 
 def test_commands_that_fail_say_why() -> None:
@@ -52,8 +84,10 @@ def test_commands_that_fail_say_why() -> None:
         commands(stop="exit 1").stop("a")
     with pytest.raises(UnitError, match=r"within 0\.05 s \(command_timeout_seconds\)"):
         commands(listing="exec sleep 20", seconds=0.05).list()
-    with pytest.raises(UnitError, match="the state 'odd' in 'a odd': use pending, running, failed"):
-        commands(listing="echo a odd").list()
+    with pytest.raises(UnitError, match=r"the state 'odd' in '\S+ odd': use pending, running, failed"):
+        commands(listing=f"echo {unit(1)} odd").list()
+    with pytest.raises(UnitError, match=r"exit code 1: it printed no error; if it found no units, let it exit with 0$"):
+        commands(listing="echo a | grep b").list()
 
 
 def test_each_pool_of_a_file_is_checked_and_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,6 +143,19 @@ def test_options_that_contradict_one_another_are_named(
     with pytest.raises(SystemExit):
         main([ADDRESS, *arguments])
     assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["tcp://0.0.0.0:2345", "tcp://*:2345", "tcp://head:1,tcp://[::]:2345"])
+def test_units_elsewhere_need_an_address_that_they_can_connect_to(
+    address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file has it in its section of the scheduler, which listens there."""
+    file = tmp_path / "scaler.toml"
+    file.write_text(f'[scheduler]\naddress = "{address}"\n[provision]\nadapter = "slurm"\n')
+    with pytest.raises(SystemExit):
+        main(["--config", str(file), "--dry-run"])
+    assert f"{address} names no host that others could connect to: write the scheduler's" in capsys.readouterr().err
+    assert main(["--config", str(file), "--adapter", "local", "--dry-run"]) == 0
 
 
 def test_pools_must_have_names_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

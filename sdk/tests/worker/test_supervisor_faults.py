@@ -80,7 +80,7 @@ def open_descriptors() -> int:
 def test_an_agent_that_cannot_be_started_is_started_later(
     system: FaultySystem, call: str, error: BaseException, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    supervisor = Supervisor(argparse.Namespace())
+    supervisor = Supervisor(argparse.Namespace(drain_signal=None))
     system.failing, system.errors = call, [error] * 9
     if call == "pipe":  # the first pipe is that of signals, without which it does not begin
         codes = [supervisor._run_agent() for _ in range(9)]
@@ -95,13 +95,13 @@ def test_an_agent_that_cannot_be_started_is_started_later(
 
 def test_an_agent_that_a_library_has_waited_for_is_replaced(system: FaultySystem) -> None:
     system.failing, system.errors = "waitpid", [error_of(errno.ECHILD)]
-    assert Supervisor(argparse.Namespace()).run() == 0
+    assert Supervisor(argparse.Namespace(drain_signal=None)).run() == 0
     assert system.pauses == [0.1]
 
 
 def test_exit_codes_are_there_though_the_parent_ignored_its_children(system: FaultySystem) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    assert Supervisor(argparse.Namespace()).run() == 0
+    assert Supervisor(argparse.Namespace(drain_signal=None)).run() == 0
     assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
 
 
@@ -109,7 +109,7 @@ def test_exit_codes_are_there_though_the_parent_ignored_its_children(system: Fau
 def test_a_signal_that_cannot_be_forwarded_ends_the_supervisor_with_its_agent(
     system: FaultySystem, number: int
 ) -> None:
-    supervisor = Supervisor(argparse.Namespace())
+    supervisor = Supervisor(argparse.Namespace(drain_signal=None))
     supervisor._agent = AGENT
     system.failing, system.errors = "kill", [error_of(number)]
     supervisor._on_signal(signal.SIGTERM, None)

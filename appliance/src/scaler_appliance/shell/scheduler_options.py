@@ -367,6 +367,11 @@ _BALANCES_ALWAYS = "the scheduler balances continuously, by the measured duratio
 _POLICY = (
     "tasks are placed by capabilities and measured durations; scaler_provision starts workers when tasks need them"
 )
+_POOLS = {
+    "waterfall": "write a [[provision]] for each line: its name, its maximum, and a priority, the highest first",
+    "scaling=vanilla": "write a section [provision] with slots, and a maximum of units that have so many",
+    "scaling=capability": "write a section [[provision]] for each set of capabilities, with slots and a maximum",
+}
 
 _EARLIER = [
     Earlier("bind_address", becomes=("address",)),
@@ -377,8 +382,8 @@ _EARLIER = [
     Earlier("-ls --load-balance-seconds", why=_BALANCES_ALWAYS),
     Earlier("-lbt --load-balance-trigger-times", why=_BALANCES_ALWAYS),
     Earlier("-sri --status-report-interval-seconds", why="status is published every second, and contains only changes"),
-    Earlier("-et --policy-engine-type", why=_POLICY),
-    Earlier("-pc --policy-content", why=_POLICY),
+    Earlier("-et --policy-engine-type", why=_POLICY, instead=_POOLS),
+    Earlier("-pc --policy-content", why=_POLICY, instead=_POOLS),
     *EARLIER_LOGGING,
     *EARLIER_SECURITY,
 ]

@@ -316,7 +316,7 @@ class StateCollector(Collector):
                 ("busy", 1.0, "slots_busy", "Slots of its workers with a task."),
                 ("cpu", 0.01, "cpu_ratio", "Processor time of its workers, as a share of one core."),
                 ("rss", 1.0, "resident_memory_bytes", "Resident memory of its workers."),
-                ("free", 1.0, "free_memory_bytes", "Free memory of a host."),
+                ("free", 1.0, "free_memory_bytes", "Memory that the workers of a host could still use."),
             )
         ]
         for host in hosts(self._state, HOSTS_LISTED):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import List, Optional, Sequence
 
-from scaler.worker.worker_options import OTHER_KINDS
+from scaler.worker.worker_options import INSTEAD_OF_KINDS, OTHER_KINDS
 
 NATIVE = "baremetal_native"
 _EXIT_USAGE = 2
@@ -20,7 +20,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     if given and not given[0].startswith("-"):
         kind = given.pop(0)
         if kind != NATIVE:
-            fault = f"workers of kind {kind!r} are not supported, only {NATIVE}: {OTHER_KINDS}"
+            advice = next((text for word, text in INSTEAD_OF_KINDS.items() if word in kind), OTHER_KINDS)
+            fault = f"workers of kind {kind!r} are not supported, only {NATIVE}: {advice}"
             print(f"scaler_worker_manager: error: {fault}", file=sys.stderr)
             return _EXIT_USAGE
     sys.argv[1:] = given

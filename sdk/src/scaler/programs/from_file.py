@@ -162,6 +162,10 @@ PROGRAMS: Dict[str, Tuple[str, Callable[[], List[str]]]] = {
 start."""
 
 
+WARNING = ": warning: "
+"""In the lines by which a program says what has no effect."""
+
+
 def check(path: str, sections: Sections, parts: Sequence[Part]) -> int:
     """Let each program check its section and print what it finds."""
     code = 0
@@ -169,9 +173,13 @@ def check(path: str, sections: Sections, parts: Sequence[Part]) -> int:
         takes_address = "scheduler" in sections and needs_address(path, sections, part)
         command = [*part.command, *([_SOME_ADDRESS] if takes_address else []), "--check"]
         checked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        lines = f"{checked.stdout}{checked.stderr}".splitlines()
         if checked.returncode:
-            print(f"{checked.stdout}{checked.stderr}".rstrip("\n"))
             code = EXIT_FAULTS
+        else:
+            lines = [line for line in lines if WARNING in line]
+        if lines:
+            print("\n".join(lines))
     if not code:
         print(f"scaler: {path} is valid")
     return code

@@ -18,6 +18,7 @@ from scaler.provision.slurm_script import capabilities_of_gres, fault_of_options
 from scaler.version import __version__
 from scaler.worker.worker_options import Capabilities
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
+from scaler_protocol.host.addresses import WILDCARDS, parse_addresses
 from scaler_protocol.programs.options import (
     Choice,
     Kind,
@@ -40,6 +41,7 @@ from scaler_protocol.programs.options.table import Sections
 SECTION = "provision"
 _DEFAULTS = PoolSettings("")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", re.ASCII)
+_EVERYWHERE = ("0.0.0.0", *WILDCARDS)
 _COMMANDS = tuple(f"{name}_command" for name in ("start", "list", "stop"))
 _SLURM = ("partition", "account", "gres", "sbatch_options", "setup_command", "worker_key_file")
 
@@ -72,9 +74,17 @@ def _faults(options: argparse.Namespace) -> List[str]:
     fault = fault_of_options(options.sbatch_options or "")
     if fault:
         faults.append(f"--sbatch-options: {fault}")
+    if options.adapter != "local" and options.address and names_no_host(options.address):
+        text = f"{options.address} names no host that others could connect to: write the scheduler's name or address"
+        faults.append(f"--adapter {options.adapter}: {text}")
     if options.minimum > options.maximum:
         faults.append(f"--minimum {options.minimum} is above --maximum {options.maximum}")
     return faults
+
+
+def names_no_host(address: str) -> bool:
+    """Whether an address is one to listen at, and none to connect to from elsewhere."""
+    return any(each.host in _EVERYWHERE for each in parse_addresses(address))
 
 
 def _flag(name: str) -> str:

@@ -26,7 +26,9 @@ from scaler.provision.provisioner import Provisioner
 from scaler.provision.slurm_script import SlurmSettings
 from scaler.provision.slurm_units import SlurmUnits
 from scaler.provision.unit_adapters import CommandUnits, LocalUnits, UnitAdapter, UnitError
+from scaler.provision.unit_commands import digest_of
 from scaler.worker.worker_options import CLUSTER
+from scaler_protocol.host.addresses import parse_addresses
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.keys.errors import KeyFileError
@@ -36,6 +38,7 @@ from scaler_protocol.programs.options import Reading
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 _INSTANCE_BYTES = 3
+_ON_OTHER_HOSTS = ("slurm", "kubernetes")  # are units, unless there is one host only
 
 logger = logging.getLogger("scaler")
 
@@ -60,10 +63,16 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         setup_logging(first.logging_paths, first.logging_level, first.logging_config_file, first.logging_format)
     except (OSError, KeyError, ValueError) as error:
         return _usage(f"logging cannot be set up: {error}")
+    for each in pools:
+        if each.adapter in _ON_OTHER_HOSTS and all(part.is_local for part in parse_addresses(each.address)):
+            logger.warning(
+                "the workers of the pool %s connect to %s, which on another host is that host itself",
+                *(each.name, each.address),
+            )
     try:
         credentials = Credentials(first.address, first.key_file, first.insecure or None, "provisioner")
         places = {name: adapter.place for name, adapter in adapters.items() if adapter.place}
-        core = ProvisionCore(list(settings.values()), secrets.token_hex(_INSTANCE_BYTES), places)
+        core = ProvisionCore(list(settings.values()), instance_of(pools), places)
         provisioner = Provisioner(
             credentials, core, adapters, {each.name: each.list_interval_seconds for each in pools}
         )
@@ -73,6 +82,15 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     if first.exit_when_stdin_closes:
         threading.Thread(target=_stop_when_stdin_closes, args=(provisioner,), daemon=True).start()
     return _ended(provisioner.run())
+
+
+def instance_of(pools: Sequence[argparse.Namespace]) -> str:
+    """A part of the ids of units.
+
+    Where commands of the user list them, nothing but their ids tells units of this scheduler from those of others.
+    """
+    own = secrets.token_hex(_INSTANCE_BYTES)
+    return digest_of(pools[0].address) + own if any(each.adapter == "exec" for each in pools) else own
 
 
 def _adapter(options: argparse.Namespace, pool: PoolSettings) -> UnitAdapter:

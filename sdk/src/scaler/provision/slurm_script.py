@@ -16,12 +16,11 @@ from math import ceil
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from scaler.provision.core.pool import PoolSettings
-from scaler.provision.unit_commands import digest_of, worker_arguments
+from scaler.provision.unit_commands import UNIT, digest_of, worker_arguments
 
 END_MARGIN_SECONDS = 60.0
 """Of a job's time limit: for its worker to start, and to drain before the end."""
 
-_UNIT = r"-[0-9a-f]+-[0-9]+"  # after the pool's name: see `ProvisionCore`
 _FIND_END = """\
 if [ -z "${SLURM_JOB_END_TIME:-}" ]; then  # Slurm says it since 23.02
     SLURM_JOB_END_TIME=$(SLURM_TIME_FORMAT=%s timeout 30 squeue --noheader --jobs="$SLURM_JOB_ID" --format=%e)
@@ -75,7 +74,7 @@ def job_name_of(unit: str, address: str) -> str:
 
 def unit_of(job_name: str, pool: str, address: str) -> Optional[str]:
     """The unit of a pool that a job is, by its name; None for jobs of others, and of other pools."""
-    found = re.fullmatch(f"({re.escape(pool)}{_UNIT})@{digest_of(address)}", job_name, re.ASCII)
+    found = re.fullmatch(f"({re.escape(pool)}{UNIT})@{digest_of(address)}", job_name, re.ASCII)
     return found[1] if found else None
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import shlex
 import signal
@@ -22,6 +23,8 @@ from typing import Dict, List, Mapping, Sequence, Set
 
 from scaler.provision.core.pool import PoolSettings
 from scaler.provision.core.provision_core import ListedUnit
+from scaler.provision.shell_command import CommandError, run_command
+from scaler.provision.unit_commands import is_unit_of
 from scaler.worker.early_signals import held_signals
 from scaler.worker.forwarded_signals import FORWARDED_AS
 from scaler_protocol import messages as m
@@ -34,6 +37,8 @@ STOP_MARGIN_SECONDS = 10.0  # beyond the time that workers may take for running 
 DRAIN_SIGNAL = FORWARDED_AS[signal.SIGTERM]
 _LONGEST_REASON = 300  # characters
 _DIGITS = 8  # of a command's digest
+
+logger = logging.getLogger("scaler")
 
 
 class UnitError(Exception):
@@ -162,6 +167,9 @@ def _reason_of(code: int) -> str:
 class CommandUnits(UnitAdapter):
     """Units that three commands of the user start, list and stop.
 
+    What the list command prints besides this pool's units of this scheduler is passed over: what is a unit is stopped
+    when it has no worker, and a command that lists all machines of an account must not cost these.
+
     Parameters:
         pool: told to the commands in variables of their environment.
         address: of the scheduler, likewise.
@@ -170,6 +178,8 @@ class CommandUnits(UnitAdapter):
     def __init__(
         self, pool: PoolSettings, address: str, start: str, listing: str, stop: str, timeout_seconds: float
     ) -> None:
+        self._pool, self._address = pool.name, address
+        self._others = ""  # the first id that was passed over, once that was said
         self._start, self._listing, self._stop = start, listing, stop
         self._timeout_seconds = timeout_seconds
         self.place = f"the list command {hashlib.sha256(listing.encode()).hexdigest()[:_DIGITS]}"
@@ -190,11 +200,22 @@ class CommandUnits(UnitAdapter):
             words = line.split(None, 2)
             if not words:
                 continue
+            if not is_unit_of(words[0], self._pool, self._address):
+                self._pass_over(words[0])
+                continue
             word = words[1].lower() if len(words) > 1 else "running"
             if word not in STATES:
                 raise UnitError(f"the list command printed the state {word!r} in {line!r}: use {', '.join(STATES)}")
             found[words[0]] = ListedUnit(STATES[word], words[2].strip() if len(words) > 2 else "")
         return found
+
+    def _pass_over(self, unit: str) -> None:
+        if not self._others:
+            self._others = unit
+            logger.warning(
+                "the list command of the pool %s printed %r, no unit of it at this scheduler, which is left alone",
+                *(self._pool, unit),
+            )
 
     def stop(self, unit: str) -> None:
         self._run(self._stop, {"UNIT_ID": unit})
@@ -212,21 +233,13 @@ class CommandUnits(UnitAdapter):
 
     def _run(self, command: str, variables: Mapping[str, str]) -> str:
         try:
-            done = subprocess.run(
-                ["/bin/sh", "-c", command],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=self._timeout_seconds,
-                env={**os.environ, **self._variables, **variables},
-            )
-        except subprocess.TimeoutExpired:
-            text = f"{command!r} has not ended within {self._timeout_seconds:g} s (command_timeout_seconds)"
-            raise UnitError(text) from None
-        except OSError as error:
-            raise UnitError(f"{command!r} cannot be started: {error}") from error
-        if done.returncode:
-            raise UnitError(f"{command!r} has ended with exit code {done.returncode}: {last_line(done.stderr)}")
-        return done.stdout.decode("utf-8", "replace")
+            ended = run_command(command, {**os.environ, **self._variables, **variables}, self._timeout_seconds)
+        except CommandError as error:
+            raise UnitError(str(error)) from error
+        if ended.code:
+            hint = "; if it found no units, let it exit with 0" if command == self._listing and not ended.errors else ""
+            raise UnitError(f"{command!r} has ended with exit code {ended.code}: {last_line(ended.errors)}{hint}")
+        return ended.output.decode("utf-8", "replace")
 
 
 def last_line(output: bytes) -> str:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import List, Optional
 
 from scaler.provision.core.pool import PoolSettings
+
+UNIT = r"-[0-9a-f]+-[0-9]+"
+"""What follows the name of a pool in the ids of its units, as a pattern: see `ProvisionCore`."""
 
 _DIGEST_CHARACTERS = 6
 
@@ -13,6 +17,11 @@ _DIGEST_CHARACTERS = 6
 def digest_of(address: str) -> str:
     """A few characters that differ between schedulers: names and labels of units have them."""
     return hashlib.sha256(address.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+
+
+def is_unit_of(unit: str, pool: str, address: str) -> bool:
+    """Whether an id is that of a unit of a pool, started by a program whose `instance` begins with the digest."""
+    return bool(re.fullmatch(f"{re.escape(pool)}(?=-{digest_of(address)}){UNIT}", unit, re.ASCII))
 
 
 def worker_arguments(

@@ -41,24 +41,27 @@ def leave_on_signals(numbers: Iterable[int] = EARLY) -> None:
 
 
 @contextlib.contextmanager
-def held_signals() -> Iterator[None]:
-    """What this thread starts meanwhile gets the signals of EARLY only when it calls `leave_on_signals`."""
+def held_signals(others: Iterable[int] = ()) -> Iterator[None]:
+    """What this thread starts meanwhile gets these signals, and EARLY, only when it calls `leave_on_signals`."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, EARLY)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*EARLY, *others})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def ignore_late_signals() -> None:
+def ignore_late_signals(others: Iterable[int] = ()) -> None:
     """This program ends in any case: a further signal changes neither how, nor its exit code.
 
     They are ignored by the system, since Python takes its own handlers back before its last objects are gone.
+
+    Parameters:
+        others: besides those that end programs.
     """
-    for number in (*EARLY, *FORWARDED_AS):
+    for number in (*EARLY, *FORWARDED_AS, *others):
         signal.signal(number, signal.SIG_IGN)
 
 

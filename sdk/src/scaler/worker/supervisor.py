@@ -28,7 +28,7 @@ from scaler.restarts import EXIT_ERROR, Restarts
 from scaler.worker import worker_program as program
 from scaler.worker.early_signals import EARLY, ignore_late_signals, leave_on_signals
 from scaler.worker.forwarded_signals import FORWARDED_AS
-from scaler.worker.worker_options import read_options
+from scaler.worker.worker_options import drain_signals, read_options
 from scaler_protocol.programs.service_manager import ServiceManager
 from scaler_protocol.programs.startup import EXIT_INTERRUPTED
 
@@ -60,6 +60,8 @@ class Supervisor:
         signal.set_wakeup_fd(wake_writer)
         for number in _MASKED:  # the program that started this one may forward signals, too
             signal.signal(number, self._on_signal)
+        for number in drain_signals(self._options):
+            signal.signal(number, self._on_notice)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it was ignored, agents would leave no exit code
         restarts = Restarts()
         while True:
@@ -77,12 +79,13 @@ class Supervisor:
 
         If the system has no room for another process, it is as if an agent had been killed: it is tried again.
         """
+        masked = {*_MASKED, *drain_signals(self._options)}
         try:
             life_line, held = os.pipe()
         except (OSError, MemoryError) as error:
             return self._cannot_start(error)
         try:
-            signal.pthread_sigmask(signal.SIG_BLOCK, _MASKED)  # until it is clear which process handles them
+            signal.pthread_sigmask(signal.SIG_BLOCK, masked)  # until it is clear which process handles them
             try:
                 self._agent = os.fork()
                 if not self._agent:
@@ -90,7 +93,7 @@ class Supervisor:
                     self._become_agent(life_line)
             finally:
                 os.close(life_line)
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, _MASKED)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, masked)
             status = os.waitpid(self._agent, 0)[1]
         except ChildProcessError:  # another part of this process has waited for it
             status = EXIT_ERROR << 8
@@ -118,7 +121,7 @@ class Supervisor:
         try:
             os.setsid()
             signal.set_wakeup_fd(-1)
-            for number in EARLY:
+            for number in (*EARLY, *drain_signals(self._options)):
                 signal.signal(number, signal.SIG_DFL)
             leave_on_signals()
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -145,6 +148,13 @@ class Supervisor:
             with contextlib.suppress(OSError):  # it has just ended, or runs as another user
                 os.kill(self._agent, number if number in _SENT else FORWARDED_AS[signal.Signals(number)])
 
+    def _on_notice(self, number: int, frame: Optional[FrameType]) -> None:
+        """The agent drains and ends, and none replaces it: the machine will be taken away."""
+        self._is_ending = True
+        if self._agent:
+            with contextlib.suppress(OSError):
+                os.kill(self._agent, number)
+
 
 def _signal_name(number: int) -> str:
     try:
@@ -161,5 +171,5 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         return program.run(options, service_manager=service_manager)
     options.exit_when_stdin_closes = True  # for the agents, which watch this process through it
     code = Supervisor(options, service_manager).run()
-    ignore_late_signals()
+    ignore_late_signals(drain_signals(options))
     return code

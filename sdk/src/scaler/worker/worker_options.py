@@ -9,16 +9,19 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import re
+import signal
 import sys
 import time
 from math import isfinite
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from scaler.cpus import default_slots
 from scaler.data_serving.data_address import NO_DATA_ADDRESS, data_address_of
 from scaler.exceptions import PreloadError
 from scaler.version import __version__
 from scaler.worker.fork_server.preload import parse_preload
+from scaler.worker.notice_urls import fault_of_url
 from scaler.worker.served_functions import parse_served
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
@@ -47,6 +50,7 @@ from scaler_protocol.programs.options.table import Sections
 
 _DEFAULTS = WorkerSettings(address="", slots=1)
 _SECONDS, _SOME_SECONDS = Seconds(0), Seconds(0.01)
+_HEADER_NAME = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # of HTTP
 
 UNCOUNTED_AMOUNT = float(1 << 31)
 """The amount of a capability that is not counted: more than any number of tasks can use."""
@@ -135,6 +139,29 @@ class _DataAddress(Kind):
         return text
 
 
+class _NoticeUrl(Kind):
+    expects = "a URL such as http://169.254.169.254/latest/meta-data/spot/instance-action"
+
+    def parse(self, text: str) -> Any:
+        fault = fault_of_url(text)
+        if fault:
+            raise ValueError(f"{fault}: {text!r}; expected {self.expects}")
+        return text
+
+
+class _Header(Kind):
+    expects = "NAME: VALUE"
+
+    def parse(self, text: str) -> Any:
+        name, has_value, value = (part.strip() for part in text.partition(":"))
+        if not (has_value and _HEADER_NAME.fullmatch(name) and value.isascii() and value.isprintable()):
+            raise ValueError(f"{text!r}: write NAME: VALUE, such as 'Metadata-Flavor: Google'")
+        return name, value
+
+    def to_toml(self, value: Any) -> str:
+        return toml_of(": ".join(value))
+
+
 class _EventLoop(Choice):
     def fault_here(self, value: str) -> str:
         is_missing = value == "uvloop" and importlib.util.find_spec("uvloop") is None
@@ -157,9 +184,12 @@ def _scheduler_of(sections: Sections) -> Optional[Tuple[str, str]]:
 
 def _faults(options: argparse.Namespace) -> List[str]:
     slots, names = options.num_of_workers, options.worker_names
+    faults = []
     if len(names) > 1 and slots is not None and len(names) != slots:
-        return [f"--worker-names has {len(names)} names for {slots} slots: give one, or one for each"]
-    return []
+        faults.append(f"--worker-names has {len(names)} names for {slots} slots: give one, or one for each")
+    if options.drain_url is None and (options.drain_url_header or options.drain_url_text):
+        faults.append("--drain-url-header and --drain-url-text are for --drain-url, which is missing")
+    return faults
 
 
 _WORKERS = [
@@ -324,6 +354,34 @@ _LEAVING = [
         group="leaving",
     ),
     Option(
+        "--drain-url",
+        _NoticeUrl(),
+        "leave when this address, which is asked every 2 s, answers with status 200: by such an address clouds give"
+        " notice before they take a spot machine away",
+        metavar="URL",
+        group="leaving",
+    ),
+    Option(
+        "--drain-url-header",
+        Words(_Header(), is_repeated=True),
+        "a header of these requests, such as 'Metadata-Flavor: Google'; may be given several times",
+        default=[],
+        metavar="NAME:VALUE",
+        group="leaving",
+    ),
+    Option(
+        "--drain-url-text",
+        Kind(),
+        "an answer is a notice only if it has this text, such as TRUE",
+        group="leaving",
+    ),
+    Option(
+        "--drain-signal",
+        Choice(("SIGUSR1", "SIGUSR2", "SIGXCPU"), is_upper=True),
+        "leave at this signal, by which a batch system gives notice",
+        group="leaving",
+    ),
+    Option(
         "--unit",
         Kind(),
         "the id that this worker has at the program which has started it, such as scaler_provision; the scheduler then"
@@ -356,6 +414,16 @@ _NETWORK = [
 OTHER_KINDS = "start scaler_cluster on the machines that should run tasks, or let scaler_provision start it there"
 """What to do for workers of kinds that earlier generations had managers for."""
 
+_BY_COMMANDS = (
+    'write a section [provision] with adapter = "exec" instead, and three commands of that system: start_command,'
+    " list_command and stop_command"
+)
+INSTEAD_OF_KINDS = {
+    "k8s": 'write a section [provision] with adapter = "kubernetes" instead, with image, slots and maximum',
+    **dict.fromkeys(("symphony", "aws", "oci"), _BY_COMMANDS),
+}
+"""What to write for them, by a word in their name."""
+
 _NOTHING_MANAGES = "workers connect to the scheduler themselves, without a manager"
 
 _EARLIER = [
@@ -369,13 +437,22 @@ _EARLIER = [
     Earlier("-hps --hard-processor-suspend", why="no task is suspended by a signal", takes="nothing"),
     Earlier("-la --log-hub-address", why="workers log to --logging-paths"),
     Earlier("-osa --object-storage-address", why="the scheduler stores objects itself, at its own address"),
-    Earlier("type", only=("baremetal_native",), why=OTHER_KINDS),
+    Earlier("type", only=("baremetal_native",), why=OTHER_KINDS, instead=INSTEAD_OF_KINDS),
     Earlier("-wmi --worker-manager-id", why=_NOTHING_MANAGES),
-    Earlier("--mode", why="all workers start at once, and stay; scaler_provision starts and stops them with the work"),
+    Earlier(
+        "--mode",
+        why="all workers start at once, and stay; scaler_provision starts and stops them with the work",
+        instead={"dynamic": "write a section [provision] with slots, and a maximum of units that have so many"},
+    ),
     Earlier("--worker-type", why="--worker-names names workers"),
     *EARLIER_LOGGING,
     *EARLIER_SECURITY,
 ]
+
+
+def drain_signals(options: Union[argparse.Namespace, WorkerSettings]) -> Tuple[int, ...]:
+    """The signals that give notice: one, or none."""
+    return () if options.drain_signal is None else (signal.Signals[options.drain_signal],)
 
 
 def _version() -> str:

@@ -18,14 +18,14 @@ import time
 from typing import TYPE_CHECKING, Dict, Optional, Sequence
 
 from scaler.values.texts import counted
-from scaler.worker.early_signals import held_signals, ignore_late_signals
+from scaler.worker.early_signals import held_signals, ignore_late_signals, leave_on_signals
 from scaler.worker.exit_codes import EXIT_ERROR, EXIT_USAGE
 from scaler.worker.fork_server.fork_server import ForkServerSettings, start_fork_server
 from scaler.worker.fork_server.fork_server_client import ForkServerClient
 from scaler.worker.fork_server.processor_process import SPAWNS
 from scaler.worker.forwarded_signals import FORWARDED_AS
 from scaler.worker.progress_page import ProgressPage
-from scaler.worker.worker_options import CLUSTER, read_options
+from scaler.worker.worker_options import CLUSTER, drain_signals, read_options
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol.host.addresses import AddressError
 from scaler_protocol.programs.logging_setup import setup_logging
@@ -68,6 +68,10 @@ def settings_of(options: argparse.Namespace) -> WorkerSettings:
         idle_timeout_seconds=options.idle_timeout_seconds,
         end_of_life=options.end_of_life,
         drain_file=options.drain_file,
+        drain_url=options.drain_url,
+        drain_url_headers=tuple(options.drain_url_header),
+        drain_url_text=options.drain_url_text or "",
+        drain_signal=options.drain_signal,
         unit=options.unit,
         record=options.record,
         record_payloads=options.record_payloads,
@@ -93,6 +97,7 @@ def run(options: argparse.Namespace, note: str = "", service_manager: Optional[S
         service_manager: notified when the worker is ready and that it works; None: there is none.
     """
     settings = settings_of(options)
+    leave_on_signals(drain_signals(options))
     try:
         logger = setup_logging(
             options.logging_paths, options.logging_level, options.logging_config_file, options.logging_format
@@ -112,7 +117,7 @@ def run(options: argparse.Namespace, note: str = "", service_manager: Optional[S
     try:
         page = ProgressPage.in_file() if SPAWNS else ProgressPage()
         fork_server, fork_server_process_id = start_fork_server(
-            page, ForkServerSettings(settings.address, options.preload)
+            page, ForkServerSettings(settings.address, options.preload, drain_signals(options))
         )
     except (OSError, MemoryError) as error:
         logger.error("ClusterProcess: the fork server cannot be started: %s", str(error) or "out of memory")
@@ -154,15 +159,15 @@ def _run_agent(
         logger.error("%s", error)
         return EXIT_USAGE
     finally:
-        _ignore_signals(loop)
+        _ignore_signals(loop, drain_signals(settings))
         loop.close()
 
 
-def _ignore_signals(loop: EventLoop) -> None:
-    with held_signals():
-        for number in (*FORWARDED_AS, *FORWARDED_AS.values()):
+def _ignore_signals(loop: EventLoop, others: Sequence[int]) -> None:
+    with held_signals(others):
+        for number in (*FORWARDED_AS, *FORWARDED_AS.values(), *others):
             loop.remove_signal_handler(number)
-        ignore_late_signals()
+        ignore_late_signals(others)
 
 
 def _wait_for_end(process_id: int) -> None:

@@ -32,6 +32,10 @@ class WorkerSettings:
     idle_timeout_seconds: float = 0  # 0: it stays, tasks or not
     end_of_life: Optional[float] = None  # when the program has to have ended, by the monotonic clock
     drain_file: Optional[str] = None
+    drain_url: Optional[str] = None  # asked for notice: see `notice_address`
+    drain_url_headers: Tuple[Tuple[str, str], ...] = ()
+    drain_url_text: str = ""  # which an answer must have
+    drain_signal: Optional[str] = None  # such as SIGUSR1
     unit: Optional[str] = None  # its id at the provisioner that has started it
     record: Optional[str] = None  # the file that everything is written to that reaches the agent
     record_payloads: bool = False

@@ -23,6 +23,7 @@ Rules:
 
 from __future__ import annotations
 
+from itertools import islice
 from math import ceil, inf
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
 
@@ -32,6 +33,7 @@ from scaler_protocol import messages as m
 RELEASE_INTERVAL_SECONDS = 2.0  # between two questions which units can go
 STOP_GRACE_SECONDS = 10.0  # for a unit to end by itself, after its workers have left
 FORGET_SECONDS = 60.0  # after which a failed unit is not told any more
+REFUSALS_TOLD = 2  # sets of needs that no pool has
 _TO_COME_OR_HERE = (m.UnitState.PENDING, m.UnitState.STARTING, m.UnitState.RUNNING)
 
 
@@ -413,7 +415,10 @@ class ProvisionCore:
                 since = max(unit.runs_since, self._opened_at)
                 is_late = now >= since + settings.start_timeout_seconds and unit.state == m.UnitState.STARTING
                 if is_late and self._is_confirmed(demand, unit):
-                    self._fail(now, unit, f"no worker of it was connected within {settings.start_timeout_seconds:g} s")
+                    text = (
+                        f"no worker with --unit {unit.name} was connected within {settings.start_timeout_seconds:g} s"
+                    )
+                    self._fail(now, unit, text)
                     self._effects.append(StopUnit(settings.name, unit.name))
             elif now >= max(unit.left, self._opened_at) + STOP_GRACE_SECONDS and self._is_confirmed(demand, unit):
                 unit.left, unit.asked = now, 0  # again, if it is still there then
@@ -449,7 +454,7 @@ class ProvisionCore:
             return
         units = m.Units(
             units=[*self._claims, *(self._described(each) for each in self._units.values())],
-            notes=[note for note in (pool.note(now) for pool in self._order) if note],
+            notes=[*(note for note in (pool.note(now) for pool in self._order) if note), *self._impossible()],
             sequence=self._sequence,
         )
         if units == self._told and not self._is_asking:
@@ -459,6 +464,10 @@ class ProvisionCore:
         units.sequence = self._sequence
         self._told = units
         self._effects.append(SendMessage(units))
+
+    def _impossible(self) -> List[str]:
+        """For people whose tasks wait for what no pool has."""
+        return [f"no pool has units for tasks that need {text}" for text in islice(self._refused, REFUSALS_TOLD)]
 
     def _described(self, unit: _Unit) -> m.Unit:
         settings = unit.pool.settings

@@ -56,6 +56,7 @@ class ForkServerSettings(NamedTuple):
 
     scheduler_address: str
     preloads: Sequence[str] = ()
+    drain_signals: Sequence[int] = ()  # besides those that end programs
 
 
 def start_fork_server(page: ProgressPage, settings: ForkServerSettings) -> Tuple[ForkServerClient, int]:
@@ -94,7 +95,7 @@ class _ForkServer:
 
     def run(self) -> int:
         """Serve until the agent is gone; returns the exit code of the process."""
-        _ignore_signals()
+        _ignore_signals(self._settings.drain_signals)
         processor_process.buffer_lines()
         _close_standard_input()
         self._watch_children()
@@ -325,9 +326,12 @@ def _freeze() -> None:
         gc.freeze()
 
 
-def _ignore_signals() -> None:
-    """Ignore signals: only the agent reacts to Ctrl-C and to a service manager, and the fork server ends with it."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+def _ignore_signals(others: Sequence[int]) -> None:
+    """Ignore signals: only the agent reacts to Ctrl-C and to a service manager, and the fork server ends with it.
+
+    Processors inherit that for the others.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *others):
         signal.signal(number, _ignore)
 
 

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from scaler.worker import resident_memory
+from scaler.worker.agent.shell import process_statistics
 from scaler.worker.agent.shell.process_statistics import ProcessStatistics, free_memory_bytes
 
 
@@ -53,6 +54,15 @@ def test_memory_is_what_the_system_says() -> None:
         assert resident_memory.peak_bytes() - before > 60 << 20
     assert resident_memory.resident_bytes(2**22 + 1) == 0
     assert resident_memory.private_bytes(2**22 + 1) == 0
+
+
+def test_the_free_memory_is_that_of_a_container_if_that_has_less_than_its_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process_statistics, "_free_memory_of_host", lambda: 5000)
+    rooms = iter((None, 6000, 700, 0))
+    monkeypatch.setattr(process_statistics, "room_in_groups_bytes", lambda: next(rooms))
+    assert [free_memory_bytes() for _ in range(4)] == [5000, 5000, 700, 0]
 
 
 def test_a_process_that_the_system_does_not_show_has_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,10 +78,13 @@ def translate(
     for earlier, place, value in given:
         if earlier.only and str(value) not in earlier.only:
             allowed = " or ".join(earlier.only)
-            translated.faults.append(f"{place}: {value!r} is not supported, only {allowed}: {earlier.why}")
+            advice = earlier.advice_for(value) or earlier.why
+            translated.faults.append(f"{place}: {value!r} is not supported, only {allowed}: {advice}")
         elif not earlier.becomes:
             if earlier.why and not earlier.only:
-                translated.warnings.append(f"{place} has no effect: {earlier.why}")
+                advice = earlier.advice_for(value)
+                text = f"{place} has no effect: {earlier.why}" + (f"; for {value!r}, {advice}" if advice else "")
+                translated.warnings.append(text)
         elif str(value) not in earlier.unset:
             _take_over(program, earlier, place, value, known, is_file, translated)
     return translated

@@ -29,6 +29,7 @@ class Earlier(NamedTuple):
         unset: values that mean "not given".
         only: the supported values; `why` says why others are rejected.
         overrides: it takes precedence over the option that replaces it, if both are given.
+        instead: what to write for a value that has one of these words in it; the first one counts.
     """
 
     names: str
@@ -38,6 +39,11 @@ class Earlier(NamedTuple):
     unset: Tuple[str, ...] = ()
     only: Tuple[str, ...] = ()
     overrides: bool = False
+    instead: Mapping[str, str] = {}
+
+    def advice_for(self, value: Any) -> str:
+        """What to write instead of a value; empty if that is not known."""
+        return next((text for word, text in self.instead.items() if word in str(value)), "")
 
     @property
     def flags(self) -> Tuple[str, ...]:

@@ -90,9 +90,14 @@ def agent_recorder(settings: WorkerSettings, identity: AgentIdentity) -> Optiona
         return FileRecorder(path, header_of(settings, identity), settings.record_limit_bytes)
 
 
+def _without_secrets(settings: WorkerSettings) -> WorkerSettings:
+    """What a repetition needs: where a program asks for notice, and with which headers, does not change the core."""
+    return dataclasses.replace(settings, drain_url=None, drain_url_headers=())
+
+
 def header_of(settings: WorkerSettings, identity: AgentIdentity) -> Header:
     """The header of a worker's recording."""
-    made_with = {"settings": dataclasses.asdict(settings), "identity": identity._asdict()}
+    made_with = {"settings": dataclasses.asdict(_without_secrets(settings)), "identity": identity._asdict()}
     return Header(__version__, made_with, time.monotonic(), time.time(), settings.record_payloads, WORKER)
 
 

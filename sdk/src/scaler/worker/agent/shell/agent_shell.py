@@ -50,6 +50,7 @@ from scaler.worker.agent.core.effects import (
     StopProcessor,
 )
 from scaler.worker.agent.shell.agent_recording import RecordedAgentCore, agent_recorder
+from scaler.worker.agent.shell.notice_address import NoticeAddress
 from scaler.worker.agent.shell.process_statistics import ProcessStatistics, free_memory_bytes
 from scaler.worker.agent.shell.processor_handle import ProcessorHandle
 from scaler.worker.agent.shell.resuming_connection import ResumingConnection
@@ -126,6 +127,7 @@ class Agent:
         self._data_connections = DataConnections(self._rounds, loop, self)
         self._files = WorkerFiles(self._core, fork_server.remove_at_end, self._data_connections.memory)
         self._data_address = data_address_of(settings.data_address)
+        self._notice_address: Optional[NoticeAddress] = None
         self._finished: Completion[int] = Completion(loop)
         self._timer: Optional[Timer] = None
         self._timer_at = NEVER
@@ -161,8 +163,7 @@ class Agent:
             self._rounds.add_reader(self._fork_server.fileno(), self._on_fork_server)
             if self._settings.exit_when_stdin_closes:
                 self._watch_stdin()
-            if self._settings.drain_file is not None:
-                self._loop.call_soon(self._look_for_notice, self._settings.drain_file)
+            self._expect_notice()
             self._core.start(time.monotonic())
             self._turn()
             self._service_manager.ready(f"connecting to {self._settings.address}")
@@ -178,6 +179,8 @@ class Agent:
 
     def _close(self) -> None:
         with contextlib.ExitStack() as steps:  # each is done, whatever happens in another
+            if self._notice_address is not None:
+                steps.callback(self._notice_address.close)
             steps.callback(self._rounds.close)
             steps.callback(self._connection.close, CLOSE_TIMEOUT_SECONDS)
             steps.callback(self._data_connections.close)
@@ -201,11 +204,32 @@ class Agent:
         self._core.on_signal(number.name, is_forwarded, time.monotonic())
         self._turn()
 
+    def _expect_notice(self) -> None:
+        """Let the worker be told to drain in the ways that its options name."""
+        settings = self._settings
+        if settings.drain_file is not None:
+            self._loop.call_soon(self._look_for_notice, settings.drain_file)
+        if settings.drain_signal is not None:
+            number = signal.Signals[settings.drain_signal]
+            self._loop.add_signal_handler(number, self._on_notice, f"notice by {number.name} (drain_signal)")
+        if settings.drain_url is not None:
+            self._notice_address = NoticeAddress(
+                settings.drain_url,
+                settings.drain_url_headers,
+                settings.drain_url_text,
+                lambda text: self._loop.call_soon_threadsafe(self._on_notice, text),
+            )
+            self._notice_address.start()
+
+    def _on_notice(self, text: str) -> None:
+        if not self._is_broken:
+            self._core.on_notice(text, time.monotonic())
+            self._turn()
+
     def _look_for_notice(self, path: str) -> None:
         """Look again and again whether a file is there by which the worker is told to drain."""
         if os.path.lexists(path):
-            self._core.on_notice(f"the file {path} is there (drain_file)", time.monotonic())
-            self._turn()
+            self._on_notice(f"the file {path} is there (drain_file)")
         else:
             self._loop.call_later(LOOK_INTERVAL_SECONDS, self._look_for_notice, path)
 

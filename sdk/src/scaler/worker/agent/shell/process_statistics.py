@@ -14,6 +14,7 @@ from typing import Any, Dict, Iterable, NamedTuple
 
 from scaler.worker import resident_memory
 from scaler.worker.agent.core.heartbeats import ProcessUsage
+from scaler_protocol.host.memory import room_in_groups_bytes
 
 try:
     psutil: Any = importlib.import_module("psutil")
@@ -58,7 +59,16 @@ class ProcessStatistics:
 
 
 def free_memory_bytes() -> int:
-    """Memory of the host that could be used."""
+    """Memory that this worker could use: what the host has left, or what a container or job may use of it."""
+    free = _free_memory_of_host()
+    try:
+        room = room_in_groups_bytes()
+    except MemoryError:
+        room = None
+    return free if room is None else min(free, room)
+
+
+def _free_memory_of_host() -> int:
     try:
         with open("/proc/meminfo", "rb") as file:
             for line in file:
