@@ -32,6 +32,7 @@ NEVER_SEEN = {
     "scaler.provision.slurm_units.SlurmMissingError",  # these four end in the provisioner, as reasons
     "scaler.provision.slurm_units.SlurmRefusedError",
     "scaler.provision.slurm_units.SlurmUnavailableError",
+    "scaler.provision.shell_command.CommandError",
     "scaler.provision.unit_adapters.UnitError",
     "scaler.provision.kubernetes.api_errors.ConflictError",  # as do these eight
     "scaler.provision.kubernetes.api_errors.ExpiredError",

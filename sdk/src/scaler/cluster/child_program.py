@@ -10,7 +10,7 @@ Rules:
 - A child does not notify the service manager of this process.
 - A fork of this process leaves the child to it.
 - A child that ends without having been asked to is restarted if `scaler.restarts` says so. If not, and it has failed,
-  that is an error in the log: in a notebook, what it said itself may be seen by nobody.
+  that is an error in the log: a notebook may not show what it said itself.
 """
 
 from __future__ import annotations
