@@ -279,7 +279,7 @@ def test_two_clients_ship_two_versions_to_the_same_slot_in_turns(
             for _ in range(5):
                 assert first.submit(function).result() == 1
                 assert second.submit(function).result() == 2
-            with pytest.raises(ModuleNotFoundError):
+            with pytest.raises(ModuleNotFoundError, match=r"lacks shipped: .* Client\(modules=\['shipped'\]\)"):
                 third.submit(function).result()
             processes = {client.submit(travelling(process_id)).result() for client in (first, second) for _ in range(5)}
     assert len(processes) == 2

@@ -35,6 +35,7 @@ from scaler.values.texts import description_of
 from scaler.worker import resident_memory
 from scaler.worker.frames import TaskChunk, TasksFlag
 from scaler.worker.processor.defined_objects import DefinedObjects, Reader
+from scaler.worker.processor.imported_code import explain_import_error
 from scaler.worker.progress import LOADING
 from scaler_protocol.host.spill import NoRoomError
 from scaler_protocol.wire.messages import FailureKind
@@ -312,6 +313,7 @@ def _failure(processor: TaskHost, chunk: RunningChunk, kind: FailureKind, error:
         frames = frames.tb_next
     # Only the user's frames; also for an exception whose class forbids setting attributes.
     BaseException.with_traceback(error, frames)
+    explain_import_error(error)
     attempts = chunk.tasks.attempt
     payload = failure_payload(
         kind, exception=error, worker=processor.name, attempts=attempts, is_neutral=chunk.is_neutral

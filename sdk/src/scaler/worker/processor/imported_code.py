@@ -93,6 +93,18 @@ def explain_missing(error: ModuleNotFoundError, note: CodeNote) -> None:
         error.msg = f"{error.msg}: it is a file on the client's machine; ship it with Client(modules=[{top!r}])"
 
 
+def explain_import_error(error: BaseException) -> None:
+    """Say what to do about a module that a task has not found; nothing if it is here, or if that was said."""
+    if not isinstance(error, ModuleNotFoundError):
+        return
+    with contextlib.suppress(Exception):  # finders are anyone's code, and so is what this exception says
+        top = (error.name or "").partition(".")[0]
+        if top and "modules=" not in str(error) and importlib.util.find_spec(top) is None:
+            remedy = f"install it there, or ship it, if it is yours: Client(modules=[{top!r}])"
+            error.msg = f"{error}; the worker on {os.uname().nodename} lacks {top}: {remedy}"
+            error.args = (error.msg,)  # which is what travels
+
+
 def _difference(name: str, path: str, digest: str) -> str:
     where = f"{os.uname().nodename}:{path}"
     if digest_of_file(path) == digest:
