@@ -10,8 +10,8 @@ ARGS ?=
 HERE := $(shell uname -m)
 OTHER := $(if $(filter x86_64,$(HERE)),aarch64,x86_64)
 MACHINE ?= $(HERE)
-# Tests run at a time: two more than processors, since many wait for programs that they have started.
-JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
+# Tests run at a time: three more than processors, since many wait for programs that they have started.
+JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 3)
 CHOSEN_TESTS ?= not exhaustive
 FIRST ?= 0
 SEEDS ?=
