@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Callable, Iterator, List
 
 import pytest
@@ -19,6 +23,34 @@ def cluster_address() -> Iterator[str]:
     cluster = SchedulerClusterCombo(n_workers=2, logging_level="WARNING")
     yield cluster.get_address()
     cluster.shutdown()
+
+
+_CLUSTER_UNTIL_INPUT_ENDS = """
+import sys
+from scaler import SchedulerClusterCombo
+cluster = SchedulerClusterCombo(n_workers=2, logging_level="WARNING")
+print(cluster.get_address(), flush=True)
+sys.stdin.read()
+cluster.shutdown()
+"""
+
+
+@pytest.fixture(scope="session")
+def cluster_in(cluster_address: str) -> Iterator[Callable[[Path], str]]:
+    """The address of a cluster whose workers have the packages of a Python."""
+    addresses = {Path(sys.executable): cluster_address}
+    with contextlib.ExitStack() as programs:
+
+        def start(python: Path) -> str:
+            if python not in addresses:
+                command = [str(python), "-c", _CLUSTER_UNTIL_INPUT_ENDS]
+                program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                programs.callback(program.communicate)
+                assert program.stdout is not None
+                addresses[python] = program.stdout.readline().strip()
+            return addresses[python]
+
+        yield start
 
 
 @pytest.fixture(scope="session")

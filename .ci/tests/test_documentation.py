@@ -121,7 +121,7 @@ def test_python_compiles(fence: Fence) -> None:
 @pytest.mark.parametrize("fence", PROGRAM_FENCES, ids=lambda fence: fence.place)
 def test_program_runs(
     fence: Fence,
-    cluster_address: str,
+    cluster_in: Callable[[Path], str],
     tmp_path: Path,
     lines_but_log_lines: Callable[[str], List[str]],
     programs_with_scaler: PreloadedPrograms,
@@ -129,7 +129,7 @@ def test_program_runs(
     python = python_for(fence)
     if python is None:
         pytest.skip(f"no environment here has {fence.marker[len('needs ') :]}")
-    address = quiet_address() if "SchedulerClusterCombo(" in fence.text else cluster_address
+    address = quiet_address() if "SchedulerClusterCombo(" in fence.text else cluster_in(python)
     program = tmp_path / "program.py"
     program.write_text(ADDRESS.sub(address, fence.text), encoding="utf-8")
 

@@ -12,6 +12,7 @@ from run_situations import ABSENT, REFUSED, SAME, WRONG, cell_of, outcomes_in, s
 from situations import SITUATIONS
 
 PAGE = Path(__file__).parents[3] / "docs/situations.md"
+pytestmark = pytest.mark.timeout(600)  # 60 situations take as long as other programs let them
 ENGINES = ("Scaler", "ProcessPoolExecutor")
 
 
