@@ -188,7 +188,7 @@ def test_an_owner_that_gives_up_leaves_no_socket(stack: ExitStack, names: Dict[s
     before = {thread.ident for thread in threading.enumerate()}
     dialing = Dialing(parse_addresses(f"tcp://slow.example:{port}"))
     assert is_asked.wait(WAIT_MILLISECONDS / 1000)  # so that all of its threads have been started
-    mine = [thread for thread in threading.enumerate() if thread.ident not in before]
+    mine = [thread for thread in threading.enumerate() if thread.is_alive() and thread.ident not in before]
     dialing.close()
     go_on.set()
     for thread in mine:
