@@ -150,10 +150,13 @@ def test_an_element_is_stopped_alone_and_another_run_of_the_program_can_do_it(sl
     assert units.list().keys() == set(names)
 
     units.stop(names[1])
+    units.stop(names[1])
 
-    wait_for(lambda: units.list().keys() == {names[0], names[2]}, "its job to end")
-    assert slurm.output("1_1").endswith("drained\n")
+    wait_for(lambda: slurm.output("1_1").endswith("drained\n"), "its worker to end")
     assert not any("drained" in slurm.output(job) for job in ("1_0", "1_2"))
+    cancelled = ListedUnit(m.UnitState.FAILED, "Slurm job 1_1: it was cancelled (CANCELLED)")
+    assert units.list() == {names[0]: RUNNING, names[1]: cancelled, names[2]: RUNNING}
+    assert [call for call in slurm.calls() if call.startswith("scancel")] == ["scancel 1_1"]
 
 
 def test_an_element_that_waits_is_cancelled_alone(slurm: FakeSlurm) -> None:
@@ -196,7 +199,7 @@ def test_an_array_beyond_a_limit_is_submitted_up_to_the_limit(slurm: FakeSlurm) 
 
     assert units.start_together(names) == 4
     assert units.start_together(names[4:]) == 1
-    with pytest.raises(SlurmLimitError, match="accounting/QOS policy .*; a limit such as MaxSubmitJobs: sacctmgr"):
+    with pytest.raises(SlurmLimitError, match=r"accounting/QOS policy .*; a limit such as MaxSubmitJobs: sacctmgr"):
         units.start_together(names[5:])
 
     assert units.list().keys() == set(names[:5])

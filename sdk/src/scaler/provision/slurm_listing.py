@@ -50,6 +50,11 @@ class ListedJob(NamedTuple):
     job: str
     listed: ListedUnit
 
+    @property
+    def is_element(self) -> bool:
+        """It is in an array."""
+        return "_" in self.job
+
 
 def squeue_command(user_id: int) -> List[str]:
     """The command that lists jobs."""

@@ -8,7 +8,10 @@ Rules:
 - A worker that is signalled drains, and a second signal would stop it at once: so each unit is signalled once. If it is
   still there when its time is over, its job is cancelled, and Slurm ends it.
 - A job is listed before it is stopped: what waits is cancelled, what runs is signalled. `scancel --signal` waits for a
-  pending job to begin, for up to a minute; and `scancel --state=PENDING 12_3` cancels all elements that wait.
+  pending job to begin, for up to a minute.
+- An element of an array is cancelled by its index and nothing else, also if it runs: Slurm sends it one SIGTERM, and
+  ends it after KillWait. `scancel --signal 12_3` signals again and again while others of the array wait, and
+  `scancel --state=PENDING 12_3` cancels all that wait.
 - An array that is beyond a limit of Slurm is submitted in halves: what is within the limits begins, as it would one by
   one. Such a limit is MaxArraySize, or MaxSubmitJobs of an account. All other refusals are for all units of the array.
 - What Slurm says is passed on, with what to do about it.
@@ -145,7 +148,7 @@ class SlurmUnits(UnitAdapter):
             is_first = unit not in self._signalled
             self._signalled.setdefault(unit, self._clock())
         if is_first:
-            self._cancel(job, *_DRAIN)
+            self._cancel(job, *(() if job.is_element else _DRAIN))
 
     def close(self) -> None:
         """Jobs go on: another run of this program finds them."""
@@ -160,7 +163,7 @@ class SlurmUnits(UnitAdapter):
             "start": shlex.join(sbatch_command(self._settings, self._pool, units[:1])) + " < SCRIPT",
             "start three together": shlex.join(sbatch_command(self._settings, self._pool, units)) + " < SCRIPT",
             "list": shlex.join(squeue_command(os.getuid())),
-            "stop (JOB is as listed, such as 12 or 12_3), if it waits": shlex.join(_scancel(job)),
+            "stop, if it waits or is in an array (JOB is as listed: 12 or 12_3)": shlex.join(_scancel(job)),
             "stop, if it runs": shlex.join(_scancel(job, *_DRAIN)),
             f"after {STOP_SECONDS:g} s": shlex.join(_scancel(job)),
         }
