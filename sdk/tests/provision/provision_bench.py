@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional
 
 from scaler.provision.core.pool import PoolSettings
-from scaler.provision.core.provision_core import Effect, ListedUnit, Log, ProvisionCore, SendMessage, StartUnit
+from scaler.provision.core.provision_core import Effect, ListedUnit, Log, ProvisionCore, SendMessage, StartUnits
 from scaler_protocol import messages as m
 
 State = m.UnitState
@@ -66,16 +66,15 @@ class Bench:
     def started(self, missing: int, **fields: Any) -> List[str]:
         """The units that a Demand leads to, which their adapter starts."""
         effects = self.demand(missing, **fields)
-        names = [each.unit for each in effects if isinstance(each, StartUnit)]
-        assert len(names) == len(effects)
-        for name in names:
-            self.core.on_started(self.now, name)
+        starts = [each for each in effects if isinstance(each, StartUnits)]
+        assert starts == effects
+        names = [name for each in starts for name in each.units]
+        self.core.on_started(self.now, names)
         return names
 
     def fail(self, names: List[str], reason: str) -> None:
         """All units that there are cannot be started, as a listing then shows."""
-        for name in names:
-            self.core.on_start_failed(self.now, name, reason)
+        self.core.on_start_failed(self.now, names, reason)
         self.core.on_listing(self.now, "p", self.now, {})
         self.effects()
 

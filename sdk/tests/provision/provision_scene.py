@@ -1,6 +1,6 @@
 """A cluster that grows and shrinks, simulated: the real core of a provisioner, and a scheduler that is a few formulas.
 
-    tasks ──▶ played scheduler ──Demand──▶ ProvisionCore ──StartUnit──▶ units, after their boot time ──▶ slots
+    tasks ──▶ played scheduler ──Demand──▶ ProvisionCore ──StartUnits──▶ units, after their boot time ──▶ slots
 
 Rules:
 - Time goes in steps of TICK_SECONDS. All chance comes from the seed.
@@ -15,7 +15,7 @@ from math import inf
 from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from scaler.provision.core.pool import PoolSettings
-from scaler.provision.core.provision_core import ListedUnit, ProvisionCore, SendMessage, StartUnit, StopUnit
+from scaler.provision.core.provision_core import ListedUnit, ProvisionCore, SendMessage, StartUnits, StopUnit
 from scaler_appliance.core.demand.slots_wanted import NeedsKey, Probes, TaskLoad, wanted
 from scaler_protocol import messages as m
 
@@ -205,13 +205,14 @@ class Scene:
 
     def _perform(self, now: float) -> None:
         for effect in self._core.take_effects():
-            if isinstance(effect, StartUnit):
-                fails = self._random.random() < self._failure_share
-                boot = self._random.uniform(*self._boot_seconds)
-                unit = self._units[effect.unit] = _SimulatedUnit(now + boot, fails, self._pool.slots)
-                self._all.append(unit)
-                self._flaps += any(now - at < 60.0 and at >= self._work_came for at in self._released)
-                self._core.on_started(now, effect.unit)
+            if isinstance(effect, StartUnits):
+                for name in effect.units:
+                    fails = self._random.random() < self._failure_share
+                    boot = self._random.uniform(*self._boot_seconds)
+                    unit = self._units[name] = _SimulatedUnit(now + boot, fails, self._pool.slots)
+                    self._all.append(unit)
+                    self._flaps += any(now - at < 60.0 and at >= self._work_came for at in self._released)
+                self._core.on_started(now, effect.units)
             elif isinstance(effect, StopUnit):
                 self._units.pop(effect.unit, None)
             elif isinstance(effect, SendMessage) and isinstance(effect.message, m.Units):

@@ -111,12 +111,16 @@ class SlurmCluster:
         return done.stdout.strip()
 
     def jobs(self, *options: str) -> List[Tuple[str, str, str]]:
-        """Id, state and name of each job."""
-        lines = self.call("squeue", "--noheader", "--format=%A|%T|%j", *options).splitlines()
+        """Id, state and name of each job; the id of one in an array has its index, as in `12_3`."""
+        lines = self.call("squeue", "--noheader", "--array", "--format=%i|%T|%j", *options).splitlines()
         return [(job, state, name) for job, state, name in (line.split("|", 2) for line in lines)]
 
     def state_of(self, job: str) -> str:
         return self.call("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T")
+
+    def own_id_of(self, job: str) -> str:
+        """The id that a job has besides that of its array."""
+        return self.call("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%A")
 
     def node_of(self, job: str) -> str:
         return self.call("squeue", "--noheader", f"--jobs={job}", "--format=%N")

@@ -8,7 +8,7 @@ import pytest
 from provision.provision_bench import Bench, State, pool
 
 from scaler.provision.core.pool import FAILURES_OF_A_PAUSE, PoolSettings
-from scaler.provision.core.provision_core import ListedUnit, ProvisionCore, SendMessage, StartUnit, StopUnit
+from scaler.provision.core.provision_core import ListedUnit, ProvisionCore, SendMessage, StartUnits, StopUnit
 from scaler_protocol import messages as m
 
 
@@ -40,7 +40,7 @@ def test_a_demand_is_good_enough_if_it_counts_all_units_that_were_started() -> N
     uses = [m.UnitUse(unit=name, slots=1)]
     bench.core.on_demand(bench.now, m.Demand(demands=[missing], units=uses, units_sequence=before))
 
-    assert len(bench.effects()) == 2
+    assert bench.effects() == [StartUnits("p", ["p-run-2", "p-run-3"])]
 
 
 def test_slots_that_some_tasks_leave_are_for_others_without_needs() -> None:
@@ -48,7 +48,7 @@ def test_slots_that_some_tasks_leave_are_for_others_without_needs() -> None:
         bench = Bench(pool(slots=slots, **fields))
         bench.tick(0.0)
         bench.core.on_demand(bench.now, m.Demand(demands=list(demands), units_sequence=bench.units[-1].sequence))
-        return len(bench.effects())
+        return sum(len(each.units) for each in bench.effects() if isinstance(each, StartUnits))
 
     def missing(count: int, seconds: int = 0, **needs: float) -> m.SlotDemand:
         amounts = [m.Capability(name=name, amount=amount) for name, amount in needs.items()]
@@ -74,6 +74,25 @@ def test_units_are_started_only_when_slots_have_been_missing_for_a_while() -> No
     bench.demand(0)
     bench.now += 2.0
     assert bench.demand(1) == []
+
+
+def test_units_of_a_pool_that_start_together_are_one_effect_with_consecutive_numbers() -> None:
+    bench = Bench(pool("a", maximum=2), pool("b"))
+    assert bench.demand(5) == [
+        StartUnits("a", ["a-run-1", "a-run-2"]),
+        StartUnits("b", ["b-run-3", "b-run-4", "b-run-5"]),
+    ]
+
+
+def test_units_that_are_refused_together_are_one_failure_told_once() -> None:
+    bench = Bench(pool(maximum=20))
+    names = bench.started(20)
+    bench.effects()
+    told = len(bench.units)
+    bench.core.on_start_failed(bench.now, [*names, "p-run-99"], "no quota")
+    bench.effects()
+    assert len(bench.units) == told + 1 and bench.core.pools["p"].failures == 1
+    assert bench.states() == dict.fromkeys(names, State.FAILED)
 
 
 def test_the_minimum_is_there_without_tasks() -> None:
@@ -175,7 +194,7 @@ def test_starts_that_are_refused_at_once_are_one_failure() -> None:
     names = bench.started(20)
     bench.now += 0.1
     for name in names:
-        bench.core.on_start_failed(bench.now, name, "the API server is away")
+        bench.core.on_start_failed(bench.now, [name], "the API server is away")
         bench.now += 0.1
     assert bench.core.pools["p"].failures == 1 and bench.units[-1].notes == []
 
@@ -332,7 +351,7 @@ def test_no_unit_is_started_before_those_that_there_are_were_listed() -> None:
 def test_a_start_that_failed_and_is_listed_counts_until_it_is_gone() -> None:
     bench = Bench(pool(maximum=1, slots=5))
     (name,) = bench.started(1)
-    bench.core.on_start_failed(bench.now, name, "no answer in time")
+    bench.core.on_start_failed(bench.now, [name], "no answer in time")
     bench.now += 10.0
     assert bench.started(1) == []  # there might be one
 
@@ -346,7 +365,7 @@ def test_a_start_that_failed_and_is_listed_counts_until_it_is_gone() -> None:
 def test_a_start_that_failed_and_is_listed_counts_also_for_a_pool_below_its_minimum() -> None:
     bench = Bench(pool(minimum=1, maximum=1))
     (name,) = bench.started(0)
-    bench.core.on_start_failed(bench.now, name, "no answer in time")
+    bench.core.on_start_failed(bench.now, [name], "no answer in time")
     bench.now += 10.0
     bench.listing(p_run_1=ListedUnit(State.PENDING))
 
@@ -359,7 +378,7 @@ def test_a_start_that_failed_and_is_listed_counts_also_for_a_pool_below_its_mini
 def test_a_start_that_failed_and_connects_is_a_unit_as_any_other() -> None:
     bench = Bench(pool(maximum=1))
     (name,) = bench.started(1)
-    bench.core.on_start_failed(bench.now, name, "no answer in time")
+    bench.core.on_start_failed(bench.now, [name], "no answer in time")
     bench.listing(p_run_1=ListedUnit(State.STARTING))
 
     bench.demand(0, name)
@@ -498,7 +517,7 @@ def test_after_a_restart_of_the_scheduler_no_unit_is_started_while_workers_are_o
     bench.tick(0.0)
     bench.demand(missing)
     effects = bench.tick(10.0)
-    assert StartUnit("p", "p-run-2") in effects, "its worker has not come back in time"
+    assert StartUnits("p", ["p-run-2"]) in effects, "its worker has not come back in time"
 
 
 def test_a_pool_that_others_could_have_is_claimed_before_anything_starts() -> None:
@@ -522,6 +541,6 @@ def test_a_pool_that_others_could_have_is_claimed_before_anything_starts() -> No
     core.on_time(62.0)
 
     effects = core.take_effects()
-    assert [each for each in effects if isinstance(each, StartUnit)] == [StartUnit("cpu", "cpu-run-1")]
+    assert [each for each in effects if isinstance(each, StartUnits)] == [StartUnits("cpu", ["cpu-run-1"])]
     told = [each.message for each in effects if isinstance(each, SendMessage)][-1]
     assert isinstance(told, m.Units) and [each.unit for each in told.units] == [claim.unit, "cpu-run-1"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -125,6 +126,54 @@ def test_units_that_wait_for_their_turn_are_not_started_once_it_is_to_end(
 
         assert program.wait(TIMEOUT_SECONDS) == 0
     assert len(begun.read_text().splitlines()) == CALLS_AT_ONCE
+
+
+@pytest.fixture
+def fake_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Slurm whose jobs wait."""
+    folder = tmp_path / "slurm"
+    (folder / "jobs").mkdir(parents=True)
+    for name in ("others", "full", "calls"):
+        (folder / name).touch()
+    monkeypatch.setenv("PATH", f"{Path(__file__).parent / 'fake_slurm'}:{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_SLURM", str(folder))
+    return folder
+
+
+@pytest.mark.slow
+def test_units_that_start_together_are_one_submission_and_another_run_finds_them(
+    address: str, start: Start, fake_slurm: Path
+) -> None:
+    options = ("--adapter", "slurm", "--minimum", "5", "--maximum", "5", *QUICK)
+    first = start(*options)
+    with Client(address) as client:
+        future = client.submit(identity, 1)
+        pending = "5 units of the pool workers are pending (Resources)"
+        wait_for(lambda: pending in client.explain(future), "all units to wait")
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(TIMEOUT_SECONDS) == 0
+        wait_for(lambda: pending not in client.explain(future), "the scheduler to forget them")
+        start(*options)
+        wait_for(lambda: pending in client.explain(future), "another run to find them")
+    submitted = [call for call in (fake_slurm / "calls").read_text().splitlines() if call.startswith("sbatch")]
+    assert len(submitted) == 1 and " --array=0-4 " in submitted[0]
+
+
+@pytest.mark.slow
+def test_units_beyond_a_limit_fail_and_the_others_of_the_same_start_do_not(
+    address: str, start: Start, fake_slurm: Path, tmp_path: Path
+) -> None:
+    (fake_slurm / "limit").write_text("3")
+    start("--adapter", "slurm", "--minimum", "5", "--maximum", "5", *QUICK)
+    with Client(address) as client:
+        future = client.submit(identity, 1)
+        pending = "3 units of the pool workers are pending (Resources)"
+        wait_for(lambda: pending in client.explain(future), "the others to wait")
+    failed = [line for line in (tmp_path / "log").read_text().splitlines() if "has failed: " in line]
+    assert [re.findall(r"unit workers-[0-9a-f]+-(\d+) has failed: .*MaxSubmitJobs", line) for line in failed[:2]] == [
+        ["4"],
+        ["5"],
+    ]
 
 
 def test_one_ctrl_c_that_arrives_twice_is_one_request_and_a_later_one_hurries(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,9 @@ from sdk_tasks import wait_for, wait_for_file
 
 from scaler import Client, ScalerFuture, Scheduler
 from scaler.provision.core.pool import PoolSettings
+from scaler.provision.core.provision_core import ListedUnit
 from scaler.provision.slurm_script import SlurmSettings
-from scaler.provision.slurm_units import SlurmUnits
+from scaler.provision.slurm_units import SlurmRefusedError, SlurmUnits
 from scaler_protocol import messages as m
 
 PROGRAM = "from scaler.programs.provision_host import main; import sys; sys.exit(main())"
@@ -165,9 +166,8 @@ def test_jobs_come_in_stages_up_to_the_maximum_say_why_they_wait_and_go(
     assert runs(notes) == sorted(2 * list(range(40))), "a task ran twice"
     assert "ERROR" not in program.log.read_text()
     states = [state for _, state, name in slurm.jobs("--states=all") if name.startswith("jobs-")]
-    assert states.count("CANCELLED") == program.log.read_text().count("is withdrawn"), (
-        "what waits without tasks, and no other"
-    )
+    withdrawn = program.log.read_text().count("is withdrawn")  # of which Slurm keeps nothing, if it was in an array
+    assert states.count("CANCELLED") <= withdrawn, "what waits without tasks, and no other"
     assert set(states) <= {"COMPLETED", "CANCELLED"}
 
 
@@ -187,7 +187,7 @@ def test_a_job_that_waits_is_cancelled_when_its_tasks_have_gone(
             if each not in kept:
                 each.cancel()
 
-        wait_for(lambda: slurm.state_of(waiting) == "CANCELLED", "it to be cancelled")
+        wait_for(lambda: waiting not in [job for job, _, _ in slurm.jobs()], "it to be cancelled")
         assert len(running(slurm)) == len(NODES)
         go.touch()
         assert [each.result(TIMEOUT_SECONDS) for each in kept] == runs(notes)
@@ -237,7 +237,9 @@ def test_a_job_that_is_preempted_loses_nothing_and_runs_nothing_twice(
 
         assert [each.result(TIMEOUT_SECONDS) for each in futures] == list(range(len(futures)))
     assert runs(notes) == list(range(len(futures))), "a task ran twice"
-    assert "asked to stop by SIGTERM: finishing what runs" in (tmp_path / f"{preempted}.out").read_text()
+    assert (
+        "asked to stop by SIGTERM: finishing what runs" in (tmp_path / f"{slurm.own_id_of(preempted)}.out").read_text()
+    )
     assert slurm.state_of(preempted) == "PREEMPTED"
     assert "ERROR" not in program.log.read_text()
 
@@ -370,6 +372,97 @@ def test_a_stop_cancels_what_waits_at_once_and_drains_what_runs(
         assert [each.result(TIMEOUT_SECONDS) for each in futures] == list(range(len(futures)))
     assert runs(notes) == list(range(len(futures)))
     wait_for(lambda: units.list().keys() == {waiting}, "the others to have ended as they should")
+
+
+def test_units_that_start_together_are_one_array_which_another_run_finds_and_of_which_one_ends_alone(
+    slurm: SlurmCluster, address: str, start: Callable[..., Program], tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    options = ("--minimum", str(MAXIMUM), "--maximum", str(MAXIMUM), "--idle-seconds", "5")
+    first = start(*options)
+    with Client(address) as client, Watch(slurm) as watch:
+        futures = [client.submit(work, number, 3.0, str(notes)) for number in range(8 * CPUS)]
+        wait_for(lambda: len(running(slurm)) == len(NODES), "the jobs for which there are nodes")
+        jobs = [job for job, _, _ in slurm.jobs()]
+        array = jobs[0].partition("_")[0]
+        assert sorted(jobs) == [f"{array}_{index}" for index in range(MAXIMUM)]
+        wait_for(lambda: len(runs(notes)) >= CPUS * len(NODES), "tasks in all slots")
+        assert first.stop() == 0
+        second = start(*options)
+        pending = "1 unit of the pool jobs is pending (Resources)"
+        wait_for(lambda: pending in client.explain(futures[-1]), "the other run to find the one that waits")
+        assert sorted(job for job, _, _ in slurm.jobs()) == sorted(jobs)
+        cancelled, other = running(slurm)
+        slurm.call("scancel", cancelled)
+
+        assert [each.result(TIMEOUT_SECONDS) for each in futures] == list(range(8 * CPUS))
+        assert slurm.state_of(cancelled) == "CANCELLED" and slurm.state_of(other) == "RUNNING"
+        assert watch.most == MAXIMUM
+        assert "ERROR" not in second.log.read_text()
+    assert runs(notes) == list(range(8 * CPUS)), "a task ran twice"
+
+
+def test_an_element_of_an_array_is_stopped_alone(slurm: SlurmCluster, address: str, tmp_path: Path) -> None:
+    options = ["-o", f"{tmp_path}/%j.out", "--exclusive"]
+    settings = SlurmSettings(address, [sys.executable, "-m", "scaler.worker"], options=options)
+    names = [f"own-ab-{number}" for number in range(9, 9 + len(NODES) + 3)]
+    assert SlurmUnits(PoolSettings("own", slots=CPUS), settings, 30.0).start_together(names) == len(names)
+    units = SlurmUnits(PoolSettings("own", slots=CPUS), settings, 30.0)
+
+    def named(state: m.UnitState) -> List[str]:
+        return [name for name in names if units.list().get(name, ListedUnit(m.UnitState.STOPPING)).state == state]
+
+    with Client(address) as client:
+        wait_for(lambda: client.info().worker_count == len(NODES), "the workers to come")
+        assert named(m.UnitState.PENDING) == names[len(NODES) :] and named(m.UnitState.STARTING) == names[: len(NODES)]
+
+        units.stop(names[-2])  # which waits, and has others around it that do
+        assert units.list().keys() == set(names) - {names[-2]}
+        assert named(m.UnitState.PENDING) == [names[-3], names[-1]]
+
+        job = slurm.own_id_of(running(slurm)[0])
+        units.stop(names[0])  # which runs
+        wait_for(lambda: named(m.UnitState.FAILED) == [names[0]], "it to be cancelled")
+        assert names[1] in named(m.UnitState.STARTING)
+        output = tmp_path / f"{job}.out"
+        wait_for(lambda: "asked to stop by SIGTERM" in output.read_text(), "its worker to drain")
+        assert output.read_text().count("asked to stop by") == 1
+        wait_for(lambda: named(m.UnitState.PENDING) == [names[-1]], "the next one to begin")
+        units.stop(names[1])
+        wait_for(lambda: named(m.UnitState.PENDING) == [], "the last one to begin, which has the id of the array")
+        units.stop(names[-1])
+        wait_for(lambda: named(m.UnitState.FAILED) == [names[0], names[1], names[-1]], "it to end alone")
+        assert named(m.UnitState.STARTING) == [names[-3]]
+
+
+def test_each_element_of_an_array_knows_its_own_end(slurm: SlurmCluster, address: str, tmp_path: Path) -> None:
+    write = f'echo "$SLURM_JOB_END_TIME" > {tmp_path}/new-$5; mv {tmp_path}/new-$5 {tmp_path}/$5; exec sleep 1000'
+    settings = SlurmSettings(address, ["bash", "-c", write, "worker"], options=["--time=5", "-o", "/dev/null"])
+    names = ["own-ab-1", "own-ab-2"]
+    earliest = time.time() + 300
+    assert SlurmUnits(PoolSettings("own", slots=CPUS), settings, 30.0).start_together(names) == 2
+
+    wait_for(lambda: all((tmp_path / name).exists() for name in names), "both to run")
+    for name in names:
+        assert earliest - 1 <= int((tmp_path / name).read_text()) <= time.time() + 300
+
+
+def test_an_array_beyond_the_limit_of_this_slurm_is_submitted_in_parts_and_a_refused_one_not_at_all(
+    slurm: SlurmCluster, address: str
+) -> None:
+    def units(*options: str) -> SlurmUnits:
+        return SlurmUnits(PoolSettings("own"), SlurmSettings(address, ["true"], options=options), 30.0)
+
+    names = [f"own-ab-{number}" for number in range(1, SlurmUnits.most_together + 3)]  # one more than MaxArraySize
+    with pytest.raises(SlurmRefusedError, match="sinfo -s lists the partitions"):
+        units("--partition=nope").start_together(names[:3])
+    assert units().list() == {}
+
+    count = units("--hold").start_together(names)
+
+    assert count == len(names) // 2
+    found = units().list()
+    assert found.keys() == set(names[:count]) and {each.reason for each in found.values()} == {"JobHeldUser"}
 
 
 @pytest.mark.parametrize(

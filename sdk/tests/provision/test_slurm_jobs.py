@@ -12,7 +12,7 @@ from scaler.provision.core.pool import PoolSettings
 from scaler.provision.core.provision_core import ListedUnit
 from scaler.provision.provision_options import pool_of, read_options
 from scaler.provision.provision_program import main, slurm_settings
-from scaler.provision.slurm_listing import units_of
+from scaler.provision.slurm_listing import jobs_of
 from scaler.provision.slurm_script import (
     SlurmSettings,
     capabilities_of_gres,
@@ -42,7 +42,7 @@ def name(unit: str, address: str = ADDRESS) -> str:
 
 def test_a_job_is_one_worker_on_one_node_with_what_its_pool_says() -> None:
     given = settings(partition="a100", account="physics", gres="gpu:2", time_limit_seconds=90.0, options=["--mem=4G"])
-    command = sbatch_command(given, POOL, UNIT)
+    command = sbatch_command(given, POOL, [UNIT])
 
     assert command[:2] == ["sbatch", "--parsable"] and command[-2:] == ["--no-requeue", "--mem=4G"]
     assert {
@@ -51,20 +51,40 @@ def test_a_job_is_one_worker_on_one_node_with_what_its_pool_says() -> None:
     } <= set(command)
 
 
+def test_units_that_are_submitted_together_are_an_array_with_the_name_of_the_first() -> None:
+    units = [f"gpu-ab12cd-{number}" for number in range(7, 207)]
+    command = sbatch_command(settings(), POOL, units)
+    assert {"--array=0-199", f"--job-name={name(UNIT)}"} <= set(command)
+    alone = sbatch_command(settings(), POOL, [UNIT])
+    assert [word for word in command if word != "--array=0-199"] == alone
+
+
+@pytest.mark.parametrize(("index", "unit"), [("", "gpu-ab12cd-7"), ("0", "gpu-ab12cd-7"), ("8", "gpu-ab12cd-15")])
+def test_an_element_of_an_array_is_the_unit_with_its_number(index: str, unit: str) -> None:
+    given = SlurmSettings(ADDRESS, ["echo"])
+    environment = {"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "1", "SLURM_JOB_END_TIME": "5"}
+    if index:
+        environment.update(SLURM_ARRAY_JOB_ID="1", SLURM_ARRAY_TASK_ID=index)
+    script = worker_script(given, POOL, UNIT)
+    shown = subprocess.run(["bash"], input=script, env=environment, text=True, capture_output=True)
+    assert f"--unit {unit} " in shown.stdout and shown.stderr == ""
+
+
 def test_what_a_pool_does_not_say_is_left_to_slurm() -> None:
-    command = " ".join(sbatch_command(settings(), POOL, UNIT))
+    command = " ".join(sbatch_command(settings(), POOL, [UNIT]))
     assert not any(f"--{each}" in command for each in ("partition", "account", "gres", "time"))
 
 
 def test_a_script_becomes_the_worker_of_its_unit() -> None:
     given = settings(setup="module load python", worker_key_file="/me/w.key")
     script = worker_script(given, POOL, UNIT)
-    assert script.splitlines()[-2:] == [
+    assert script.splitlines()[-3:] == [
         "module load python",
-        f"exec scaler_cluster {ADDRESS} --num-of-workers 4 --unit {UNIT} --capabilities gpu=2 --key-file /me/w.key",
+        "unit=gpu-ab12cd-$((7 + ${SLURM_ARRAY_TASK_ID:-0}))",
+        f'exec scaler_cluster {ADDRESS} --num-of-workers 4 --unit "$unit" --capabilities gpu=2 --key-file /me/w.key',
     ]
     assert script.startswith("#!/bin/bash\n") and "#SBATCH" not in script
-    assert worker_script(settings(insecure=True), PoolSettings("p"), "p-a-1").endswith("--unit p-a-1 --insecure\n")
+    assert worker_script(settings(insecure=True), PoolSettings("p"), "p-a-1").endswith('--unit "$unit" --insecure\n')
 
 
 @pytest.mark.parametrize(
@@ -97,10 +117,11 @@ def test_a_job_finds_out_when_it_ends_where_slurm_does_not_say_it(
 
 
 def test_jobs_are_told_apart_by_their_names() -> None:
-    assert unit_of(name(UNIT), "gpu", ADDRESS) == UNIT
+    assert unit_of(name(UNIT), 0, "gpu", ADDRESS) == UNIT
     for other in (name(UNIT, "tcp://10.0.0.2:2345"), UNIT, "gpu", "", name("gpu-big-ab12cd-7"), name("xgpu-ab12cd-7")):
-        assert unit_of(other, "gpu", ADDRESS) is None
-    assert unit_of(name("a.b-ab12cd-1"), "a.b", ADDRESS) and not unit_of(name("axb-ab12cd-1"), "a.b", ADDRESS)
+        assert unit_of(other, 0, "gpu", ADDRESS) is None
+    assert unit_of(name("a.b-ab12cd-1"), 0, "a.b", ADDRESS) and not unit_of(name("axb-ab12cd-1"), 0, "a.b", ADDRESS)
+    assert unit_of(name("gpu-ab12cd-7"), 5, "gpu", ADDRESS) == "gpu-ab12cd-12"
 
 
 def test_a_listing_has_the_units_of_the_pool_and_passes_over_what_others_run() -> None:
@@ -123,10 +144,18 @@ def test_a_listing_has_the_units_of_the_pool_and_passes_over_what_others_run() -
         f"18|RUNNING|{name('gpu-ab12cd-1', 'tcp://elsewhere:1')}|None",
         "20|PENDING|hold.sh|Resources",
         "2|CANCELLED|no | limit|None",
+        f"21_0|RUNNING|{name('gpu-ab12cd-20')}|None",
+        f"21|CANCELLED|{name('gpu-ab12cd-20')}|None",  # those of its elements that waited
+        f"21_11|PENDING|{name('gpu-ab12cd-20')}|Priority",
+        f"22|CANCELLED|{name('gpu-ab12cd-40')}|None",
+        f"22_0|RUNNING|{name('gpu-ab12cd-40')}|None",
+        f"23_[4-6]|PENDING|{name('gpu-ab12cd-50')}|None",
         "CLUSTER: try",
         "",
     ]
-    assert units_of("\n".join(lines), "gpu", ADDRESS) == {
+    jobs = jobs_of("\n".join(lines), "gpu", ADDRESS)
+    assert jobs["gpu-ab12cd-31"].job == "21_11" and jobs["gpu-ab12cd-4"].job == "3"
+    assert {unit: job.listed for unit, job in jobs.items()} == {
         "gpu-ab12cd-1": ListedUnit(m.UnitState.FAILED, "Slurm job 1: it was cancelled (CANCELLED)"),
         "gpu-ab12cd-2": ListedUnit(m.UnitState.PENDING, "Resources"),
         "gpu-ab12cd-3": ListedUnit(m.UnitState.PENDING, "ReqNodeNotAvail, UnavailableNodes:n[1|2]"),
@@ -140,6 +169,9 @@ def test_a_listing_has_the_units_of_the_pool_and_passes_over_what_others_run() -
         "gpu-ab12cd-12": ListedUnit(m.UnitState.STARTING, "SUSPENDED"),
         "gpu-ab12cd-13": ListedUnit(m.UnitState.STARTING, "A_NEW_STATE"),
         "gpu-ab12cd-14": ListedUnit(m.UnitState.PENDING, "REQUEUE_HOLD"),
+        "gpu-ab12cd-20": RUNNING,
+        "gpu-ab12cd-31": ListedUnit(m.UnitState.PENDING, "Priority"),
+        "gpu-ab12cd-40": RUNNING,
     }
 
 
@@ -194,7 +226,10 @@ def test_options_that_do_not_fit_are_named(arguments: list[str], text: str, caps
 @pytest.mark.parametrize(
     ("arguments", "shown"),
     [
-        (["--adapter", "slurm", "--partition", "a"], ["# start: sbatch", "--partition=a", "# SCRIPT:\n#!/bin/bash\n"]),
+        (
+            ["--adapter", "slurm", "--partition", "a"],
+            ["# start: sbatch", "--array=0-2", "--partition=a", "# SCRIPT:\n#!/bin/bash\n"],
+        ),
         (["--slots", "3"], ["# start:", "-m scaler.worker", "--num-of-workers 3"]),
         (
             ["--adapter", "exec", "--start-command", "a", "--list-command", "b", "--stop-command", "c"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Iterator, List
 
@@ -11,9 +12,10 @@ from sdk_tasks import wait_for
 
 from scaler.provision.core.pool import PoolSettings
 from scaler.provision.core.provision_core import ListedUnit
-from scaler.provision.slurm_script import SlurmSettings
+from scaler.provision.slurm_script import SlurmSettings, job_name_of
 from scaler.provision.slurm_units import (
     STOP_SECONDS,
+    SlurmLimitError,
     SlurmMissingError,
     SlurmRefusedError,
     SlurmUnavailableError,
@@ -50,8 +52,13 @@ class FakeSlurm:
     def ready(self) -> bool:
         return (self.folder / "ready").exists()
 
-    def output(self, job: int = 1) -> str:
+    def output(self, job: str = "1") -> str:
         return (self.folder / f"jobs/{job}/output").read_text()
+
+    def submissions(self) -> List[str]:
+        """The arrays that were asked for; empty for a job without one."""
+        calls = [call for call in self.calls() if call.startswith("sbatch")]
+        return ["".join(re.findall(r"--array=(\S+)", call)) for call in calls]
 
     def end_all(self) -> None:
         for each in self.folder.glob("jobs/*/process"):
@@ -108,7 +115,7 @@ def test_a_unit_that_waits_is_cancelled_and_not_signalled(slurm: FakeSlurm) -> N
     units.stop("p-ab-1")
 
     assert units.list()["p-ab-1"].state == m.UnitState.FAILED
-    assert all("--state=RUNNING" in call for call in slurm.calls() if "--signal" in call)
+    assert [call for call in slurm.calls() if call.startswith("scancel")] == ["scancel 1"]
 
 
 def test_units_of_an_earlier_run_are_found_and_those_of_others_are_left_alone(slurm: FakeSlurm) -> None:
@@ -118,6 +125,110 @@ def test_units_of_an_earlier_run_are_found_and_those_of_others_are_left_alone(sl
     assert slurm.units().list().keys() == {"p-ab-1"}
     slurm.units().stop("p-zz-9")
     assert slurm.units().list()["p-ab-1"] == RUNNING
+
+
+def test_units_that_start_together_are_one_array_and_each_has_its_own_id_state_and_end(slurm: FakeSlurm) -> None:
+    names = ["p-ab-9", "p-ab-10", "p-ab-11"]
+    units = slurm.units('[ "$5" = p-ab-10 ] && exit 4; ' + WORKER)  # of its arguments, the unit
+
+    assert units.start_together(names) == 3
+
+    wait_for(lambda: units.list()["p-ab-10"].state == m.UnitState.FAILED, "one to fail")
+    assert slurm.submissions() == ["0-2"]
+    failed = ListedUnit(m.UnitState.FAILED, "Slurm job 1_1: it has failed (FAILED, NonZeroExitCode)")
+    assert units.list() == {"p-ab-9": RUNNING, "p-ab-10": failed, "p-ab-11": RUNNING}
+    wait_for(lambda: all("--unit" in slurm.output(job) for job in ("1_0", "1_2")), "the other workers to start")
+    assert f"--unit {names[0]}\n" in slurm.output("1_0") and f"--unit {names[2]}\n" in slurm.output("1_2")
+    assert "squeue --noheader --jobs=1_2 --format=%e" in slurm.calls(), "each asks for its own end"
+
+
+def test_an_element_is_stopped_alone_and_another_run_of_the_program_can_do_it(slurm: FakeSlurm) -> None:
+    names = [f"p-ab-{number}" for number in range(3)]
+    slurm.units().start_together(names)
+    units = slurm.units()
+    wait_for(lambda: all("--unit" in slurm.output(f"1_{each}") for each in range(3)), "the workers to start")
+    assert units.list().keys() == set(names)
+
+    units.stop(names[1])
+    units.stop(names[1])
+
+    wait_for(lambda: slurm.output("1_1").endswith("drained\n"), "its worker to end")
+    assert not any("drained" in slurm.output(job) for job in ("1_0", "1_2"))
+    cancelled = ListedUnit(m.UnitState.FAILED, "Slurm job 1_1: it was cancelled (CANCELLED)")
+    assert units.list() == {names[0]: RUNNING, names[1]: cancelled, names[2]: RUNNING}
+    assert [call for call in slurm.calls() if call.startswith("scancel")] == ["scancel 1_1"]
+
+
+def test_an_element_that_waits_is_cancelled_alone(slurm: FakeSlurm) -> None:
+    (slurm.folder / "full").touch()
+    units = slurm.units()
+    units.start_together(["p-ab-1", "p-ab-2", "p-ab-3"])
+    waits = ListedUnit(m.UnitState.PENDING, "Resources")
+    assert units.list() == {"p-ab-1": waits, "p-ab-2": waits, "p-ab-3": waits}
+
+    units.stop("p-ab-2")
+
+    assert units.list() == {"p-ab-1": waits, "p-ab-3": waits}
+    assert [call for call in slurm.calls() if call.startswith("scancel")] == ["scancel 1_1"]
+
+
+def test_jobs_of_a_version_without_arrays_are_units_as_before(slurm: FakeSlurm) -> None:
+    units = slurm.units()
+    name = job_name_of("p-ab-7", ADDRESS)
+    (slurm.folder / "others").write_text(f"99|RUNNING|{name}|None\n")
+    units.start_together(["p-ab-8", "p-ab-9"])
+
+    assert units.list() == {"p-ab-7": RUNNING, "p-ab-8": RUNNING, "p-ab-9": RUNNING}
+    units.stop("p-ab-7")
+
+    assert slurm.calls()[-1] == "scancel --state=RUNNING --batch --signal=TERM 99"
+
+
+def test_a_refusal_is_that_of_all_units_of_the_array(slurm: FakeSlurm) -> None:
+    (slurm.folder / "refusal").write_text(f"{FAILED}Invalid partition name specified\n")
+    with pytest.raises(SlurmRefusedError, match="Invalid partition name specified"):
+        slurm.units().start_together(["p-ab-1", "p-ab-2"])
+    assert slurm.submissions() == ["0-1"], "one by one they would be refused as well"
+
+
+def test_an_array_beyond_a_limit_is_submitted_up_to_the_limit(slurm: FakeSlurm) -> None:
+    (slurm.folder / "full").touch()
+    (slurm.folder / "limit").write_text("5")
+    names = [f"p-ab-{number}" for number in range(1, 9)]
+    units = slurm.units()
+
+    assert units.start_together(names) == 4
+    assert units.start_together(names[4:]) == 1
+    with pytest.raises(SlurmLimitError, match=r"accounting/QOS policy .*; a limit such as MaxSubmitJobs: sacctmgr"):
+        units.start_together(names[5:])
+
+    assert units.list().keys() == set(names[:5])
+    assert slurm.submissions() == ["0-7", "0-3", "0-3", "0-1", "", "0-2", ""]
+
+
+def test_an_array_that_is_too_large_for_this_slurm_is_submitted_in_parts(slurm: FakeSlurm) -> None:
+    (slurm.folder / "full").touch()
+    (slurm.folder / "largest").write_text("1")  # it has no arrays
+    units = slurm.units()
+
+    assert units.start_together(["p-ab-1", "p-ab-2", "p-ab-3"]) == 1
+
+    assert units.list().keys() == {"p-ab-1"} and slurm.submissions() == ["0-2", ""]
+
+
+def test_only_units_with_consecutive_numbers_are_one_array(slurm: FakeSlurm) -> None:
+    (slurm.folder / "full").touch()
+    units = slurm.units()
+    assert units.start_together(["p-ab-1", "p-ab-2", "p-ab-4"]) == 2
+    assert units.list().keys() == {"p-ab-1", "p-ab-2"}
+
+
+def test_a_variable_that_makes_arrays_does_not_reach_sbatch(slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SBATCH_ARRAY_INX", "0-9")
+    units = slurm.units('echo "<$SBATCH_ARRAY_INX>"')
+    units.start("p-ab-1")
+    wait_for(lambda: units.list() == {}, "the job to end")
+    assert slurm.output() == "<>\n"
 
 
 def test_a_worker_that_fails_says_so(slurm: FakeSlurm) -> None:

@@ -1,6 +1,6 @@
 """`scaler_provision`: starts workers when there is work, and lets them go when there is none.
 
-    scheduler ──Demand, Release──▶ core ──StartUnit, StopUnit──▶ adapters ──▶ processes, commands
+    scheduler ──Demand, Release──▶ core ──StartUnits, StopUnit─▶ adapters ──▶ processes, commands
               ◀─Units, ReleaseRequest─┘ ◀──────listings──────────────┘
 
 Rules:

@@ -17,12 +17,12 @@ import queue
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, Dict, List, Mapping, Optional
+from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 from scaler.client.shell.polled_transport import PolledTransport
 from scaler.client.shell.transport import described
 from scaler.exceptions import DisconnectedError
-from scaler.provision.core.provision_core import Log, ProvisionCore, SendMessage, StartUnit, StopUnit
+from scaler.provision.core.provision_core import Log, ProvisionCore, SendMessage, StartUnits, StopUnit
 from scaler.provision.unit_adapters import UnitAdapter, UnitError
 from scaler_protocol.host.waker import Waker
 from scaler_protocol.keys.credentials import Credentials
@@ -206,9 +206,12 @@ class Provisioner:
             if isinstance(effect, SendMessage):
                 if self._session.is_open:
                     self._transport.send(effect.message)
-            elif isinstance(effect, StartUnit):
-                logger.info("starts unit %s", effect.unit)
-                self._calls.submit(self._start, effect)
+            elif isinstance(effect, StartUnits):
+                for unit in effect.units:
+                    logger.info("starts unit %s", unit)
+                most = self._adapters[effect.pool].most_together
+                for first in range(0, len(effect.units), most):
+                    self._calls.submit(self._start, effect.pool, effect.units[first : first + most])
             elif isinstance(effect, StopUnit):
                 logger.info("stops unit %s", effect.unit)
                 self._calls.submit(self._stop, effect)
@@ -228,14 +231,19 @@ class Provisioner:
         self._done.put(report)
         self._waker.write(b".")
 
-    def _start(self, effect: StartUnit) -> None:
-        if self._is_asked_to_stop:  # while it waited for its turn: nothing would know of the unit
-            return
-        fault = _fault_of(lambda: self._adapters[effect.pool].start(effect.unit))
-        if fault is None:
-            self._report(lambda: self._core.on_started(time.monotonic(), effect.unit))
-        else:
-            self._report(lambda: self._core.on_start_failed(time.monotonic(), effect.unit, fault))
+    def _start(self, pool: str, units: Sequence[str]) -> None:
+        while units and not self._is_asked_to_stop:  # while they waited for their turn: nothing would know of them
+            units = units[self._start_some(pool, units) :]
+
+    def _start_some(self, pool: str, units: Sequence[str]) -> int:
+        """Start the first of these units; returns of how many it is known what came of that."""
+        counts: List[int] = []
+        fault = _fault_of(lambda: counts.append(self._adapters[pool].start_together(units)))
+        if fault is not None:
+            self._report(lambda: self._core.on_start_failed(time.monotonic(), units, fault))
+            return len(units)
+        self._report(lambda: self._core.on_started(time.monotonic(), units[: counts[0]]))
+        return counts[0]
 
     def _stop(self, effect: StopUnit) -> None:
         fault = _fault_of(lambda: self._adapters[effect.pool].stop(effect.unit))

@@ -1,17 +1,26 @@
 """Units as jobs of Slurm, by its commands `sbatch`, `squeue` and `scancel`.
 
     start ──▶ sbatch < script      list ──▶ squeue      stop ──▶ scancel: a pending job ends, a running one drains
+    start_together ──▶ sbatch --array=0-N < script
 
 Rules:
 - Each command has a time limit: a controller that hangs costs a thread that long, and not the loop.
 - A worker that is signalled drains, and a second signal would stop it at once: so each unit is signalled once. If it is
   still there when its time is over, its job is cancelled, and Slurm ends it.
-- Signals go to jobs that run. `scancel --signal` waits for a pending job to begin, for up to a minute.
+- A job is listed before it is stopped: what waits is cancelled, what runs is signalled. `scancel --signal` waits for a
+  pending job to begin, for up to a minute.
+- An element of an array is cancelled by its index and nothing else, also if it runs: Slurm sends it one SIGTERM, and
+  ends it after KillWait. `scancel --signal 12_3` signals again and again while others of the array wait, and
+  `scancel --state=PENDING 12_3` cancels all that wait.
+- An array that is beyond a limit of Slurm is submitted in halves: what is within the limits begins, as it would one by
+  one. Such a limit is MaxArraySize, or MaxSubmitJobs of an account. All other refusals are for all units of the array.
 - What Slurm says is passed on, with what to do about it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import shlex
 import subprocess
@@ -21,17 +30,20 @@ from typing import Callable, Dict, List, Sequence, Type
 
 from scaler.provision.core.pool import PoolSettings
 from scaler.provision.core.provision_core import ListedUnit
-from scaler.provision.slurm_listing import squeue_command, units_of
-from scaler.provision.slurm_script import SlurmSettings, job_name_of, sbatch_command, worker_script
+from scaler.provision.slurm_listing import ListedJob, jobs_of, squeue_command
+from scaler.provision.slurm_script import SlurmSettings, consecutive, sbatch_command, worker_script
 from scaler.provision.unit_adapters import UnitAdapter, UnitError, last_line
 from scaler_protocol import messages as m
 
 STOP_SECONDS = 60.0
 """For a unit to drain after it was signalled; then its job is cancelled."""
 
+_DRAIN = ("--state=RUNNING", "--batch", "--signal=TERM")
 _OF_LISTINGS = ("SQUEUE_", "SCANCEL_")  # variables that would hide jobs, or ask questions
 _OF_JOBS = "SLURM_"  # variables of the job that this program runs in, if it does, which are not the new job's
 _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS")
+
+logger = logging.getLogger("scaler")
 
 
 class SlurmMissingError(UnitError):
@@ -46,6 +58,14 @@ class SlurmRefusedError(UnitError):
     """Slurm refuses what it was asked for."""
 
 
+class SlurmLimitError(SlurmRefusedError):
+    """Slurm refuses jobs that are more than it takes, at a time or in one array."""
+
+
+class SlurmJobGoneError(SlurmRefusedError):
+    """A job has ended before it was cancelled or signalled."""
+
+
 _PREFIXES = ("sbatch: ", "squeue: ", "scancel: ", "error: ", "Batch job submission failed: ")
 _ADVICE = {
     "unable to contact slurm controller": (SlurmUnavailableError, "see whether it is up: scontrol ping"),
@@ -53,6 +73,10 @@ _ADVICE = {
     "authentication error": (SlurmUnavailableError, "munge must run here, with the cluster's key"),
     "munge": (SlurmUnavailableError, "munge must run here, with the cluster's key"),
     "configuration source": (SlurmUnavailableError, "this host has no slurm.conf: set SLURM_CONF, or use a login node"),
+    "accounting/qos policy": (SlurmLimitError, "a limit such as MaxSubmitJobs: sacctmgr show associations, show qos"),
+    "job array specification": (SlurmLimitError, "scontrol show config has MaxArraySize"),
+    "invalid job id": (SlurmJobGoneError, "it has ended"),
+    "already completing or completed": (SlurmJobGoneError, "it has ended"),
     "invalid partition": (SlurmRefusedError, "sinfo -s lists the partitions (--partition)"),
     "invalid account": (SlurmRefusedError, "sacctmgr show associations user=$USER lists accounts (--account)"),
     "generic resource": (SlurmRefusedError, 'sinfo -o "%P %G" lists what nodes have (--gres)'),
@@ -68,10 +92,7 @@ _ADVICE = {
 
 
 class SlurmUnits(UnitAdapter):
-    """Units as jobs: one job is one worker on one node.
-
-    Jobs and not elements of an array: units are started one at a time, the id is given before, and each waits for its
-    own reason. `squeue` shows the elements of an array that wait as one.
+    """Units as jobs: one job is one worker on one node. Those that are started together are elements of an array.
 
     Parameters:
         pool: of which these are the units.
@@ -79,6 +100,8 @@ class SlurmUnits(UnitAdapter):
         timeout_seconds: for each command.
         clock: monotonic seconds.
     """
+
+    most_together = 1000  # a MaxArraySize that is not set is 1001
 
     def __init__(
         self,
@@ -93,26 +116,39 @@ class SlurmUnits(UnitAdapter):
         self._signalled: Dict[str, float] = {}  # when, by unit; until it is not listed any more
 
     def start(self, unit: str) -> None:
-        environment = dict(os.environ)
-        if "SLURM_JOB_ID" in environment:
-            environment = {name: v for name, v in environment.items() if name in _KEPT or not name.startswith(_OF_JOBS)}
-        script = worker_script(self._settings, self._pool, unit)
-        self._run(sbatch_command(self._settings, self._pool, unit), environment, script)
+        self.start_together([unit])
+
+    def start_together(self, units: Sequence[str]) -> int:
+        count = consecutive(units)
+        while True:
+            try:
+                self._submit(units[:count])
+                return count
+            except SlurmLimitError as error:
+                if count == 1:
+                    raise
+                logger.info("an array of %d jobs is refused, half of it is tried: %s", count, error)
+                count //= 2
 
     def list(self) -> Dict[str, ListedUnit]:
-        output = self._run(squeue_command(os.getuid()), _for_listings())
-        found = units_of(output, self._pool.name, self._settings.address)
+        jobs = self._jobs()
+        found = {unit: job.listed for unit, job in jobs.items()}
         for unit in self._overdue(found):
-            self._cancel(unit)
+            self._cancel(jobs[unit])
         return found
 
     def stop(self, unit: str) -> None:
-        self._cancel(unit, "--state=PENDING")
+        job = self._jobs().get(unit)
+        if job is None or job.listed.state == m.UnitState.FAILED:
+            return
+        if job.listed.state == m.UnitState.PENDING:
+            self._cancel(job)
+            return
         with self._lock:
             is_first = unit not in self._signalled
             self._signalled.setdefault(unit, self._clock())
         if is_first:
-            self._cancel(unit, "--state=RUNNING", "--batch", "--signal=TERM")
+            self._cancel(job, *(() if job.is_element else _DRAIN))
 
     def close(self) -> None:
         """Jobs go on: another run of this program finds them."""
@@ -121,17 +157,30 @@ class SlurmUnits(UnitAdapter):
         """There is nothing to wait for."""
 
     def described(self) -> str:
-        unit = f"{self._pool.name}-0-1"
+        units = [f"{self._pool.name}-0-{number}" for number in (1, 2, 3)]
+        job = ListedJob("JOB", ListedUnit(m.UnitState.STARTING))
         commands = {
-            "start": shlex.join(sbatch_command(self._settings, self._pool, unit)) + " < SCRIPT",
+            "start": shlex.join(sbatch_command(self._settings, self._pool, units[:1])) + " < SCRIPT",
+            "start three together": shlex.join(sbatch_command(self._settings, self._pool, units)) + " < SCRIPT",
             "list": shlex.join(squeue_command(os.getuid())),
-            "stop": shlex.join(self._scancel(unit, "--state=PENDING"))
-            + " && "
-            + shlex.join(self._scancel(unit, "--state=RUNNING", "--batch", "--signal=TERM")),
-            f"after {STOP_SECONDS:g} s": shlex.join(self._scancel(unit)),
+            "stop, if it waits or is in an array (JOB is as listed: 12 or 12_3)": shlex.join(_scancel(job)),
+            "stop, if it runs": shlex.join(_scancel(job, *_DRAIN)),
+            f"after {STOP_SECONDS:g} s": shlex.join(_scancel(job)),
         }
         lines = [f"# {name}: {command}" for name, command in commands.items()]
-        return "\n".join([*lines, "# SCRIPT:", worker_script(self._settings, self._pool, unit)])
+        return "\n".join([*lines, "# SCRIPT:", worker_script(self._settings, self._pool, units[0])])
+
+    def _submit(self, units: Sequence[str]) -> None:
+        environment = dict(os.environ)
+        environment.pop("SBATCH_ARRAY_INX", None)
+        if "SLURM_JOB_ID" in environment:
+            environment = {name: v for name, v in environment.items() if name in _KEPT or not name.startswith(_OF_JOBS)}
+        script = worker_script(self._settings, self._pool, units[0])
+        self._run(sbatch_command(self._settings, self._pool, units), environment, script)
+
+    def _jobs(self) -> Dict[str, ListedJob]:
+        output = self._run(squeue_command(os.getuid()), _for_listings())
+        return jobs_of(output, self._pool.name, self._settings.address)
 
     def _overdue(self, found: Dict[str, ListedUnit]) -> List[str]:
         """Units that were signalled, and are still there after the time for that."""
@@ -144,11 +193,9 @@ class SlurmUnits(UnitAdapter):
             self._signalled.update(dict.fromkeys(overdue, now))
         return overdue
 
-    def _scancel(self, unit: str, *options: str) -> List[str]:
-        return ["scancel", f"--user={os.getuid()}", f"--name={job_name_of(unit, self._settings.address)}", *options]
-
-    def _cancel(self, unit: str, *options: str) -> None:
-        self._run(self._scancel(unit, *options), _for_listings())
+    def _cancel(self, job: ListedJob, *options: str) -> None:
+        with contextlib.suppress(SlurmJobGoneError):
+            self._run(_scancel(job, *options), _for_listings())
 
     def _run(self, command: Sequence[str], environment: Dict[str, str], text: str = "") -> str:
         name = command[0]
@@ -170,6 +217,10 @@ class SlurmUnits(UnitAdapter):
         if done.returncode:
             raise _error_of(name, done.returncode, done.stderr)
         return done.stdout.decode("utf-8", "replace")
+
+
+def _scancel(job: ListedJob, *options: str) -> List[str]:
+    return ["scancel", *options, job.job]
 
 
 def _for_listings() -> Dict[str, str]:

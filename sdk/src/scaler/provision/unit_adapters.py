@@ -51,13 +51,24 @@ class UnitAdapter(ABC):
     Attributes:
         place: where units are, for people: two programs with one place list each other's units, if their pools have one
             name. Empty: no other program can list them.
+        most_together: units that `start_together` is given at most; others of the same start are for calls of their
+            own, of which several are made at a time.
     """
 
     place = ""
+    most_together = 1
 
     @abstractmethod
     def start(self, unit: str) -> None:
         """Start a unit. Raises UnitError."""
+
+    def start_together(self, units: Sequence[str]) -> int:
+        """Start the first of these units, and as many of those after it as the machines take with it.
+
+        Returns how many were started, at least one. Raises UnitError if none was: the others would fail as well.
+        """
+        self.start(units[0])
+        return 1
 
     @abstractmethod
     def list(self) -> Dict[str, ListedUnit]:

@@ -17,7 +17,7 @@ from whole_system.network import Peer
 from whole_system.units.machines import MACHINE_SLOTS, Machine, Machines
 
 from scaler.provision.core.pool import PoolSettings
-from scaler.provision.core.provision_core import ListedUnit, ProvisionCore, SendMessage, StartUnit, StopUnit
+from scaler.provision.core.provision_core import ListedUnit, ProvisionCore, SendMessage, StartUnits, StopUnit
 from scaler_protocol.session.features import PROVISIONING
 from scaler_protocol.session.session_table import SessionState
 from scaler_protocol.versions import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
@@ -181,13 +181,14 @@ class ProvisionerHost(Peer):
         for effect in () if core is None else core.take_effects():
             if isinstance(effect, SendMessage):
                 self._send(effect.message)
-            elif isinstance(effect, StartUnit):
-                self._check_need(effect.unit)
-                self.world.say(self.name, "starts", effect.unit)
-                self.machines.start(effect.unit, self._reporter(core, effect.unit))
-                if self._happens(self._death_rate):
-                    self._die()
-                    return
+            elif isinstance(effect, StartUnits):
+                for unit in effect.units:
+                    self._check_need(unit)
+                    self.world.say(self.name, "starts", unit)
+                    self.machines.start(unit, self._reporter(core, unit))
+                    if self._happens(self._death_rate):
+                        self._die()
+                        return
             elif isinstance(effect, StopUnit):
                 self.machines.stop(effect.unit)
 
@@ -205,9 +206,9 @@ class ProvisionerHost(Peer):
         def report(fault: str) -> None:
             if core is self._core and core is not None:
                 if fault:
-                    core.on_start_failed(self.now, unit, fault)
+                    core.on_start_failed(self.now, [unit], fault)
                 else:
-                    core.on_started(self.now, unit)
+                    core.on_started(self.now, [unit])
                 self._perform()
 
         return report

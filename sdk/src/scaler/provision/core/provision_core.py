@@ -1,6 +1,6 @@
 """Which units to start, to let go and to stop.
 
-    on_demand, on_listing, on_release, on_time … ──▶ StartUnit, StopUnit, SendMessage ──▶ take_effects()
+    on_demand, on_listing, on_release, on_time … ──▶ StartUnits, StopUnit, SendMessage ──▶ take_effects()
 
 Rules:
 - A unit is started only for slots that the last Demand misses, and only if that Demand counts all units that were
@@ -37,11 +37,11 @@ REFUSALS_TOLD = 2  # sets of needs that no pool has
 _TO_COME_OR_HERE = (m.UnitState.PENDING, m.UnitState.STARTING, m.UnitState.RUNNING)
 
 
-class StartUnit(NamedTuple):
-    """Start a unit; `on_started` or `on_start_failed` follows."""
+class StartUnits(NamedTuple):
+    """Start units, whose numbers follow one another; `on_started` or `on_start_failed` follows for each of them."""
 
     pool: str
-    unit: str
+    units: Sequence[str]
 
 
 class StopUnit(NamedTuple):
@@ -64,7 +64,7 @@ class Log(NamedTuple):
     text: str
 
 
-Effect = Union[StartUnit, StopUnit, SendMessage, Log]
+Effect = Union[StartUnits, StopUnit, SendMessage, Log]
 
 
 class ListedUnit(NamedTuple):
@@ -220,19 +220,17 @@ class ProvisionCore:
                 self._log("INFO", f"unit {name} is idle and leaves")
         self._tell(now)
 
-    def on_started(self, now: float, name: str) -> None:
-        """A unit is started: it waits, or begins."""
-        unit = self._units.get(name)
-        if unit is not None:
+    def on_started(self, now: float, names: Sequence[str]) -> None:
+        """Units are started: they wait, or begin."""
+        for unit in self._known(names):
             unit.started = now
 
-    def on_start_failed(self, now: float, name: str, reason: str) -> None:
-        """A unit could not be started."""
-        unit = self._units.get(name)
-        if unit is not None:
+    def on_start_failed(self, now: float, names: Sequence[str], reason: str) -> None:
+        """Units could not be started, for the same reason."""
+        for unit in self._known(names):
             self._fail(now, unit, reason)
             unit.pool.on_start_failed(now)
-            self._tell(now)
+        self._tell(now)
 
     def on_listing_failed(self, now: float, pool_name: str, reason: str) -> None:
         """An adapter could not list the units of a pool."""
@@ -354,11 +352,13 @@ class ProvisionCore:
             pool.wanted_since = now
         is_sustained = now >= pool.wanted_since + pool.settings.sustain_seconds
         wanted = max(lacking, counts.wanted if is_sustained else 0)
+        names: List[str] = []
         for _ in range(min(wanted, pool.may_start(now, counts.there + counts.held, counts.to_come))):
             self._numbers += 1
-            unit = _Unit(f"{pool.settings.name}-{self._instance}-{self._numbers}", pool, now)
-            self._units[unit.name] = unit
-            self._effects.append(StartUnit(pool.settings.name, unit.name))
+            names.append(f"{pool.settings.name}-{self._instance}-{self._numbers}")
+            self._units[names[-1]] = _Unit(names[-1], pool, now)
+        if names:
+            self._effects.append(StartUnits(pool.settings.name, names))
             self._last_start = self._sequence + 1
 
     # Letting go -----------------------------------------------------------------------------------------------------
@@ -432,6 +432,9 @@ class ProvisionCore:
         if not unit.asked:
             unit.asked, self._is_asking = self._sequence + 1, True
         return demand.units_sequence >= unit.asked
+
+    def _known(self, names: Sequence[str]) -> List[_Unit]:
+        return [self._units[name] for name in names if name in self._units]
 
     def _end(self, now: float, unit: _Unit, reason: str) -> None:
         """A unit is not there any more."""
