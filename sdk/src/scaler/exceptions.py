@@ -314,12 +314,6 @@ class RemoteTraceback(ScalerError):
 
 
 def with_page(error: Exception) -> str:
-    """What a program prints about an error: its text, and in a second line the link to its page if it has one.
-
-    A text may be a peer's, in part, so what terminals obey is escaped.
-    """
-    from scaler_protocol.programs.terminal_texts import escaped  # not needed by programs that use the client
-
+    """What a program prints about an error: its text, and in a second line the link to its page if it has one."""
     page = error.page if isinstance(error, ScalerError) else ""
-    text = escaped(str(error))
-    return f"{text}\nsee {page}" if page else text
+    return f"{error}\nsee {page}" if page else str(error)

@@ -186,7 +186,7 @@ def test_what_a_provisioner_notes_of_the_tasks_of_several_tenants_is_told_to_non
     assert demand(harness, client).demands
     note = "no pool has units for tasks that need secret=1"
     client.send(m.Units(notes=[note]))
-    assert told("a") == note, "it was told of no other tasks"
+    assert told("a") == note, "it knows no other tasks"
 
     users["b"].submit([0], options=options(gpu=1))
     demand(harness, client)
@@ -197,7 +197,7 @@ def test_what_a_provisioner_notes_of_the_tasks_of_several_tenants_is_told_to_non
     users["a"].vanish()
     harness.wait(2.0)
     client.send(m.Units(notes=[note], sequence=2))
-    assert told("b") == FOR_OTHERS, "tasks that a provisioner was told of may have ended meanwhile"
+    assert told("b") == FOR_OTHERS, "what a provisioner notes may be about tasks that have ended"
 
 
 def test_units_of_a_provisioner_that_is_gone_are_forgotten() -> None:

@@ -18,7 +18,7 @@ from scaler.client.info import WorkerInfo
 from scaler.exceptions import InvalidArgumentError, ScalerError, with_page
 from scaler.programs.scaler_options import DRAIN
 from scaler.values.texts import counted, shortened
-from scaler_protocol.programs.terminal_texts import escaped_in_line
+from scaler_protocol.programs.terminal_texts import escaped, escaped_in_line
 
 LOOK_INTERVAL_SECONDS = 0.25
 MAXIMUM_WORKERS = 1_000_000
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
             if options.wait:
                 return wait_until_left(client, chosen, options.timeout_seconds)
     except ScalerError as error:
-        print(f"scaler drain: {with_page(error)}", file=sys.stderr)
+        print(f"scaler drain: {escaped(with_page(error))}", file=sys.stderr)
         return EXIT_FAILED
     return 0
 

@@ -36,7 +36,7 @@ _Cost = Tuple[bool, float, int, float, int]
 
 
 class _Provisioner:
-    """A client that is told the demand, what it was told last, and of whose tasks it was ever told."""
+    """A client that is told the demand, what it was told last, and whose demand that has ever been."""
 
     def __init__(self, client: ClientSession) -> None:
         self.client = client

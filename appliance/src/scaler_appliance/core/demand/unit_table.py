@@ -2,8 +2,8 @@
 
 Rules:
 - Data only. What a provisioner says replaces what it said before, and ends with its session.
-- A provisioner for all tenants does not know of whose tasks it was told, and may note what these need. So if it was
-  told of several tenants, its notes are for those who see all.
+- A provisioner for all tenants does not know whose tasks a Demand is about, and may note what these need. So if it got
+  the demand of several tenants, its notes are for those who see all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class UnitReport(NamedTuple):
 
     Attributes:
         tenant: whose tasks its workers run, as far as it may know; ANY_TENANT: all.
-        told: the tenants of whose tasks it had been told before.
+        told: the tenants whose demand it had received before.
     """
 
     tenant: str

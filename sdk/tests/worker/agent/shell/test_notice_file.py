@@ -15,11 +15,10 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make fi
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """A folder in which all users can make files, as in /tmp."""
-    folder = tmp_path / "shared"
-    folder.mkdir()
-    folder.chmod(0o1777)
-    return folder
+    """It is like /tmp: all users can make files in it."""
+    os.mkdir(tmp_path / "shared")
+    os.chmod(tmp_path / "shared", 0o1777)
+    return tmp_path / "shared"
 
 
 def test_a_file_of_this_user_is_a_notice_wherever_it_is(shared: Path, tmp_path: Path) -> None:
