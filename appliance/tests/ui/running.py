@@ -26,6 +26,7 @@ class Program:
 
     def __init__(self, interpreter: str, folder: Path, *arguments: str, **environment: str) -> None:
         environment = {"SCALER_RUN_DIRECTORY": str(folder / "run"), **environment}
+        self.headers: Dict[str, str] = {}  # of each request
         self._link_file = folder / f"link-{time.monotonic_ns()}"
         self.process = subprocess.Popen(
             [interpreter, *MODULE, *arguments, "--link-file", str(self._link_file)],
@@ -53,7 +54,7 @@ class Program:
     def get(self, path: str, headers: Optional[Dict[str, str]] = None) -> Any:
         connection = self.connect()
         try:
-            connection.request("GET", path, headers=headers or {})
+            connection.request("GET", path, headers={**self.headers, **(headers or {})})
             answer = connection.getresponse()
             return answer.status, answer.read()
         finally:
@@ -70,7 +71,7 @@ class Program:
 
     def open_events(self, path: str) -> http.client.HTTPResponse:
         connection = self.connect()
-        connection.request("GET", path)
+        connection.request("GET", path, headers=self.headers)
         return connection.getresponse()
 
     def output(self) -> str:

@@ -31,6 +31,7 @@ def scheduler(tmp_path: Path) -> Iterator[SchedulerProcess]:
 @pytest.fixture
 def program(scheduler: SchedulerProcess, tmp_path: Path) -> Iterator[Program]:
     program = Program(sys.executable, tmp_path, scheduler.monitor_address, "--port", "0", "--allow-actions")
+    program.headers = {"Authorization": f"Bearer {program.link.rpartition('=')[2]}"}
     program.wait_for("/api/head", lambda found: found["head"]["is_connected"])
     yield program
     program.close()
@@ -66,9 +67,12 @@ def test_a_worker_is_asked_to_leave_or_the_scheduler_says_that_it_cannot(
     session = scheduler.worker().welcome.session
     program.wait_for("/api/workers", lambda found: found["body"]["total"] == 1)
     request = urllib.request.Request(
-        f"{program.link}api/workers/{session}/drain", method="POST", headers={"X-Scaler-UI": "1"}
+        f"{program.link.partition('?')[0]}api/workers/{session}/drain", method="POST", headers={"X-Scaler-UI": "1"}
     )
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(request)
 
+    request.headers.update(program.headers)
     try:
         with urllib.request.urlopen(request) as answer:
             told: Any = json.loads(answer.read())

@@ -244,6 +244,34 @@ def drain(address: str, *arguments: str) -> int:
     return drain_program.main([*arguments, "--address", address])
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+def test_another_user_gives_no_notice_by_a_file(start: Callable[..., Program], tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    notice = shared / "notice"
+    worker = start("--drain-file", str(notice))
+    os.close(os.open(tmp_path / "made", os.O_CREAT | os.O_WRONLY))
+    os.chown(tmp_path / "made", 54_321, -1)
+    os.rename(tmp_path / "made", notice)
+    worker.wait_for_line(f"the file {notice} is no notice (drain_file): it belongs to the user with the id 54321")
+    os.chown(notice, 0, -1)
+    assert worker.exit_code() == 0
+
+
+def test_what_a_worker_calls_itself_controls_no_operator_s_terminal(
+    address: str, start: Callable[..., Program], capsys: pytest.CaptureFixture[str]
+) -> None:
+    worker = start("-wn", "\x1b[2Jone\nall workers have left\r\u202e" + "x" * 1000)
+    with Client(address) as client:
+        (session,) = [each.session for each in client.info().workers]
+    assert drain(address, str(session)) == 0
+    assert worker.exit_code() == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("\\u001b[2Jone\\u000aall workers have left\\u000d\\u202exxx")
+    assert len(shown.splitlines()) == 2 and "\x1b" not in shown and "x" * 256 not in shown
+
+
 def test_an_operator_drains_workers_by_name_and_by_session(
     address: str, start: Callable[..., Program], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -123,6 +123,8 @@ def test_each_section_of_a_file_is_a_pool(tmp_path: Path) -> None:
         sys.executable, "-m", "scaler.worker", ADDRESS, "--num-of-workers", "1", "--capabilities", "gpu=2",
         "--key-file", "/dev/null",
     ]  # fmt: skip
+    own, _ = read_options(["--config", str(file), "--key-file", "/dev/null", "--worker-key-file", "worker.key"])
+    assert worker_command(own, pool_of(own))[-2:] == ["--key-file", "worker.key"]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +135,10 @@ def test_each_section_of_a_file_is_a_pool(tmp_path: Path) -> None:
             "--adapter exec needs --list-command, --stop-command as well",
         ),
         (["--stop-command", "true"], "--stop-command is for --adapter exec"),
+        (
+            ["--adapter", "kubernetes", "--worker-key-file", "key"],
+            "--worker-key-file is for --adapter local or slurm",
+        ),
         (["--minimum", "3", "--maximum", "2"], "--minimum 3 is above --maximum 2"),
         (["--name", "my pool"], "at most 40 letters, digits, points, dashes and underscores"),
     ],

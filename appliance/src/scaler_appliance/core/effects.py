@@ -6,6 +6,8 @@ from typing import NamedTuple, Sequence, Union
 
 from scaler_protocol import messages as m
 
+MAXIMUM_ERROR_TEXT = 1000  # characters
+
 Buffer = Union[bytes, bytearray, memoryview]
 
 
@@ -83,10 +85,11 @@ class PeerError(Exception):
 
     Parameters:
         reason: of the Refusal.
-        text: for the peer's user and our log.
+        text: for the peer's user and our log; it may name what a peer sent, and is cut at MAXIMUM_ERROR_TEXT.
     """
 
     def __init__(self, reason: m.RefusalReason, text: str) -> None:
+        text = text if len(text) <= MAXIMUM_ERROR_TEXT else f"{text[:MAXIMUM_ERROR_TEXT]}…"
         super().__init__(text)
         self.reason = reason
         self.text = text

@@ -173,7 +173,7 @@ UI = Program(
         Option(
             "--allow-actions",
             Switch(),
-            "allow viewers to drain workers, and to stop them if the scheduler is not protected",
+            "allow viewers to drain workers, and to stop them if the scheduler is not protected; requires a token",
             default=False,
             group="the page",
         ),

@@ -79,7 +79,9 @@ async def _serve(options: argparse.Namespace, token: Optional[str], service_mana
     _log_for_uvicorn()
     _warn_about(options.token_file)
     proxies = trusted_proxies(options)
-    is_made = token is None and (proxies is not None or not is_loopback(options.host))
+    # All users of the host reach loopback: they may look, but not let workers leave.
+    needs_token = proxies is not None or options.allow_actions or not is_loopback(options.host)
+    is_made = token is None and needs_token
     if is_made:
         token = secrets.token_urlsafe(24)
     with contextlib.ExitStack() as closing:

@@ -7,6 +7,7 @@ from typing import Any, List, Sequence
 from scheduler_harness import Client, Harness, Worker, hello, options
 from status_model import publication, view_of_publication
 
+from scaler_appliance.core.demand.unit_table import FOR_OTHERS
 from scaler_protocol import messages as m
 from scaler_protocol.session.features import PROVISIONING
 
@@ -94,6 +95,15 @@ def test_the_workers_of_units_are_known_by_their_hello() -> None:
     assert demand(harness, client).units == [m.UnitUse(unit="job 1", slots=6)]
 
 
+def test_a_worker_that_names_a_unit_of_any_length_makes_no_demand_long() -> None:
+    harness = Harness()
+    client = provisioner(harness)
+    unit_worker(harness, "u" * 256, slots=2)
+    unit_worker(harness, "u" * 257, slots=3)
+    unit_worker(harness, "u" * 60_000)
+    assert demand(harness, client).units == [m.UnitUse(unit="u" * 256, slots=2)]
+
+
 def test_units_that_will_have_workers_are_slots_that_there_are_and_those_that_failed_are_not() -> None:
     harness = Harness()
     client = provisioner(harness)
@@ -156,6 +166,38 @@ def test_monitors_are_told_what_is_to_come_and_what_provisioners_note() -> None:
     client.vanish()
     of_a_tenant.vanish()
     assert not publication(harness.core, is_snapshot=False).unit_notes
+
+
+def test_what_a_provisioner_notes_of_the_tasks_of_several_tenants_is_told_to_none_of_them() -> None:
+    harness = Harness()
+    client = provisioner(harness, tenant="*")
+    harness.core.watch(True, True)
+    users = {tenant: harness.client(tenant=tenant) for tenant in ("a", "b")}
+
+    def told(tenant: str) -> str:
+        users[tenant].send(m.ExplanationRequest(request_id=1, task_id=0))
+        text = users[tenant].take(m.Explanation).text
+        publication(harness.core, is_snapshot=False)
+        (noted,) = view_of_publication(harness.core, tenant).unit_notes
+        assert text.endswith(f"; {noted}")
+        return noted
+
+    users["a"].submit([0], options=options(secret=1))
+    assert demand(harness, client).demands
+    note = "no pool has units for tasks that need secret=1"
+    client.send(m.Units(notes=[note]))
+    assert told("a") == note, "it knows no other tasks"
+
+    users["b"].submit([0], options=options(gpu=1))
+    demand(harness, client)
+    client.send(m.Units(notes=[note], sequence=1))
+    assert (told("a"), told("b")) == (FOR_OTHERS, FOR_OTHERS)
+    assert publication(harness.core, is_snapshot=True).unit_notes == [note], "of all tenants"
+
+    users["a"].vanish()
+    harness.wait(2.0)
+    client.send(m.Units(notes=[note], sequence=2))
+    assert told("b") == FOR_OTHERS, "what a provisioner notes may be about tasks that have ended"
 
 
 def test_units_of_a_provisioner_that_is_gone_are_forgotten() -> None:

@@ -80,6 +80,13 @@ def test_an_answer_is_bounded_whatever_is_asked_for(harness: Harness, monkeypatc
     assert (len(info.workers), info.worker_count) == (2, 3)
 
 
+def test_a_worker_with_a_long_name_makes_no_answer_long(harness: Harness) -> None:
+    client = harness.client()
+    harness.worker(name="n" * 60_000)
+    (told,) = ask(client).workers
+    assert told.name == "n" * 256
+
+
 def test_workers_do_not_ask(harness: Harness) -> None:
     worker = harness.worker()
     worker.send(m.InfoRequest(request_id=1))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Mapping
 
 import pytest
 from scheduler_harness import Harness, Peer, hello, task
 
-from scaler_appliance.core.effects import PeerError, Stop
+from scaler_appliance.core.effects import MAXIMUM_ERROR_TEXT, PeerError, Stop
 from scaler_appliance.core.peers.handshake import HEARTBEATS_PER_TIMEOUT, PEERS_PER_SECOND, heartbeat_interval_seconds
 from scaler_appliance.core.state import Settings
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
@@ -52,6 +52,33 @@ BAD_HELLOS: Dict[str, Any] = {
         Reason.MALFORMED,
     ),
 }
+
+
+@pytest.mark.parametrize("fields", [{"major": 99}, {}], ids=["version", "capability"])
+def test_what_an_invalid_hello_names_fills_neither_the_log_nor_the_answer(
+    harness: Harness, fields: Mapping[str, Any]
+) -> None:
+    long = "x" * 20_000
+    offered = [m.Capability(name=long, amount=-1.0)]
+    speaks = m.Implementation(name=long, version=long)
+    message = hello(m.Role.WORKER, slots=1, capabilities=offered, implementation=speaks, **fields)
+    peer = harness.unregistered_peer()
+    peer.send(message)
+    assert 256 < len(peer.take(m.Refusal).message) <= MAXIMUM_ERROR_TEXT
+    assert all(len(line) < 2000 for line in harness.logs)
+
+
+def test_what_an_invalid_task_names_fills_neither_the_log_nor_the_answer(harness: Harness) -> None:
+    client = harness.client()
+    client.send(*task([0], options=m.TaskOptions(capabilities=[m.Capability(name="x" * 1_000_000, amount=-1.0)])))
+    text = client.take_refusal(Reason.MALFORMED)
+    assert text.endswith(": the amount must be finite and >= 0, got -1.0") and 256 < len(text) < 400
+    assert harness.logs and all(len(line) < 2000 for line in harness.logs)
+
+
+def test_an_error_has_a_bounded_text() -> None:
+    error = PeerError(Reason.MALFORMED, "x" * (MAXIMUM_ERROR_TEXT + 1))
+    assert error.text == str(error) == f"{'x' * MAXIMUM_ERROR_TEXT}…"
 
 
 @pytest.mark.parametrize("name", BAD_HELLOS)

@@ -17,6 +17,7 @@ from scaler.client.info import ActorInfo, ClusterInfo, WorkerInfo
 from scaler.client.shell.client_shell import ClientShell
 from scaler.client.shell.future_internals import exception_if_loaded
 from scaler.exceptions import ArgumentTypeError, DisconnectedError, InvalidArgumentError, ShutdownRefusedError
+from scaler_protocol.programs.terminal_texts import escaped_in_line
 from scaler_protocol.wire import messages as m
 
 _SESSIONS_LIMIT = 1 << 32
@@ -43,7 +44,7 @@ def text_of_answer(answer: object, timeout_seconds: float) -> Optional[str]:
         return "the client has lost its scheduler and is reconnecting; the task will be sent again"
     if isinstance(answer, TimeoutError):
         return f"the scheduler has not said within {timeout_seconds:g} s where the task is"
-    return answer.text if isinstance(answer, m.Explanation) else None
+    return escaped_in_line(answer.text) if isinstance(answer, m.Explanation) else None  # it names workers
 
 
 def _text_of_deferred(task: DeferredTask) -> str:

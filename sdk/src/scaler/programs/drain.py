@@ -3,6 +3,7 @@
 Rules:
 - Which workers are meant is settled before the first one is asked: if a name is unknown or several have it, none is.
 - It waits until they have left, unless told not to; what it waits for is on standard output, a line for each worker.
+- Names come from workers: they are bounded and escaped.
 - Exit codes: 0, done; 1, some worker is unknown, was not allowed to be asked, or has not left in time.
 """
 
@@ -16,11 +17,13 @@ from scaler.client import Client
 from scaler.client.info import WorkerInfo
 from scaler.exceptions import InvalidArgumentError, ScalerError, with_page
 from scaler.programs.scaler_options import DRAIN
-from scaler.values.texts import counted
+from scaler.values.texts import counted, shortened
+from scaler_protocol.programs.terminal_texts import escaped, escaped_in_line
 
 LOOK_INTERVAL_SECONDS = 0.25
 MAXIMUM_WORKERS = 1_000_000
 EXIT_FAILED = 1
+_LONGEST_NAME = 256  # characters
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -35,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
             if options.wait:
                 return wait_until_left(client, chosen, options.timeout_seconds)
     except ScalerError as error:
-        print(f"scaler drain: {with_page(error)}", file=sys.stderr)
+        print(f"scaler drain: {escaped(with_page(error))}", file=sys.stderr)
         return EXIT_FAILED
     return 0
 
@@ -47,7 +50,8 @@ def connected_workers(client: Client) -> List[WorkerInfo]:
 
 def described(worker: WorkerInfo) -> str:
     """A worker, for people."""
-    return f"{worker.name or 'a worker without a name'} (session {worker.session}, {worker.host})"
+    name = escaped_in_line(shortened(worker.name, _LONGEST_NAME)) or "a worker without a name"
+    return f"{name} (session {worker.session}, {escaped_in_line(shortened(worker.host, _LONGEST_NAME))})"
 
 
 def chosen_workers(connected: Sequence[WorkerInfo], words: Sequence[str], hosts: Sequence[str]) -> List[WorkerInfo]:
@@ -74,7 +78,8 @@ def chosen_workers(connected: Sequence[WorkerInfo], words: Sequence[str], hosts:
     for host in hosts:
         there = [each for each in connected if each.host == host]
         if not there:
-            known = ", ".join(sorted({each.host for each in connected})[:20]) or "none"
+            hosts_there = sorted({shortened(each.host, _LONGEST_NAME) for each in connected})[:20]
+            known = ", ".join(map(escaped_in_line, hosts_there)) or "none"
             raise InvalidArgumentError(f"no worker on the host {host!r} is connected; hosts with workers: {known}")
         chosen.update((each.session, each) for each in there)
     return list(chosen.values())

@@ -43,7 +43,7 @@ _DEFAULTS = PoolSettings("")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", re.ASCII)
 _EVERYWHERE = ("0.0.0.0", *WILDCARDS)
 _COMMANDS = tuple(f"{name}_command" for name in ("start", "list", "stop"))
-_SLURM = ("partition", "account", "gres", "sbatch_options", "setup_command", "worker_key_file")
+_SLURM = ("partition", "account", "gres", "sbatch_options", "setup_command")
 
 
 class _PoolName(Kind):
@@ -71,6 +71,8 @@ def _faults(options: argparse.Namespace) -> List[str]:
             faults.append(f"{given[0]} is for --adapter {adapter}")
     if options.worker_command and options.adapter not in ("slurm", "kubernetes"):
         faults.append("--worker-command is for --adapter slurm or kubernetes")
+    if options.worker_key_file and options.adapter not in ("local", "slurm"):
+        faults.append("--worker-key-file is for --adapter local or slurm")
     fault = fault_of_options(options.sbatch_options or "")
     if fault:
         faults.append(f"--sbatch-options: {fault}")
@@ -268,8 +270,9 @@ PROVISION = Program(
         Option(
             "--worker-key-file",
             Kind(),
-            "the key that workers connect with, of the role worker, on a file system that nodes share",
-            default_text="the workers' SCALER_KEY_FILE, else the key of the scheduler's user in a shared home",
+            "the key that workers of this host or of Slurm connect with, of the role worker; nodes must share the file",
+            default_text="on this host, --key-file; else the workers' SCALER_KEY_FILE,"
+            " else the key of the scheduler's user in a shared home",
             metavar="PATH",
             group="Slurm",
         ),

@@ -133,7 +133,7 @@ def worker_command(options: argparse.Namespace, pool: PoolSettings) -> List[str]
         "--num-of-workers": str(pool.slots),
         "--capabilities": ",".join(f"{name}={amount:g}" for name, amount in pool.capabilities.items()) or None,
         "--lifetime-seconds": f"{pool.lifetime_seconds:g}" if pool.lifetime_seconds else None,
-        "--key-file": options.key_file,
+        "--key-file": options.worker_key_file or options.key_file,
     }
     words = [word for flag, value in given.items() if value is not None for word in (flag, value)]
     insecure = ["--insecure"] if options.insecure else []

@@ -4,6 +4,7 @@ possible.
 Rules:
 - Writing a failure never fails: what cannot be pickled is described.
 - Reading a failure never fails: an exception that cannot be loaded becomes a named error with the same text.
+- The text of a failure in a neutral codec, which all that is shown of it comes from, controls no terminal.
 - The error names the function, the worker and the attempt that failed, why, and what to do about it.
 """
 
@@ -20,6 +21,7 @@ from scaler.values.payload import INLINE_BYTES
 from scaler.values.texts import description_of, shortened, text_of
 from scaler_protocol import MalformedMessageError, decode_struct, encode_struct
 from scaler_protocol import messages as m
+from scaler_protocol.programs.terminal_texts import escaped, escaped_in_line
 
 TRACEBACK_CHARACTERS = 12_000
 """The size of the traceback that travels as text: a failure is sent inline, and a deep stack must not displace its
@@ -133,6 +135,10 @@ def load_failure(payload: bytes, function: str = "", is_neutral: bool = False) -
         failure = decode_struct(m.Failure, payload)
     except MalformedMessageError as error:
         return exceptions.DeserializeObjectError(f"the worker sent a failure that cannot be read: {error}")
+    failure.worker = escaped_in_line(failure.worker)
+    if is_neutral:
+        failure.type_name = escaped_in_line(failure.type_name)
+        failure.message, failure.traceback = escaped(failure.message), escaped(failure.traceback)
     exception: Optional[BaseException] = None
     message = failure.message
     if failure.kind == m.FailureKind.TASK_RAISED and failure.codec == PYTHON_CODEC and not is_neutral:

@@ -58,6 +58,19 @@ def test_output_is_printed_behind_the_number_of_its_task(any_address: str, capsy
     assert shown.err.splitlines() == ["[task 0] a problem 0", "[task 0] a problem 1"]
 
 
+def test_what_is_printed_controls_no_terminal_and_keeps_its_colours(capsys: Any) -> None:
+    channel = OutputChannel()
+    text = "\x1b[31mred\x1b[0m \x1b[2J\x1b]52;c;cm0=\x07\x9b2J\u202e\n10 %\r20 %\n"
+    channel.on_task_log(m.TaskLog(id=7, stream=1, text=text))
+    channel.close()
+    assert capsys.readouterr().out.split("\n") == [
+        "[task 7] \x1b[31mred\x1b[0m \\u001b[2J\\u001b]52;c;cm0=\\u0007\\u009b2J\\u202e",
+        "[task 7] 10 %",
+        "[task 7] 20 %",
+        "",
+    ]
+
+
 def test_a_task_may_print_more_at_once_than_a_message_takes(address: str) -> None:
     most = MAXIMUM_HEADER_BYTES + 1
     with Client(address=address, stream_output=lambda output: None) as client:

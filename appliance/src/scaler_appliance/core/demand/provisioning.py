@@ -16,7 +16,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, FrozenSet, List, Optional, Tuple
 
 from scaler_appliance.core.demand.task_demand import TaskDemand
 from scaler_appliance.core.demand.unit_table import MAXIMUM_TEXT, UnitReport
@@ -30,16 +30,18 @@ from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import DRAIN
 from scaler_protocol.session.features import PROVISIONING
 
+MAXIMUM_UNIT = 256  # characters of an id: many long ones would not fit in a Demand
 LARGEST_COUNT = (1 << 32) - 1  # that fits in a message
 _Cost = Tuple[bool, float, int, float, int]
 
 
 class _Provisioner:
-    """A client that is told the demand, and what it was told last."""
+    """A client that is told the demand, what it was told last, and whose demand that has ever been."""
 
     def __init__(self, client: ClientSession) -> None:
         self.client = client
         self.told: Optional[m.Demand] = None
+        self.tenants: FrozenSet[str] = frozenset()
 
 
 class Provisioning:
@@ -83,6 +85,7 @@ class Provisioning:
             )
             if demand != provisioner.told:
                 provisioner.told = demand
+                provisioner.tenants |= self._demand.tenants(view_of(client.grant))
                 self._state.send(client.peer, demand)
 
     def _uses(self, client: ClientSession) -> List[m.UnitUse]:
@@ -101,8 +104,9 @@ class Provisioning:
         is_all = sees_all(client.grant)
         for worker in self._state.workers.values():
             # SCL-SEC-030
-            if worker.hello.unit and not worker.is_gone and (is_all or worker.tenant == client.tenant):
-                found.setdefault(worker.hello.unit, []).append(worker)
+            unit = worker.hello.unit
+            if 0 < len(unit) <= MAXIMUM_UNIT and not worker.is_gone and (is_all or worker.tenant == client.tenant):
+                found.setdefault(unit, []).append(worker)
         return found
 
     # SCL-SCH-050
@@ -114,9 +118,10 @@ class Provisioning:
         for unit in message.units:
             check_capabilities(unit.capabilities)
         self._check_owners(client, message.units)
-        self._state.units.replace(
-            client.number, UnitReport(view_of(client.grant), message.units, message.notes, message.sequence)
-        )
+        provisioner = self._provisioners.get(client.number)
+        told = provisioner.tenants if provisioner is not None else frozenset()
+        report = UnitReport(view_of(client.grant), message.units, message.notes, message.sequence, told)
+        self._state.units.replace(client.number, report)
 
     # SCL-SCH-055
     def _check_owners(self, client: ClientSession, units: List[m.Unit]) -> None:

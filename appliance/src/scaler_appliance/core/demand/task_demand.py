@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from itertools import islice
 from math import exp, inf
-from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from scaler_appliance.core.demand.slots_wanted import (
     LARGEST_SLOTS,
@@ -337,6 +337,10 @@ class TaskDemand:
             entry.slots_wanted = min(entry.slots_wanted + slots, LARGEST_SLOTS)
             entry.slots_missing = min(entry.slots_missing + lacks, LARGEST_SLOTS)
         return list(added.values())
+
+    def tenants(self, tenant: str = ANY_TENANT) -> FrozenSet[str]:
+        """The owners of the tasks that `demands` counts."""
+        return frozenset(each.key.tenant for each in self.figures if tenant in (ANY_TENANT, each.key.tenant))
 
 
 def _load(loads: Dict[NeedsKey, TaskLoad], key: NeedsKey) -> TaskLoad:

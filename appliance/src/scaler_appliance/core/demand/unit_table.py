@@ -1,19 +1,23 @@
 """What provisioners have started, by their own account: units, each with workers to come or connected.
 
-Rule: data only. What a provisioner says replaces what it said before, and ends with its session.
+Rules:
+- Data only. What a provisioner says replaces what it said before, and ends with its session.
+- A provisioner for all tenants does not know whose tasks a Demand is about, and may note what these need. So if it got
+  the demand of several tenants, its notes are for those who see all.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Counter as Counts
-from typing import Dict, Iterator, List, NamedTuple, Tuple
+from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Tuple
 
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import ANY_TENANT
 
 MAXIMUM_TEXTS = 4  # of units and pools, in an explanation
 MAXIMUM_TEXT = 200  # characters of each
+FOR_OTHERS = "why units are missing is noted for those who see all tenants"
 _TO_COME = (m.UnitState.PENDING, m.UnitState.STARTING)
 
 
@@ -22,12 +26,21 @@ class UnitReport(NamedTuple):
 
     Attributes:
         tenant: whose tasks its workers run, as far as it may know; ANY_TENANT: all.
+        told: the tenants whose demand it had received before.
     """
 
     tenant: str
     units: List[m.Unit]
     notes: List[str]
     sequence: int
+    told: FrozenSet[str] = frozenset()
+
+    # SCL-SEC-030
+    def notes_for(self, tenant: str) -> List[str]:
+        """Those that are for a tenant; ANY_TENANT: all."""
+        if not self.notes or self.tenant == tenant or tenant == ANY_TENANT or self.told <= {tenant}:
+            return self.notes
+        return [FOR_OTHERS]
 
 
 class UnitTable:
@@ -74,7 +87,7 @@ class UnitTable:
         for report in self._reports.values():
             if tenant != ANY_TENANT and report.tenant not in (tenant, ANY_TENANT):
                 continue
-            notes += report.notes
+            notes += report.notes_for(tenant)
             for unit in report.units:
                 if unit.state in _TO_COME:
                     counts[unit.pool, m.UnitState(unit.state).name.lower(), unit.reason] += 1
@@ -83,4 +96,4 @@ class UnitTable:
             f" {'is' if count == 1 else 'are'} {state}{f' ({reason[:MAXIMUM_TEXT]})' if reason else ''}"
             for (pool, state, reason), count in counts.most_common(MAXIMUM_TEXTS)
         ]
-        return [*texts, *[note[:MAXIMUM_TEXT] for note in notes[:MAXIMUM_TEXTS]]]
+        return [*texts, *[note[:MAXIMUM_TEXT] for note in list(dict.fromkeys(notes))[:MAXIMUM_TEXTS]]]

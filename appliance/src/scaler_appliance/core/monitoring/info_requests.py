@@ -2,7 +2,7 @@
 
 Rules:
 - One answer costs one pass over the workers, and lists at most MAXIMUM_WORKERS of them and MAXIMUM_ACTORS actors,
-  whatever the request says; nothing is kept between requests.
+  whatever the request says, with as much of a name as anyone is told; nothing is kept between requests.
 - Who does not see all gets the figures of its tenant, and the workers that serve it. An answer then costs one pass over
   all clients and functions, too.
 """
@@ -13,7 +13,7 @@ from itertools import chain, islice
 
 from scaler_appliance.core.actor_calls.actor_table import ActorRecord
 from scaler_appliance.core.peers.authority import sees_all
-from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.peers.sessions import MAXIMUM_LABEL_CHARACTERS, ClientSession, WorkerSession
 from scaler_appliance.core.state import SchedulerState
 from scaler_protocol import messages as m
 
@@ -74,7 +74,7 @@ class InfoRequests:
             name=actor.name,
             client=actor.owner,
             worker=actor.worker,
-            worker_name=worker.hello.name if worker is not None else "",
+            worker_name=worker.hello.name[:MAXIMUM_LABEL_CHARACTERS] if worker is not None else "",
             calls_waiting=actor.unfinished - actor.open_calls,
             calls_running=actor.open_calls,
             calls_finished=actor.finished,
@@ -87,8 +87,8 @@ class InfoRequests:
 def _about(worker: WorkerSession) -> m.WorkerInfo:
     return m.WorkerInfo(
         session=worker.number,
-        name=worker.hello.name,
-        host=worker.hello.host,
+        name=worker.hello.name[:MAXIMUM_LABEL_CHARACTERS],
+        host=worker.hello.host[:MAXIMUM_LABEL_CHARACTERS],
         process_id=worker.hello.process_id,
         slots=worker.hello.slots,
         tasks=worker.tasks,

@@ -10,7 +10,7 @@ from typing import Optional
 from scaler_appliance.core.actor_calls.actor_table import ACTORS
 from scaler_appliance.core.effects import PeerError
 from scaler_appliance.core.peers.authority import check_role, may_stop
-from scaler_appliance.core.peers.sessions import Session
+from scaler_appliance.core.peers.sessions import MAXIMUM_LABEL_CHARACTERS, Session
 from scaler_appliance.core.state import Settings
 from scaler_appliance.core.tasks.capabilities import check_capabilities
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX, PROTOCOL_MINOR_MIN
@@ -46,12 +46,13 @@ def check_hello(
         maximum_peers: how many may have one; 0: no limit.
     """
     speaks = hello.implementation
+    name, version = speaks.name[:MAXIMUM_LABEL_CHARACTERS], speaks.version[:MAXIMUM_LABEL_CHARACTERS]
     # SCL-SES-003
     if hello.major != PROTOCOL_MAJOR or hello.minor_min > PROTOCOL_MINOR_MAX or hello.minor_max < PROTOCOL_MINOR_MIN:
         raise PeerError(
             m.RefusalReason.VERSION_MISMATCH,
             f"this scheduler speaks protocol {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MIN} to"
-            f" {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX}, {speaks.name or 'the peer'} {speaks.version} speaks"
+            f" {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_MAX}, {name or 'the peer'} {version} speaks"
             f" {hello.major}.{hello.minor_min} to {hello.major}.{hello.minor_max}: install versions that overlap",
         )
     # SCL-SES-005

@@ -14,13 +14,13 @@ Rules:
 from __future__ import annotations
 
 import logging
-import re
 import sys
 import time
 from typing import Dict, Optional, Sequence
 
 from scaler_protocol.programs.log_streams import LogStream
 from scaler_protocol.programs.repeated_lines import limit_repetitions
+from scaler_protocol.programs.terminal_texts import escaped
 
 LOGGER_NAME = "scaler"
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -31,20 +31,11 @@ _FORMAT = "[%(levelname)s]%(asctime)s: %(message)s"
 _DATE_FORMAT = "%Y-%m-%d %H:%M:%S%z"
 
 
-# Control characters but for tab and the end of a line, direction marks, other ends of lines, and lone surrogates. It is
-# compiled when it is first needed, by `re`, which takes longer than to import this module.
-_UNSAFE = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-
-
-def _escaped(text: str) -> str:
-    return text if text.isprintable() else re.sub(_UNSAFE, lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
 class TextFormatter(logging.Formatter):
     """A record begins at the start of a line, and nothing else does."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return _escaped(super().format(record)).replace("\n", "\n    ")
+        return escaped(super().format(record)).replace("\n", "\n    ")
 
 
 class JsonFormatter(logging.Formatter):
@@ -66,7 +57,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
-        return _escaped(json.dumps(fields, ensure_ascii=False))
+        return escaped(json.dumps(fields, ensure_ascii=False))
 
 
 class JournalFormatter(logging.Formatter):
@@ -74,7 +65,7 @@ class JournalFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         priority = f"<{_PRIORITIES.get(record.levelname, _PRIORITIES['INFO'])}>"
-        return priority + _escaped(super().format(record)).replace("\n", f"\n{priority}    ")
+        return priority + escaped(super().format(record)).replace("\n", f"\n{priority}    ")
 
 
 def _formatter(line_format: str) -> logging.Formatter:

@@ -5,6 +5,8 @@
 Rules:
 - Showing output may block or raise, so it has a thread of its own, which starts when a task first prints.
 - In order, as the scheduler sent it: the output of one task in the order in which it printed, both streams together.
+- What is shown controls no terminal: control characters but those of colours are escaped. A callback gets the text as
+  it is.
 - Bounded: when output comes faster than it is shown, what exceeds MAXIMUM_WAITING_BYTES is dropped, and the amount is
   logged.
 """
@@ -19,6 +21,7 @@ from contextvars import Context
 from typing import Callable, NamedTuple, Optional, Tuple
 
 from scaler_protocol import messages as m
+from scaler_protocol.programs.terminal_texts import escaped_but_colours
 
 logger = logging.getLogger("scaler")
 
@@ -110,5 +113,5 @@ def print_output(output: TaskOutput) -> None:
     """Print each line after the number of its task."""
     stream = sys.stderr if output.stream == "stderr" else sys.stdout
     mark = f"[task {output.task_id}] "
-    stream.write("".join(f"{mark}{line}\n" for line in output.text.splitlines()))
+    stream.write("".join(f"{mark}{escaped_but_colours(line)}\n" for line in output.text.splitlines()))
     stream.flush()

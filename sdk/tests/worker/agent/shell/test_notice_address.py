@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
@@ -134,6 +135,22 @@ def test_proxies_are_for_others_and_what_goes_wrong_is_logged_once(monkeypatch: 
         "status 503; trying again",
         "status 401; trying again",
     ]
+
+
+def test_an_answer_that_is_no_http_fills_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    warnings: queue.SimpleQueue[str] = queue.SimpleQueue()
+    monkeypatch.setattr(notice_address.logger, "warning", lambda text, *values: warnings.put(text % values))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = NoticeAddress(f"http://127.0.0.1:{server.getsockname()[1]}/", (), "", pytest.fail)
+        address.start()
+        try:
+            with server.accept()[0] as caller:
+                caller.recv(1 << 16)
+                caller.sendall(b"x" * 50_000 + b"\r\n")
+            fault = warnings.get(timeout=DEADLINE_SECONDS)
+        finally:
+            address.close()
+    assert "x" * 100 in fault and len(fault) < 500
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/", f"http://{'a' * 70}.invalid/"], ids=["refused", "no host name"])

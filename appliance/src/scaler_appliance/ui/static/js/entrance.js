@@ -9,7 +9,7 @@ import { keepKey } from "./server.js";
 const key = document.querySelector('meta[name="page-key"]')?.getAttribute("content") || "";
 const next = /** @type {HTMLAnchorElement | null} */ (document.getElementById("continue"));
 if (next && keepKey(key)) {
-  location.replace(next.href);
+  location.replace(next.href + location.hash);
 } else if (next) {
   next.replaceWith("This browser keeps no data of this page, and a login needs that: allow site data for this address, and open the link again.");
 }

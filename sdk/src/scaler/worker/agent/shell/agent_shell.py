@@ -49,6 +49,7 @@ from scaler.worker.agent.core.effects import (
     SpawnProcessor,
     StopProcessor,
 )
+from scaler.worker.agent.shell import notice_file
 from scaler.worker.agent.shell.agent_recording import RecordedAgentCore, agent_recorder
 from scaler.worker.agent.shell.notice_address import NoticeAddress
 from scaler.worker.agent.shell.process_statistics import ProcessStatistics, free_memory_bytes
@@ -228,7 +229,12 @@ class Agent:
 
     def _look_for_notice(self, path: str) -> None:
         """Look again and again whether a file is there by which the worker is told to drain."""
-        if os.path.lexists(path):
+        try:
+            is_notice = notice_file.is_there(path)
+        except OSError as error:
+            is_notice = False
+            logger.warning("Worker: %s", error)  # again and again, of which the log shows a few
+        if is_notice:
             self._on_notice(f"the file {path} is there (drain_file)")
         else:
             self._loop.call_later(LOOK_INTERVAL_SECONDS, self._look_for_notice, path)

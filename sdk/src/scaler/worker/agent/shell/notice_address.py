@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 ASK_INTERVAL_SECONDS = 2.0
 TIMEOUT_SECONDS = 3.0
 MAXIMUM_BYTES = 1 << 16  # of an answer that are read
+MAXIMUM_FAULT = 256  # characters: a fault may quote what is no HTTP
 
 TOKEN_PATH = "/latest/api/token"
 TOKEN_REQUEST = {"X-aws-ec2-metadata-token-ttl-seconds": "21600"}
@@ -68,7 +69,7 @@ class NoticeAddress:
                 is_notice = self._ask()
             except (OSError, ValueError, http.client.HTTPException) as error:
                 is_notice = False
-                self._warn(str(error) or type(error).__name__)
+                self._warn(str(error)[:MAXIMUM_FAULT] or type(error).__name__)
             if is_notice and not self._is_closed.is_set():
                 try:
                     self._on_notice(f"{self._url} gives notice (drain_url)")
