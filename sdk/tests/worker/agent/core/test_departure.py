@@ -351,3 +351,7 @@ def test_notice_drains_it() -> None:
     agent.turn()
     request = asked(agent)
     assert (request.drain_cause, request.message) == (Cause.NOTICE, "the file /run/notice is there (drain_file)")
+    said = list(agent.logs)
+    agent.core.on_notice("notice by SIGUSR1 (drain_signal)", agent.now)  # Slurm may repeat a signal for a minute
+    agent.turn()
+    assert not agent.sent and agent.logs == said

@@ -168,8 +168,9 @@ class AgentCore(DataEvents):
             self.on_stop_requested(f"asked to stop again by {name}", now)
 
     def on_notice(self, text: str, now: float) -> None:
-        """Notice was given that the machine will be taken away: the worker drains."""
-        self._drain_in_time(m.DrainCause.NOTICE, text, now)
+        """Notice was given, perhaps once more, that the machine will be taken away: the worker drains."""
+        if self._departure.is_first_notice():
+            self._drain_in_time(m.DrainCause.NOTICE, text, now)
 
     def _drain_in_time(self, cause: m.DrainCause, reason: str, now: float) -> None:
         """Drain within the time that there is for it, or leave at once if there is none."""

@@ -50,6 +50,7 @@ class Departure:
         self._is_prolonged = False
         self._drains_at = NEVER  # because of its end of life
         self._last_tasks_end_at = NEVER  # because of its end of life
+        self._was_noticed = False
         self._idle_since: Optional[float] = None
         self._signals: List[int] = [0, 0]  # how many came directly, and from the supervisor
         self._requests = 0
@@ -119,6 +120,11 @@ class Departure:
         return None
 
     # Draining -------------------------------------------------------------------------------------------------------
+
+    def is_first_notice(self) -> bool:
+        """Whether there was none before: Slurm may repeat a signal for a minute."""
+        was_given, self._was_noticed = self._was_noticed, True
+        return not was_given
 
     def begin(self, text: str, now: float) -> None:
         """The worker drains from now on, for as long as it takes, or until its end of life."""
