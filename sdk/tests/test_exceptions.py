@@ -29,7 +29,9 @@ NEVER_SEEN = {
     "scaler.worker.frames.FrameError",  # between an agent and its processors
     "scaler.worker.fork_server.agent_connection.AgentGoneError",  # ends the fork server
     "scaler.worker.agent.shell.code_folders.CodeError",  # ends in the agent, as the text of a failure
-    "scaler.provision.slurm_units.SlurmMissingError",  # these five end in the provisioner, as reasons
+    "scaler.provision.slurm_units.SlurmMissingError",  # these seven end in the provisioner, as reasons
+    "scaler.provision.slurm_units.SlurmJobGoneError",
+    "scaler.provision.slurm_units.SlurmLimitError",
     "scaler.provision.slurm_units.SlurmRefusedError",
     "scaler.provision.slurm_units.SlurmUnavailableError",
     "scaler.provision.shell_command.CommandError",
