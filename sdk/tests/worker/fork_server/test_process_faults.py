@@ -6,11 +6,13 @@ import errno
 import os
 import signal
 import socket
+from types import SimpleNamespace
 from typing import Any, Iterator, List, Tuple
 
 import pytest
 
 from scaler.worker.fork_server import fork_server as module
+from scaler.worker.fork_server import stacks
 from scaler.worker.fork_server.fork_server_client import ForkServerClient, ForkServerReport, ReportKind
 
 PROCESS = 4711
@@ -101,7 +103,42 @@ def test_a_processor_whose_group_cannot_be_killed_is_killed_itself(
     bench.server._end_child(PROCESS, at_once=True)
     assert kills == [(PROCESS, signal.SIGKILL)]
     bench.server._end_child(PROCESS, at_once=False)
-    assert len(kills) == 2 and PROCESS in bench.server._deadlines, "it is killed if it does not stop"
+    assert len(kills) == 2 and PROCESS in bench.server._endings, "it is killed if it does not stop"
+
+
+def killed_at(bench: Bench, monkeypatch: pytest.MonkeyPatch, runs_at: float) -> float:
+    """When a processor that was asked to stop at 0 and does not is killed, if it has no processor time at first."""
+    now = [0.0]
+    killed: List[float] = []
+    bench.server._children[PROCESS] = 7
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(stacks, "has_not_run", lambda process_id: now[0] < runs_at)
+    monkeypatch.setattr(module, "_kill_group", lambda process_id: killed.append(now[0]))
+    fail(monkeypatch, "kill")
+    bench.server._end_child(PROCESS, at_once=False)
+    while not killed:
+        pause_seconds = bench.server._kill_overdue()
+        now[0] += 0.0 if killed or pause_seconds is None else pause_seconds
+    assert bench.server._kill_overdue() is None
+    return killed[0]
+
+
+@pytest.mark.parametrize("runs_at", [0.0, 0.2, 0.6, 2.0])
+def test_a_processor_that_gets_processor_time_late_has_a_whole_grace_from_then_on(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, runs_at: float
+) -> None:
+    """To write its stack."""
+    expected = pytest.approx(runs_at + stacks.GRACE_SECONDS, abs=1.01 * module._PAUSE_SECONDS)
+    assert killed_at(bench, monkeypatch, runs_at) == expected
+
+
+@pytest.mark.parametrize("runs_at", [2.9, 60.0])
+def test_a_processor_that_gets_no_processor_time_is_killed_when_the_longest_grace_is_over(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, runs_at: float
+) -> None:
+    assert killed_at(bench, monkeypatch, runs_at) == pytest.approx(
+        stacks.LONGEST_GRACE_SECONDS, abs=module._PAUSE_SECONDS
+    )
 
 
 def test_a_process_id_that_may_belong_to_another_process_by_now_gets_no_signal(

@@ -45,10 +45,16 @@ from scaler_protocol.host.spill import remove_file
 logger = logging.getLogger("scaler")
 
 _PAUSE_SECONDS = 0.05  # before the system is asked again for what it could not do
-_LATE_SECONDS = stacks.LONGEST_GRACE_SECONDS - stacks.GRACE_SECONDS
 _POLL_SECONDS = 0.005  # at the end, until killed processes are gone
 
 _UNKNOWN_STATUS = 255 << 8  # an exit code that no processor has
+
+
+class _Ending(NamedTuple):
+    """When to kill a processor that was asked to stop, and the latest time for that."""
+
+    kill_at: float
+    latest: float
 
 
 class ForkServerSettings(NamedTuple):
@@ -89,7 +95,7 @@ class _ForkServer:
         self._process_id = os.getpid()
         self._children: Dict[int, int] = {}  # process id -> processor number
         self._stack_files: Dict[int, int] = {}  # process id -> descriptor
-        self._deadlines: Dict[int, float] = {}  # process id -> when to kill a processor that was asked to stop
+        self._endings: Dict[int, _Ending] = {}  # by process id, of those that were asked to stop
         self._patterns: List[str] = []
         self._wakeup_read, self._wakeup_write = os.pipe()
 
@@ -160,20 +166,20 @@ class _ForkServer:
 
     def _kill_overdue(self) -> Optional[float]:
         """Kill processors that did not stop in time; returns seconds until the next check, None if none is needed."""
-        if not self._deadlines:
+        if not self._endings:
             return None
         now, is_one_late = time.monotonic(), False
-        for process_id, deadline in list(self._deadlines.items()):
-            if now < deadline:
-                continue
-            if now < deadline + _LATE_SECONDS and stacks.has_not_run(process_id):
+        for process_id, (kill_at, latest) in list(self._endings.items()):
+            if now < latest and stacks.has_not_run(process_id):
+                # When it runs at last, it has time to write.
+                self._endings[process_id] = _Ending(min(now + stacks.GRACE_SECONDS, latest), latest)
                 is_one_late = True
-                continue
-            del self._deadlines[process_id]
-            _kill_group(process_id)
+            elif now >= kill_at:
+                del self._endings[process_id]
+                _kill_group(process_id)
         if is_one_late:
             return _PAUSE_SECONDS
-        return max(0.0, min(self._deadlines.values()) - now) if self._deadlines else None
+        return max(0.0, min(self._endings.values()).kill_at - now) if self._endings else None
 
     def _obey(self, order: Order) -> None:
         if order.kind == OrderKind.SPAWN and order.descriptors:
@@ -198,8 +204,9 @@ class _ForkServer:
     def _end_child(self, process_id: int, at_once: bool) -> None:
         if at_once:
             _kill_group(process_id)
-        elif process_id not in self._deadlines:
-            self._deadlines[process_id] = time.monotonic() + stacks.GRACE_SECONDS
+        elif process_id not in self._endings:
+            now = time.monotonic()
+            self._endings[process_id] = _Ending(now + stacks.GRACE_SECONDS, now + stacks.LONGEST_GRACE_SECONDS)
             with contextlib.suppress(OSError):
                 os.kill(process_id, stacks.STACK_SIGNAL)  # it is not reaped yet, so the id is still its own
 
@@ -277,7 +284,7 @@ class _ForkServer:
         if number is not None:  # otherwise it is an orphan of a processor
             with contextlib.suppress(OSError):
                 os.killpg(process_id, signal.SIGKILL)  # what the processor started and did not end
-            self._deadlines.pop(process_id, None)
+            self._endings.pop(process_id, None)
             stack_file = self._stack_files.pop(process_id)
             self._agent.report(ReportKind.DIED, number, process_id, status, stacks.read_stack_file(stack_file))
             _close(stack_file)

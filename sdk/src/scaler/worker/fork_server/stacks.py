@@ -7,7 +7,8 @@ Rules:
 - The stack is written by a C signal handler, which does not need the interpreter lock: this also works for a function
   that never releases the lock.
 - It is best effort. A processor that blocks or ignores the signal is killed GRACE_SECONDS later, without a stack. One
-  that has not run since, because the machine is busy or swaps, gets up to LONGEST_GRACE_SECONDS.
+  that has not run since, because the machine is busy or swaps, has GRACE_SECONDS from when it runs, and
+  LONGEST_GRACE_SECONDS in all.
 - The file is unlinked memory that the fork server also holds open, so it outlives the processor but nothing else.
 """
 
