@@ -5,7 +5,7 @@ Rules, for README.md, the README.md of each distribution, and docs/:
   finds it imported, since most of the time of all of them would be that.
   The address in it, or its absence, stands for that of a cluster that the test has started; if the program starts a
   cluster itself, for a free one.
-- `<!-- example: compile only -->` above a fence: it is a part of a program, and only its syntax is checked.
+- `<!-- example: compile only -->` above a fence: only its syntax is checked, and COMPILED_ONLY says why.
 - `<!-- example: needs MODULE -->` above a fence: it runs where this module is installed, in one of the environments of
   this tree, and is skipped if none has it.
 - `<!-- example: from FILE -->` above a fence: its lines stand in that file, which other tests run; they may be indented
@@ -13,7 +13,8 @@ Rules, for README.md, the README.md of each distribution, and docs/:
 - `<!-- example: shell -->` above a fence: bash runs it, in a home of its own that the page's fences of this kind share.
 - `<!-- example: output -->` above a fence of any kind: this is the exact output of the last program,
   except for the log lines of a cluster that it started, and for times and fingerprints in that of a shell.
-- A command in a ```bash or ```console fence, `scaler_...` or `make ...`, exists, and so do its long options.
+- A command in a ```bash or ```console fence, `scaler_...` or `make ...`, exists, and so do its long options. All of
+  them run in test_page_commands.py, which has more markers: `on`, `file` and `log`.
 - Every link to a file is valid. (For their anchors, the navigation and errors see test_site.py, for options
   test_configuration.py.)
 """
@@ -27,21 +28,13 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Callable, Iterator, List, NamedTuple, Optional, Set
+from typing import Callable, List, Optional, Set
 
 import pytest
+from page_fences import FENCES, PAGES, SHELLS, TREE, Fence, fences_of
 from preloaded_programs import PreloadedPrograms
 from quiet_addresses import quiet_address
 
-TREE = Path(__file__).resolve().parents[2]
-PAGES = [TREE / "README.md", *sorted(TREE.glob("*/README.md")), TREE / "protocol-spec/python/README.md"]
-PAGES += sorted((TREE / "docs").rglob("*.md"))
-PAGES = list(dict.fromkeys(PAGES))
-
-FENCE = re.compile(
-    r"(?:^<!-- example: (?P<marker>[^>]*?) -->\n+)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
-    re.MULTILINE | re.DOTALL,
-)
 ADDRESS = re.compile(r"tcp://(?:127\.0\.0\.1|localhost):\d+")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?!\w+:)([^)#\s]+)(?:#[^)]*)?\)")
 LONG_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
@@ -53,29 +46,14 @@ IMPORTS_CLIENT = re.compile(r"^from scaler import (?:.*\W)?Client\b", re.MULTILI
 TIME_LIMIT_SECONDS = 60
 
 
-class Fence(NamedTuple):
-    page: Path
-    line: int
-    language: str
-    marker: str
-    text: str
-
-    @property
-    def place(self) -> str:
-        return f"{self.page.relative_to(TREE)}:{self.line}"
-
-
-def fences_of(page: Path) -> Iterator[Fence]:
-    text = page.read_text(encoding="utf-8")
-    for match in FENCE.finditer(text):
-        line = text.count("\n", 0, match.start("text"))
-        yield Fence(page, line, match["language"], match["marker"] or "", match["text"])
-
-
-FENCES = [fence for page in PAGES for fence in fences_of(page)]
 QUOTED_FENCES = [fence for fence in FENCES if fence.marker.startswith("from ")]
 PYTHON_FENCES = [fence for fence in FENCES if fence.language == "python" and fence not in QUOTED_FENCES]
-PROGRAM_FENCES = [fence for fence in PYTHON_FENCES if fence.marker != "compile only"]
+PROGRAM_FENCES = [
+    fence for fence in PYTHON_FENCES if fence.marker != "compile only" and not fence.marker.startswith("on ")
+]
+COMPILED_ONLY = {"docs/migrating/celery.md": "needs a broker: test_celery_side.py runs it with files in its place"}
+"""Pages with a program that only compiles here, and why."""
+COMMAND_FENCES = [fence for fence in FENCES if fence.language in SHELLS]
 SHELL_FENCES = [fence for fence in FENCES if fence.marker == "shell"]
 
 
@@ -116,6 +94,11 @@ def test_quotation_is_in_its_file(fence: Fence) -> None:
 @pytest.mark.parametrize("fence", PYTHON_FENCES, ids=lambda fence: fence.place)
 def test_python_compiles(fence: Fence) -> None:
     compile(fence.text, fence.place, "exec")
+
+
+def test_programs_that_only_compile_are_few_and_have_a_reason() -> None:
+    pages = [str(fence.page.relative_to(TREE)) for fence in PYTHON_FENCES if fence.marker == "compile only"]
+    assert sorted(pages) == sorted(COMPILED_ONLY)
 
 
 @pytest.mark.parametrize("fence", PROGRAM_FENCES, ids=lambda fence: fence.place)
@@ -178,13 +161,13 @@ def test_markers_are_known_and_in_place(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     fences = list(fences_of(page))
 
-    markers = {re.sub(r"^(needs|from) .*", r"\1", fence.marker) for fence in fences}
-    assert markers <= {"", "compile only", "from", "needs", "output", "shell"}
+    markers = {re.sub(r"^(needs|from|file|on) .*", r"\1", fence.marker) for fence in fences}
+    assert markers <= {"", "compile only", "from", "needs", "output", "shell", "file", "on", "log"}
     assert text.count("<!-- example:") == sum(bool(fence.marker) for fence in fences), "a marker without a fence"
-    assert text.count("\n```") + text.startswith("```") == 2 * len(fences), "a fence without an end"
+    assert len(re.findall("^ *```", text, re.MULTILINE)) == 2 * len(fences), "a fence without an end"
     for before, fence in zip([None, *fences], fences):
         if fence.marker == "output":
-            assert before in [*PROGRAM_FENCES, *SHELL_FENCES], f"{fence.place} is the output of no program"
+            assert before in [*PROGRAM_FENCES, *COMMAND_FENCES], f"{fence.place} is the output of no program"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TREE)))
@@ -197,21 +180,11 @@ def test_links_lead_somewhere(page: Path) -> None:
 # Commands.
 
 
-def commands_of(fence: Fence) -> Iterator[List[str]]:
-    lines = fence.text.replace("\\\n", " ").splitlines()
-    if fence.language == "console":
-        lines = [line[2:] for line in lines if line.startswith("$ ")]
-    for line in lines:
-        words = shlex.split(line, comments=True)
-        if words:
-            yield words
-
-
 COMMANDS = [
     (fence, words)
     for fence in FENCES
-    if fence.language in ("bash", "console")
-    for words in commands_of(fence)
+    if fence.language in SHELLS
+    for words in (shlex.split(command, comments=True) for command in fence.commands)
     if words[0] == "make" or PROGRAM.fullmatch(words[0])
 ]
 

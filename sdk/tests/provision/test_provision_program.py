@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Mapping
+from typing import Any, Callable, Iterator, List, Mapping, Optional
 
 import pytest
 from sdk_tasks import identity, wait_for, wait_for_file, wait_until
@@ -219,6 +219,21 @@ def test_pools_with_different_keys_are_refused(tmp_path: Path, capsys: pytest.Ca
 
     assert provision_program.main(["tcp://127.0.0.1:2345", "--config", str(config)]) == provision_program.EXIT_USAGE
     assert "same key_file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "fault"), [(None, "No such file or directory"), ("[", "invalid TOML")])
+def test_a_file_that_cannot_be_read_is_an_error_of_the_command_line(
+    text: Optional[str], fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "scaler.toml"
+    if text is not None:
+        config.write_text(text)
+
+    with pytest.raises(SystemExit) as ended:
+        provision_program.main(["--config", str(config)])
+
+    assert ended.value.code == provision_program.EXIT_USAGE
+    assert f"{config}: {fault}" in capsys.readouterr().err
 
 
 def test_pools_with_different_logs_are_refused_with_what_to_write(

@@ -21,6 +21,7 @@ from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
 from scaler_protocol.host.addresses import WILDCARDS, parse_addresses
 from scaler_protocol.programs.options import (
     Choice,
+    ConfigurationError,
     Kind,
     NetworkAddresses,
     Number,
@@ -288,7 +289,10 @@ def read_options(arguments: Optional[Sequence[str]] = None) -> List[argparse.Nam
     """The options of each pool, in the order of the file; see `Program.read`."""
     given = PROVISION.parser().parse_args(arguments)
     path, entry = getattr(given, "config", None), getattr(given, "config_entry", None)
-    count = len(read_sections(path).get(SECTION, ())) if path and entry is None else 0
+    try:
+        count = len(read_sections(path).get(SECTION, ())) if path and entry is None else 0
+    except ConfigurationError:  # `read` says what is wrong with the file
+        count = 0
     if count < 2:
         return [PROVISION.read(arguments)]
     entries = range(1, count + 1)
