@@ -19,6 +19,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,7 @@ from page_fences import FENCES, SHELLS, TREE, Fence
 from page_machines import Step
 
 TIME_LIMIT_SECONDS = 120
+NEEDED = ("bash", "curl", "ip", "jq", "nsenter", "openssl", "pkill", "script", "unshare")
 HOST = re.compile(r"# on the host (\w+)")
 
 OF_A_RELEASE = "checks a signature of a published release against services on the internet"
@@ -147,11 +149,10 @@ def machines_of(fence: Fence) -> List[str]:
 
 def why_no_machines() -> str:
     """Why no machine can be made here; empty if they can."""
-    try:
-        tried = subprocess.run([*namespaces(), "true"], capture_output=True, text=True)
-    except FileNotFoundError as error:
-        return str(error)
-    return tried.stderr.strip()
+    missing = [name for name in NEEDED if shutil.which(name) is None]
+    if missing:
+        return f"there is no {', '.join(missing)}"
+    return subprocess.run([*namespaces(), "true"], capture_output=True, text=True).stderr.strip()
 
 
 def namespaces() -> List[str]:
