@@ -205,7 +205,7 @@ docs: .venv-docs/.packages  ## build the documentation as a site: dist/docs/inde
 	@.venv-docs/bin/python docs/site/build_site.py $(ARGS)
 
 .PHONY: pictures
-pictures: .venv/.packages  ## redraw the pictures of docs/images from their texts, and the charts from benchmarks/RESULTS.md
+pictures: .venv/.packages  ## redraw the pictures of docs/images from their texts, and the charts from benchmarks/RESULTS.json
 	@$(IN_VENV) docs/site/draw_pictures.py
 
 .PHONY: configuration-page

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 import psutil
+import summary
 from engines import engine_class
 from plan import Measurement
 from runner import FOLDER, Series
@@ -186,6 +187,12 @@ def read_json(path: Path) -> list[Series]:
     return [Series(**{**record, "measurement": Measurement(**record["measurement"])}) for record in records]
 
 
+def read_origin(path: Path) -> dict[str, str]:
+    """When an earlier run was made, and of which revision."""
+    facts = json.loads(path.read_text())["machine"]
+    return {"what": "rows of an earlier run", **{name: facts[name] for name in ("measured_at", "revision")}}
+
+
 def merged(series: Sequence[Series], earlier: Sequence[Series]) -> list[Series]:
     """This run's series and what earlier ones have beyond it; of the same line, this run's counts."""
     measured = {_line_of(one) for one in series}
@@ -201,26 +208,27 @@ def _line_of(series: Series) -> tuple[object, ...]:
 
 def terminal_text(series: Sequence[Series], skipped: Sequence[str] = ()) -> str:
     """The tables with aligned columns."""
-    return "\n".join(f"\n{title}\n{_aligned(rows)}" for title, rows in _tables(series)) + _errors(series, skipped)
+    tables = [f"\n{table['title']}\n{_aligned(summary.cells(table))}" for table in _tables(series)]
+    return "\n".join(tables) + _errors(series, skipped)
+
+
+def summary_of(
+    facts: dict[str, Any], series: Sequence[Series], command: str, skipped: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The tables as data: see summary.py."""
+    versions = {f"{_plain_title(one)} ({one.version})": None for one in series if one.version}
+    return {
+        "command": command,
+        "machine": facts,
+        "engines": list(versions),
+        "not_measured": _errors(series, skipped),
+        "tables": _tables(series),
+    }
 
 
 def markdown_text(facts: dict[str, Any], series: Sequence[Series], command: str, skipped: Sequence[str] = ()) -> str:
     """The tables as a Markdown document that says where it comes from."""
-    versions = {f"{_plain_title(one)} ({one.version})": None for one in series if one.version}
-    packages = ", ".join(f"{name} {version}" for name, version in facts["packages"].items())
-    head = [
-        "# Benchmark results",
-        "",
-        f"Written by `{command}`; what each table means, and what it does not, is in [README.md](README.md).",
-        "",
-        f"- Machine: {facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB",
-        f"- System: Linux {facts['kernel']}",
-        f"- Measured: {facts['measured_at']}, revision {facts['revision']}",
-        f"- Python: {facts['python']}; {packages}",
-        f"- Engines: {', '.join(versions)}",
-    ]
-    tables = [f"\n## {title}\n\n{_pipes(rows)}\n" for title, rows in _tables(series)]
-    return "\n".join(head) + "\n".join(tables) + _errors(series, skipped)
+    return summary.markdown(summary_of(facts, series, command, skipped))
 
 
 def median_of(series: Series, figure: str) -> Optional[Union[float, str]]:
@@ -233,13 +241,14 @@ def median_of(series: Series, figure: str) -> Optional[Union[float, str]]:
     return "/".join(sorted({str(value) for value in values}))
 
 
-def _tables(series: Sequence[Series]) -> list[tuple[str, list[list[str]]]]:
+def _tables(series: Sequence[Series]) -> list[dict[str, Any]]:
     found = []
     for benchmark, table in TABLES.items():
         members = [one for one in series if one.measurement.benchmark == benchmark]
         if members:
             members.sort(key=_place_in_table)
-            found.append((table.title, _rows(table, members)))
+            columns, rows = _rows(table, members)
+            found.append({"title": table.title, "columns": columns, "rows": rows})
     return found
 
 
@@ -249,44 +258,45 @@ def _place_in_table(series: Series) -> int:
     return 0 if measurement.engine.startswith("scheduler-") else -measurement.workers
 
 
-def _rows(table: Table, members: list[Series]) -> list[list[str]]:
+def _rows(table: Table, members: list[Series]) -> tuple[list[dict[str, Any]], list[list[summary.Value]]]:
     compared = any(not one.measurement.engine.startswith("scheduler-") for one in members)
-    heading = ["engine", "workers", *([table.amount] if table.amount else [])]
-    heading += [column.heading for column in table.columns]
-    rows = [[*heading, "× Scaler"] if compared else heading]
+    columns = [{"heading": name, "decimals": 0} for name in ("engine", "workers", table.amount) if name]
+    columns += [{"heading": column.heading, "decimals": column.decimals} for column in table.columns]
+    if compared:
+        columns.append({"heading": summary.RATIO, "decimals": 2})
+    rows = []
     for one in members:
         measurement = one.measurement
-        row = [_title(one), str(measurement.workers)]
+        row: list[summary.Value] = [_title(one), measurement.workers]
         if table.amount:
-            row.append(f"{measurement.amount:,}")
+            row.append(measurement.amount)
         row += (
-            [_cell(one, column) for column in table.columns]
+            [_value(one, column) for column in table.columns]
             if one.runs
-            else ["failed"] + ["–"] * (len(table.columns) - 1)
+            else ["failed"] + [None] * (len(table.columns) - 1)
         )
         if compared:
             row.append(_ratio(table.columns[0], one, members))
         rows.append(row)
-    return rows
+    return columns, rows
 
 
-def _cell(series: Series, column: Column) -> str:
+def _value(series: Series, column: Column) -> summary.Value:
     value = median_of(series, column.figure)
-    if value is None:
-        return "–"
-    if isinstance(value, str):
+    if value is None or isinstance(value, str):
         return value
-    return f"{value * column.factor:,.{column.decimals}f}"
+    rounded = round(value * column.factor, column.decimals)
+    return rounded if column.decimals else int(rounded)
 
 
-def _ratio(column: Column, one: Series, members: list[Series]) -> str:
+def _ratio(column: Column, one: Series, members: list[Series]) -> summary.Value:
     own = next((other for other in members if _is_reference_for(other, one)), None)
     if own is None:
-        return "–"
+        return None
     reference, value = median_of(own, column.figure), median_of(one, column.figure)
     if not isinstance(reference, (int, float)) or not isinstance(value, (int, float)) or not reference:
-        return "–"
-    return "1" if one is own else f"{value / reference:,.2f}"
+        return None
+    return 1 if one is own else round(value / reference, 2)
 
 
 def _is_reference_for(other: Series, one: Series) -> bool:
@@ -315,11 +325,6 @@ def _aligned(rows: list[list[str]]) -> str:
         cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:])]
         lines.append("  " + "  ".join(cells))
     return "\n".join(lines) + "\n"
-
-
-def _pipes(rows: list[list[str]]) -> str:
-    rule = ["---"] + ["--:"] * (len(rows[0]) - 1)
-    return "\n".join(f"| {' | '.join(row)} |" for row in [rows[0], rule, *rows[1:]])
 
 
 def _errors(series: Sequence[Series], skipped: Sequence[str]) -> str:

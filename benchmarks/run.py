@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 import report
+import summary
 from engines import engine_names
 from plan import BENCHMARKS, FULL, QUICK, STANDARD_ENGINES, plan
 from runner import FOLDER, Interpreters, Series, run_groups
@@ -64,6 +65,7 @@ def main() -> None:
     series = run_groups(groups, options.repeat, interpreters, lambda line: print(line, file=sys.stderr, flush=True))
     for path in options.merge:
         series = report.merged(series, report.read_json(path))
+        facts.setdefault("merged", []).append(report.read_origin(path))
     finish(facts, series, options.markdown, ["benchmarks/run.py", *sys.argv[1:]])
 
 
@@ -81,8 +83,10 @@ def finish(
     print(report.terminal_text(series, skipped))
     print(f"every run: {results}")
     if markdown:
-        markdown.write_text(report.markdown_text(facts, series, " ".join(command), skipped))
-        print(f"tables: {markdown}")
+        found = report.summary_of(facts, series, " ".join(command), skipped)
+        summary.write(markdown.with_suffix(".json"), found)
+        markdown.write_text(summary.markdown(found), encoding="utf-8")
+        print(f"tables: {markdown}, and as data beside it")
 
 
 def _names(parser: argparse.ArgumentParser, text: str, known: Sequence[str], what: str) -> list[str]:

@@ -3,7 +3,7 @@
     page_stand_ins.py NAME ARGUMENTS    does what is left of NAME; without arguments, lists the names
 
 Rules: a stand-in checks what it is given, and ends with an error if the real program would: a target that is not in the
-Makefile, a file that is not there, a package that is not known, a unit that nobody has installed. Where the real
+Makefile, a file that is not there, a package that is not known, a unit that is not installed. Where the real
 program is here and can check its arguments without doing anything, it is asked.
 """
 

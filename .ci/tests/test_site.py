@@ -148,6 +148,16 @@ def test_pictures_are_what_their_texts_say() -> None:
     assert outdated == [], "make pictures"
 
 
+def test_the_figures_under_each_chart_are_those_in_it() -> None:
+    page = site_pages.PAGES["docs/performance.md"].text
+    charts = re.findall(r"!\[([^\]]+)\]\(images/(chart-[\w-]+\.svg)\)", page)
+    assert len(charts) >= 4
+    for described, name in charts:
+        drawn = re.findall(r">([\d,.]+)</text>", (TREE / "docs/images" / name).read_text(encoding="utf-8"))
+        figures = re.findall(r"(?<![\w.])\d[\d.,]*\d", described)
+        assert figures and set(map(float, figures)) <= {float(text.replace(",", "")) for text in drawn}, name
+
+
 def test_an_arrow_to_a_box_that_does_not_exist_is_an_error() -> None:
     box = "[[box]]\nname = 'a'\nat = [0, 0]\nsize = [10, 10]\n"
     with pytest.raises(KeyError, match="'b'"):

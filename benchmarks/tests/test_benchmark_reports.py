@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import report
+import summary
 from plan import BENCHMARKS, FULL, QUICK, Measurement, plan
 from runner import Interpreters, Series, run_groups
 
@@ -74,6 +75,27 @@ def test_markdown_names_machine_command_and_versions() -> None:
     assert f"{facts['cores']} cores" in text
     assert "Scaler (1.0)" in text
     assert "| Scaler | 10 | 1,000 | 5.0 |" in text
+
+
+def test_the_tables_of_the_results_are_those_of_their_data(tmp_path: Path) -> None:
+    folder = Path(report.__file__).parent
+    kept = summary.read(folder / "RESULTS.json")
+    assert summary.markdown(kept) == (folder / "RESULTS.md").read_text(encoding="utf-8")
+
+    summary.write(tmp_path / "again.json", kept)
+    assert (tmp_path / "again.json").read_bytes() == (folder / "RESULTS.json").read_bytes()
+
+
+def test_a_summary_that_is_read_again_gives_the_same_text(tmp_path: Path) -> None:
+    failed = series_of("pool")
+    failed.errors.append("OSError")
+    series = [series_of("scaler", 5.0, 1234.5), series_of("ppe", 100.0, workers=1000), failed]
+    found = report.summary_of(report.machine(), series, "benchmarks/run.py", ["ray was left out"])
+    summary.write(tmp_path / "results.json", found)
+    again = summary.markdown(summary.read(tmp_path / "results.json"))
+
+    assert again == summary.markdown(found)
+    assert "| ProcessPoolExecutor | 1000 | 1,000 | 100.0 |" in again and "- ray was left out" in again
 
 
 def test_json_keeps_every_run(tmp_path: Path) -> None:

@@ -1,18 +1,19 @@
 """Draws the pictures of the documentation from text: `make pictures`.
 
     docs/images/NAME.toml ──▶ drawing ──▶ docs/images/NAME.svg
-    benchmarks/RESULTS.md ──▶ charts ──▶ docs/images/chart-NAME.svg
+    benchmarks/RESULTS.json ──▶ charts ──▶ docs/images/chart-NAME.svg
 
 Rules:
-- What a picture shows is in its text: boxes and arrows with their places in a TOML file, bars in a table of results.
+- What a picture shows is in its text: boxes and arrows with their places in a TOML file, bars in the figures
+  that the benchmarks have written.
 - The same text gives the same bytes; a test compares them with the files.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
-import re
 import sys
 from html import escape
 from pathlib import Path
@@ -25,7 +26,7 @@ else:
 
 TREE = Path(__file__).resolve().parents[2]
 IMAGES = TREE / "docs/images"
-RESULTS = TREE / "benchmarks/RESULTS.md"
+RESULTS = TREE / "benchmarks/RESULTS.json"
 
 FILLS = {
     "program": "#e8f1fb",
@@ -143,7 +144,7 @@ def _arrow(start: Box, end: Box, described: Dict[str, Any]) -> str:
 
 
 class Chart(NamedTuple):
-    """Bars from a table of the results."""
+    """Bars from one of the tables of the results."""
 
     name: str
     heading: str  # of the table
@@ -180,21 +181,29 @@ CHART_WIDTH = 400
 VALUE_WIDTH = 70
 
 
-def tables_of(results: str) -> Dict[str, List[Dict[str, str]]]:
-    """The tables of the results, by their headings; a row is a dictionary."""
-    tables = {}
-    for heading, body in re.findall(r"^## (.+)\n\n((?:\|.*\n)+)", results, re.MULTILINE):
-        rows = [[cell.strip() for cell in line.strip("|\n ").split("|")] for line in body.strip().splitlines()]
-        tables[heading] = [dict(zip(rows[0], row)) for row in rows[2:]]
-    return tables
+Row = Dict[str, Tuple[Any, str]]
+"""The value of each column, and the text for it."""
 
 
-def bar_chart(chart: Chart, results: str) -> str:
+def rows_of(heading: str, results: Dict[str, Any]) -> List[Row]:
+    """The rows of a table of the results. Raises KeyError if there is no such table."""
+    tables = {table["title"]: table for table in results["tables"]}
+    table = tables[heading]
+    return [
+        {
+            column["heading"]: (value, f"{value:,.{column['decimals']}f}" if isinstance(value, float) else str(value))
+            for value, column in zip(row, table["columns"])
+        }
+        for row in table["rows"]
+    ]
+
+
+def bar_chart(chart: Chart, results: Dict[str, Any]) -> str:
     """A chart of bars, as SVG. Raises KeyError if the results have no such table or column."""
     rows = [
-        row for row in tables_of(results)[chart.heading] if not chart.where[0] or row[chart.where[0]] == chart.where[1]
+        row for row in rows_of(chart.heading, results) if not chart.where[0] or row[chart.where[0]][1] == chart.where[1]
     ]
-    values = [float(row[chart.value].replace(",", "")) for row in rows]
+    values = [float(row[chart.value][0]) for row in rows]
     longest = max(values)
     smallest = min(values)
 
@@ -207,13 +216,14 @@ def bar_chart(chart: Chart, results: str) -> str:
     parts = []
     for number, (row, value) in enumerate(zip(rows, values)):
         y = 16 + number * ROW_HEIGHT
-        colour = "#1a5fb4" if "scaler" in row["engine"].lower() or "scheduler" in row["engine"] else "#9aa0a6"
+        engine = row["engine"][1]
+        colour = "#1a5fb4" if "scaler" in engine.lower() or "scheduler" in engine else "#9aa0a6"
         width = max(length(value), 1)
-        name = ", ".join(row[column] if column == "engine" else f"{column}: {row[column]}" for column in chart.label)
+        name = ", ".join(engine if column == "engine" else f"{column}: {row[column][1]}" for column in chart.label)
         parts += [
             _text(0, y, name, anchor="start"),
             f"<rect x='0' y='{y + 6}' width='{width:.1f}' height='{BAR_HEIGHT}' fill='{colour}'/>",
-            _text(width + 6, y + 17.5, row[chart.value], anchor="start"),
+            _text(width + 6, y + 17.5, row[chart.value][1], anchor="start"),
         ]
     height = 16 + len(rows) * ROW_HEIGHT + 10
     scale = f"{chart.unit}{', logarithmic' if chart.is_logarithmic else ''}; shorter is better"
@@ -226,7 +236,7 @@ def pictures() -> Dict[Path, str]:
     made = {
         path.with_suffix(".svg"): drawing(path.read_text(encoding="utf-8")) for path in sorted(IMAGES.glob("*.toml"))
     }
-    results = RESULTS.read_text(encoding="utf-8")
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
     return {**made, **{IMAGES / f"chart-{chart.name}.svg": bar_chart(chart, results) for chart in CHARTS}}
 
 
