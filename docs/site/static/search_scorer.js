@@ -5,7 +5,8 @@
  * - A word counts by how few pages have it; more in the title of a page or of one of its sections.
  * - A page is shown if it has the words that make up most of the query's worth. Words that no page has are ignored.
  * - Pages that solve a task come before those that describe, and these before records of decisions and of changes.
- * - A result leads to the section whose title fits best.
+ * - A result leads to the section whose title fits best; a page counts more the more of the query that title has, with
+ *   the title of its page.
  * - A word of other engines, or of every day, also finds our word for it in titles: "job" finds "task", "kill" "stop".
  * - Adjacent words that make a name of code count as this name, too: "at most once" finds `at_most_once`.
  */
@@ -22,23 +23,39 @@ const FOLDER_WEIGHTS = {
 const PAGE_WEIGHTS = { changelog: 0.4, situations: 0.6, soak: 0.7, "concepts/glossary": 0.8, index: 0.7 };
 const IN_PAGE_TITLE = 3.5;
 const IN_SECTION_TITLE = 2;
+const FITTING_TITLE = 1; // how much more a page counts if one title has all words of the query
 const FOR_A_TASK = 1.35; // how-to pages, if a title has one of the words
 const MINIMUM_SHARE = 0.5;
 const SCALE = 20;
 const SYNONYMS = {
+  capacity: ["limit", "size"],
   crash: ["die", "dead"],
   environment: ["python", "library"],
   exception: ["error"],
+  exit: ["stop", "end"],
   failure: ["error", "die"],
+  fast: ["performance"],
+  generator: ["iterable", "lazy"],
   hang: ["stuck"],
+  hardware: ["requirement", "GPU"],
+  java: ["language"],
   job: ["task"],
   kill: ["stop", "cancel"],
+  julia: ["language"],
   machine: ["host", "worker"],
+  maximum: ["most", "size"],
+  never: ["stuck"],
   node: ["worker", "host"],
   package: ["module"],
   ram: ["memory"],
   remove: ["leave", "drain", "stop"],
+  rust: ["language"],
   server: ["scheduler"],
+  setup: ["initializer", "start"],
+  shut: ["stop", "end"],
+  slow: ["performance", "profile"],
+  slower: ["performance", "profile"],
+  speed: ["performance"],
   venv: ["environment", "python"],
 };
 
@@ -147,16 +164,19 @@ Search.performTermsSearch = (searchTerms, excludedTerms) => {
 
     const fitting = (section) =>
       here.reduce((sum, each) => sum + (isIn(section.stems, each) ? each.weight : 0), 0);
+    const onPage = (section) =>
+      here.reduce((sum, each) => sum + (isIn(section.stems, each) || isIn(inPageTitle, each) ? each.weight : 0), 0);
     const best = sectionsOf(file).reduce(
       (found, each) => (fitting(each) > fitting(found) ? each : found),
       { title: titles[file], anchor: null, stems: inPageTitle },
     );
+    const fit = onPage(best) / worth;
     results.push([
       docnames[file],
       best.anchor ? `${titles[file]} > ${best.title}` : titles[file],
       best.anchor ? `#${best.anchor}` : "",
       null,
-      SCALE * score * share * share,
+      SCALE * score * share * share * (1 + FITTING_TITLE * fit * fit),
       filenames[file],
       SearchResultKind.text,
     ]);
