@@ -26,10 +26,16 @@ const IN_SECTION_TITLE = 2;
 const FITTING_TITLE = 1; // how much more a page counts if one title has all words of the query
 const FOR_A_TASK = 1.35; // how-to pages, if a title has one of the words
 const MINIMUM_SHARE = 0.5;
+const FEW_PAGES = 8; // a word that fewer pages have counts no more: it may be the reader's, and not that of the right page
 const SCALE = 20;
 const SYNONYMS = {
+  accept: ["admit", "key"],
+  block: ["wait", "stuck"],
   capacity: ["limit", "size"],
+  computer: ["machine", "host", "worker"],
   crash: ["die", "dead"],
+  dag: ["graph"],
+  dependencies: ["depend", "graph"],
   environment: ["python", "library"],
   exception: ["error"],
   exit: ["stop", "end"],
@@ -43,6 +49,7 @@ const SYNONYMS = {
   kill: ["stop", "cancel"],
   julia: ["language"],
   machine: ["host", "worker"],
+  license: ["licence"],
   maximum: ["most", "size"],
   never: ["stuck"],
   node: ["worker", "host"],
@@ -57,6 +64,7 @@ const SYNONYMS = {
   slower: ["performance", "profile"],
   speed: ["performance"],
   venv: ["environment", "python"],
+  workflow: ["graph"],
 };
 
 const weightOfPage = (name) => {
@@ -138,7 +146,7 @@ Search.performTermsSearch = (searchTerms, excludedTerms) => {
     const same = [word, ...synonymsOf(word)];
     const inTitles = new Set(same.flatMap((each) => [...pagesWith(titleterms, each)]));
     const pages = new Set([...pagesWith(terms, word), ...pagesWith(titleterms, word), ...inTitles]);
-    return { same, inTitles, pages, weight: Math.log(1 + docnames.length / pages.size) };
+    return { same, inTitles, pages, weight: Math.log(1 + docnames.length / Math.max(pages.size, FEW_PAGES)) };
   };
   const isIn = (stems, each) => each.same.some((word) => stems.has(word));
   const named = [...names].map(weighed);
