@@ -15,12 +15,14 @@ Rules, for README.md, the README.md of each distribution, and docs/:
   except for the log lines of a cluster that it started, and for times and fingerprints in that of a shell.
 - A command in a ```bash or ```console fence, `scaler_...` or `make ...`, exists, and so do its long options. All of
   them run in test_page_commands.py, which has more markers: `on`, `file` and `log`.
+- Every ```toml, ```yaml and ```ini fence is well-formed; that programs accept them is tested with these programs.
 - Every link to a file is valid. (For their anchors, the navigation and errors see test_site.py, for options
   test_configuration.py.)
 """
 
 from __future__ import annotations
 
+import configparser
 import functools
 import os
 import re
@@ -28,12 +30,18 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Callable, List, Optional, Set
+from typing import Callable, Dict, List, Optional, Set
 
 import pytest
+import yaml
 from page_fences import FENCES, PAGES, SHELLS, TREE, Fence, fences_of
 from preloaded_programs import PreloadedPrograms
 from quiet_addresses import quiet_address
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ADDRESS = re.compile(r"tcp://(?:127\.0\.0\.1|localhost):\d+")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?!\w+:)([^)#\s]+)(?:#[^)]*)?\)")
@@ -156,6 +164,20 @@ def test_shell_commands_run(page: Path, tmp_path: Path) -> None:
             assert CHANGING.sub("...", finished.stdout) == CHANGING.sub("...", expected_output(fence))
 
 
+def read_ini(text: str) -> None:
+    configparser.RawConfigParser(strict=False, interpolation=None).read_string(text)
+
+
+READERS: Dict[str, Callable[[str], object]] = {"toml": tomllib.loads, "yaml": yaml.safe_load, "ini": read_ini}
+
+
+@pytest.mark.parametrize(
+    "fence", [fence for fence in FENCES if fence.language in READERS], ids=lambda fence: fence.place
+)
+def test_data_is_well_formed(fence: Fence) -> None:
+    READERS[fence.language](fence.text)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TREE)))
 def test_markers_are_known_and_in_place(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
@@ -218,5 +240,6 @@ def test_command_exists(fence: Fence, words: List[str]) -> None:
         targets = [word for word in words[1:] if "=" not in word]
         assert [target for target in targets if not re.search(f"^{target}:", makefile, re.MULTILINE)] == []
     else:
-        used = {word.partition("=")[0] for word in words if word.startswith("--")}
+        own = words[: words.index("--")] if "--" in words else words  # what follows is another program's
+        used = {word.partition("=")[0] for word in own if word.startswith("--")}
         assert used - {"--help"} <= options_of(words[0], *subcommands_in(words))

@@ -37,6 +37,7 @@ HOST = re.compile(r"# on the host (\w+)")
 OF_A_RELEASE = "checks a signature of a published release against services on the internet"
 OF_NIX = "needs nix and its store: test_nix.py checks the flake with what nix is here"
 NOT_RUN: Dict[Tuple[str, str], str] = {
+    ("conformance-tests/README.md", "pip"): "runs all cases for minutes: conformance-tests/tests run them",
     ("packaging/README.md", "gh"): OF_A_RELEASE,
     ("packaging/README.md", "cosign"): OF_A_RELEASE,
     ("packaging/README.md", "sigstore"): OF_A_RELEASE,
