@@ -37,13 +37,13 @@ def real(name: str) -> str:
 
 
 def make(arguments: List[str]) -> None:
-    """Say what would be done: so the targets exist, and so does what they need. What is built is what is installed."""
-    done = subprocess.run(
-        [real("make") or "/usr/bin/make", "-n", "-C", str(TREE), *arguments], capture_output=True, text=True
-    )
-    if done.returncode:
-        fail(done.stderr)
+    """The targets exist, and variables are some that the Makefile reads. What is built is what is installed."""
+    text = (TREE / "Makefile").read_text()
     for target in arguments:
+        name, is_variable, _ = target.partition("=")
+        known = rf"^{name}\s*\?=|\$\({name}\)" if is_variable else rf"^{re.escape(target)}:"
+        if not re.search(known, text, re.MULTILINE):
+            fail(f"*** No rule to make target '{target}'.  Stop.")
         if target in ("dist", "dist-wheels"):
             Path("dist/wheels").mkdir(parents=True, exist_ok=True)
         for form in ("pypy", "pex", "nuitka"):
@@ -92,8 +92,8 @@ def python3(arguments: List[str]) -> None:
     if arguments[:2] != ["-m", "venv"]:
         os.execv(os.environ["PAGE_PYTHON"], ["python3", *arguments])
     folder = Path(arguments[2])
-    subprocess.run([os.environ["PAGE_PYTHON"], "-m", "venv", "--without-pip", str(folder)], check=True)
     program = folder / "bin/pip"
+    program.parent.mkdir(parents=True)
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -SE {__file__} {program} "$@"\n')
     program.chmod(0o755)
 
