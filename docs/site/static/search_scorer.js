@@ -7,6 +7,7 @@
  * - Pages that solve a task come before those that describe, and these before records of decisions and of changes.
  * - A result leads to the section whose title fits best; a page counts more the more of the query that title has, with
  *   the title of its page.
+ * - Words such as "use" and "much" count less.
  * - A word of other engines, or of every day, also finds our word for it in titles: "job" finds "task", "kill" "stop".
  * - Adjacent words that make a name of code count as this name, too: "at most once" finds `at_most_once`.
  */
@@ -64,7 +65,20 @@ const SYNONYMS = {
   slower: ["performance", "profile"],
   speed: ["performance"],
   venv: ["environment", "python"],
+  warm: ["preload", "start"],
   workflow: ["graph"],
+};
+
+/** Words that say little about what is asked, and that titles have by chance. */
+const VAGUE_WORDS = ["find", "get", "give", "keep", "know", "make", "many", "much", "need", "possible", "take", "use", "want"];
+const VAGUE_WEIGHT = 0.4;
+let vagueStems = null;
+const isVague = (word) => {
+  if (vagueStems === null) {
+    const stemmer = new Stemmer();
+    vagueStems = new Set(VAGUE_WORDS.map((each) => stemmer.stemWord(each)));
+  }
+  return vagueStems.has(word);
 };
 
 const weightOfPage = (name) => {
@@ -146,7 +160,8 @@ Search.performTermsSearch = (searchTerms, excludedTerms) => {
     const same = [word, ...synonymsOf(word)];
     const inTitles = new Set(same.flatMap((each) => [...pagesWith(titleterms, each)]));
     const pages = new Set([...pagesWith(terms, word), ...pagesWith(titleterms, word), ...inTitles]);
-    return { same, inTitles, pages, weight: Math.log(1 + docnames.length / Math.max(pages.size, FEW_PAGES)) };
+    const worth = Math.log(1 + docnames.length / Math.max(pages.size, FEW_PAGES));
+    return { same, inTitles, pages, weight: worth * (isVague(word) ? VAGUE_WEIGHT : 1) };
   };
   const isIn = (stems, each) => each.same.some((word) => stems.has(word));
   const named = [...names].map(weighed);
