@@ -228,7 +228,7 @@ def subcommands_in(words: List[str]) -> List[str]:
     """Such as `keys new` in `scaler keys new --role client`."""
     if words[1:2] == ["keys"]:
         return words[1:3]
-    return words[1:2] if words[1:2] == ["drain"] else []
+    return words[1:2] if words[1:2] in (["drain"], ["ping"]) else []
 
 
 @pytest.mark.parametrize(
