@@ -12,7 +12,7 @@ Rules:
 - An element of an array that runs is signalled like any other job, but `scancel` must not go on for long: while others
   of the array wait, it sends the signal, is told to try again, and does so after five seconds. So it is ended before
   that, and has sent one signal.
-- An element that waits is cancelled by its index and nothing else: `scancel --state=PENDING 12_3` cancels all that wait.
+- An element that waits is cancelled by its index alone: `scancel --state=PENDING 12_3` cancels all that wait.
 - An array that is beyond a limit of Slurm is submitted in halves: what is within the limits begins, as it would one by
   one. Such a limit is MaxArraySize, or MaxSubmitJobs of an account. All other refusals are for all units of the array.
 - What Slurm says is passed on, with what to do about it.

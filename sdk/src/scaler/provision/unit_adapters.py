@@ -24,7 +24,7 @@ from typing import Dict, List, Mapping, Sequence, Set
 from scaler.provision.core.pool import PoolSettings
 from scaler.provision.core.provision_core import ListedUnit
 from scaler.provision.shell_command import CommandError, run_command
-from scaler.provision.unit_commands import is_unit_of
+from scaler.provision.unit_commands import amounts_text, is_unit_of, number_text
 from scaler.worker.early_signals import held_signals
 from scaler.worker.forwarded_signals import FORWARDED_AS
 from scaler_protocol import messages as m
@@ -197,8 +197,8 @@ class CommandUnits(UnitAdapter):
         self._variables = {
             "UNIT_POOL": pool.name,
             "UNIT_SLOTS": str(pool.slots),
-            "UNIT_CAPABILITIES": " ".join(f"{name}={amount:g}" for name, amount in pool.capabilities.items()),
-            "UNIT_LIFETIME_SECONDS": f"{pool.lifetime_seconds:g}",
+            "UNIT_CAPABILITIES": amounts_text(pool.capabilities, " "),
+            "UNIT_LIFETIME_SECONDS": number_text(pool.lifetime_seconds),
             "UNIT_ADDRESS": address,
         }
 
