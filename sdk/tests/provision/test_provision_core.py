@@ -121,6 +121,16 @@ def test_a_pool_with_priority_comes_first_and_long_tasks_need_a_long_life() -> N
     assert bench.started(1, time_request_milliseconds=120_000) == ["long-run-2"]
 
 
+def test_a_task_that_asks_for_the_whole_life_of_a_unit_starts_none() -> None:
+    bench = Bench(pool("short", lifetime_seconds=600.0))
+
+    assert bench.started(1, time_request_milliseconds=600_000) == []  # it takes a while to connect, and to leave
+
+    assert bench.units[-1].notes == ["no pool has units for tasks that need no capabilities for 600 s"]
+    assert bench.started(1, time_request_milliseconds=570_000) == ["short-run-1"]
+    assert [each.lifetime_milliseconds for each in bench.units[-1].units] == [570_000]
+
+
 def test_tasks_that_no_pool_can_run_start_nothing_and_are_named_once() -> None:
     bench = Bench(pool())
     assert bench.started(3, needs={"fpga": 1.0}) == []

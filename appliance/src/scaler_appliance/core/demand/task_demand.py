@@ -12,6 +12,8 @@ Rules:
   function or codec. This is remembered while they wait, or one worker after another would be started to find it out.
 - Of functions whose tasks have not ended yet, a task that runs for long says that the others may take as long again, or
   as long as those of an earlier function of that name. The name alone says nothing: it may be another function.
+- A task that runs on a worker with an end has its slot: for how long it asked is of no account, or another worker would
+  be wanted for it as soon as its own has less time left.
 - A queue may have millions of spans. A part of each is looked at, and stands for the rest.
 """
 
@@ -177,11 +179,11 @@ class TaskDemand:
             if not worker.leaving:
                 kinds.setdefault(kind, worker)
                 stays = worker.stays_until - now
-                bucket = inf if stays == inf else rounded_time_request(max(stays, 1.0)) / 2  # rounded down
+                bucket = inf if stays == inf else rounded_time_request(max(stays, 1.0))
                 offer = offers.get((kind, bucket))
                 if offer is None:
-                    offer = offers[kind, bucket] = Offer(worker.tenant, worker.capabilities, bucket)
-                offer.add(worker.hello.slots, worker.capabilities)
+                    offer = offers[kind, bucket] = Offer(worker.tenant, worker.capabilities)
+                offer.add(worker.hello.slots, worker.capabilities, stays)
             self._add_running(worker, loads, longest)
             yield 1 + len(worker.dispatches) // 2
         rooms: Dict[str, int] = {}
@@ -238,8 +240,9 @@ class TaskDemand:
             occupied = min(count, free)
             free -= occupied
             if count:
-                key = NeedsKey(needs.tenant, needs.capabilities, rounded_time_request(needs.time_request_seconds))
-                _load(loads, key).add(count, self._duration(dispatch.batch, longest), occupied)
+                request_seconds = needs.time_request_seconds if worker.stays_until == inf else 0.0
+                load = _load(loads, needs.tenant, needs.capabilities, request_seconds)
+                load.add(count, self._duration(dispatch.batch, longest), occupied)
 
     def _add_waiting(
         self,
@@ -266,8 +269,7 @@ class TaskDemand:
             return 1
         rooms[tenant] -= count
         capabilities = needs.capabilities if actor is None else actor.capabilities
-        key = NeedsKey(tenant, capabilities, rounded_time_request(needs.time_request_seconds))
-        load = _load(loads, key)
+        load = _load(loads, tenant, capabilities, needs.time_request_seconds)
         looked = unmeasured = microseconds = 0.0  # sums, by weight
         for batch, weight in ready_class.samples(CLIENTS_OF_A_CLASS, SPANS_OF_A_CLIENT):
             duration = self._duration(batch, longest)
@@ -305,7 +307,7 @@ class TaskDemand:
         self._mean_occupied = means
         probes = self._probes.look(now, loads, target_seconds)
         wants = {key: wanted(load, target_seconds, probes.get(key, 1)) for key, load in loads.items()}
-        lacks = missing(wants, offers)
+        lacks = missing(wants, offers, loads)
         found = []
         for key, mean in means.items():
             load = loads.get(key) or TaskLoad()
@@ -328,9 +330,11 @@ class TaskDemand:
             entry = added.get(key)
             if entry is None:
                 entry = added[key] = m.SlotDemand(
-                    capabilities=[m.Capability(name=name, amount=amount) for name, amount in key.capabilities],
-                    time_request_milliseconds=min(int(key.time_request_seconds * 1000), _LARGEST),
+                    capabilities=[m.Capability(name=name, amount=amount) for name, amount in key.capabilities]
                 )
+            request_seconds = load.longest_request_seconds if load.tasks else key.time_request_seconds
+            milliseconds = min(int(request_seconds * 1000), _LARGEST)
+            entry.time_request_milliseconds = max(entry.time_request_milliseconds, milliseconds)
             entry.tasks += load.tasks
             entry.tasks_unmeasured += load.unmeasured
             entry.work_microseconds = min(entry.work_microseconds + int(load.work_microseconds), _LARGEST)
@@ -343,10 +347,15 @@ class TaskDemand:
         return frozenset(each.key.tenant for each in self.figures if tenant in (ANY_TENANT, each.key.tenant))
 
 
-def _load(loads: Dict[NeedsKey, TaskLoad], key: NeedsKey) -> TaskLoad:
+def _load(
+    loads: Dict[NeedsKey, TaskLoad], tenant: str, capabilities: Tuple[Tuple[str, float], ...], request_seconds: float
+) -> TaskLoad:
+    """The load of tasks with these needs."""
+    key = NeedsKey(tenant, capabilities, rounded_time_request(request_seconds))
     found = loads.get(key)
     if found is None:
         found = loads[key] = TaskLoad()
+    found.longest_request_seconds = max(found.longest_request_seconds, request_seconds)
     return found
 
 

@@ -479,7 +479,7 @@ class ProvisionCore:
             pool=settings.name,
             state=unit.state,
             reason=unit.reason,
-            lifetime_milliseconds=int(settings.lifetime_seconds * 1000),
+            lifetime_milliseconds=int(settings.longest_task_seconds * 1000),
             slots=settings.slots,
             capabilities=[m.Capability(name=name, amount=amount) for name, amount in settings.capabilities.items()],
         )
