@@ -106,6 +106,14 @@ def test_commands_that_fail_say_why() -> None:
         commands(listing="echo a | grep b").list()
 
 
+def test_the_reason_is_not_lost_behind_a_long_command() -> None:
+    script = "\njobs=$(false) || {\n    echo no daemon >&2\n    exit 1\n}\n" + 80 * "# and more\n"
+    with pytest.raises(UnitError) as error:
+        commands(listing=script).list()
+    assert str(error.value) == "'jobs=$(false) || {' ... has ended with exit code 1: no daemon"
+    assert all(line.startswith("#") for line in commands(listing=script).described().splitlines())
+
+
 def test_each_pool_of_a_file_is_checked_and_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "scaler.toml"
 
