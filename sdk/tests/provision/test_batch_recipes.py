@@ -118,7 +118,7 @@ def work(seconds: float, notes: str) -> float:
 
 
 def test_pages_have_these_recipes_and_their_commands_are_shell() -> None:
-    assert recipes().keys() == {"lsf", "flux", "ec2", "cpu"}
+    assert recipes().keys() == {"lsf", "flux", "ec2", "oci", "cpu"}
     for name, section in recipes().items():
         commands = re.findall(r"^\w+_command = (?:'''\n(.*?)'''|'(.*?)')$", section, re.DOTALL | re.MULTILINE)
         assert len(commands) == 3, name

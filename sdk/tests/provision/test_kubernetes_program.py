@@ -16,7 +16,7 @@ from concurrent.futures import as_completed
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Set
 
 import pytest
 from provision.fake_kubernetes.api_server import NAMESPACE, FakeApiServer, Fault, api_server
@@ -162,7 +162,8 @@ def test_pods_with_an_end_get_no_task_that_would_outlive_them_and_leave_before_t
     folder = str(cluster.folder)
     with Client(cluster.address) as client:
         long = client.options(time_request=8.0).submit(work, folder, 1000)
-        pods, task = set(), 0
+        pods: Set[str] = set()
+        task = 0
         while len(pods) < 2:  # until another one has come in the place of the first
             assert client.options(time_request=0.5).submit(work, folder, task, 0.5).result(TIMEOUT_SECONDS) == task
             pods |= {run.pod for run in cluster.runs()}
