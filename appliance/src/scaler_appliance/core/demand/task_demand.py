@@ -23,6 +23,7 @@ from itertools import islice
 from math import exp, inf
 from typing import Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Set, Tuple
 
+from scaler_appliance.core.demand.pool_demand import PoolNeed, shared_among
 from scaler_appliance.core.demand.slots_wanted import (
     LARGEST_SLOTS,
     NeedsKey,
@@ -61,12 +62,14 @@ class Figures(NamedTuple):
     Attributes:
         wanted: slots, those that there are included.
         missing: so many more than workers and starting units have.
+        of_units: of `wanted`, those that workers which belong to no unit do not have.
     """
 
     key: NeedsKey
     load: TaskLoad
     wanted: int
     missing: int
+    of_units: int = 0
 
 
 class _Kind(NamedTuple):
@@ -160,10 +163,12 @@ class TaskDemand:
         loads: Dict[NeedsKey, TaskLoad] = {}
         kinds: Dict[_Kind, WorkerSession] = {}  # one worker of each
         offers: Dict[Tuple[_Kind, float], Offer] = {}
+        others: Dict[Tuple[_Kind, float], Offer] = {}  # of these, workers that are no provisioner's
         longest: Dict[int, float] = {}  # microseconds for which a task runs, by number of its function
         known, self._kinds = self._kinds, {}
         idle, self._idle_since = self._idle_since, {}
         joined: Set[str] = set()  # units
+        known_units = state.units.names()
         workers = list(state.workers.values())
         seen, self._seen = self._seen, {}
         for worker in workers:
@@ -180,10 +185,11 @@ class TaskDemand:
                 kinds.setdefault(kind, worker)
                 stays = worker.stays_until - now
                 bucket = inf if stays == inf else rounded_time_request(max(stays, 1.0))
-                offer = offers.get((kind, bucket))
-                if offer is None:
-                    offer = offers[kind, bucket] = Offer(worker.tenant, worker.capabilities)
-                offer.add(worker.hello.slots, worker.capabilities, stays)
+                for found in [offers] if worker.hello.unit in known_units else [offers, others]:
+                    offer = found.get((kind, bucket))
+                    if offer is None:
+                        offer = found[kind, bucket] = Offer(worker.tenant, worker.capabilities)
+                    offer.add(worker.hello.slots, worker.capabilities, stays)
             self._add_running(worker, loads, longest)
             yield 1 + len(worker.dispatches) // 2
         rooms: Dict[str, int] = {}
@@ -197,7 +203,7 @@ class TaskDemand:
         self.sequences = state.units.sequences()
         to_come = [_offer_of(*each) for each in state.units.to_come() if each[1].unit not in joined]
         yield 1 + len(to_come)
-        self._conclude(now, loads, [*offers.values(), *to_come])
+        self._conclude(now, loads, [*offers.values(), *to_come], list(others.values()))
 
     def _note_longest(
         self, worker: WorkerSession, now: float, seen: Dict[int, float], longest: Dict[int, float]
@@ -297,7 +303,7 @@ class TaskDemand:
                 is_known = True
         return is_known
 
-    def _conclude(self, now: float, loads: Dict[NeedsKey, TaskLoad], offers: List[Offer]) -> None:
+    def _conclude(self, now: float, loads: Dict[NeedsKey, TaskLoad], offers: List[Offer], others: List[Offer]) -> None:
         target_seconds = self._state.settings.demand_target_seconds
         weight = exp(-max(0.0, now - self._ended) / target_seconds)
         self._ended = now
@@ -315,7 +321,9 @@ class TaskDemand:
             if slots:
                 found.append(Figures(key, load, slots, lacks.get(key, 0)))
         found.sort(key=lambda each: (-each.wanted, each.key))
-        self.figures = found[:MAXIMUM_DEMANDS]
+        found = found[:MAXIMUM_DEMANDS]
+        of_units = missing({each.key: each.wanted for each in found}, others, loads)
+        self.figures = [each._replace(of_units=of_units[each.key]) for each in found]
 
     # Told -------------------------------------------------------------------------------------------------------------
 
@@ -323,7 +331,7 @@ class TaskDemand:
     def demands(self, tenant: str = ANY_TENANT) -> List[m.SlotDemand]:
         """The figures for those who see a tenant, or all of them: what several tenants need is added."""
         added: Dict[NeedsKey, m.SlotDemand] = {}
-        for key, load, slots, lacks in self.figures:
+        for key, load, slots, lacks, _ in self.figures:
             if not (tenant == ANY_TENANT or key.tenant == tenant):
                 continue
             key = key._replace(tenant="")
@@ -332,8 +340,7 @@ class TaskDemand:
                 entry = added[key] = m.SlotDemand(
                     capabilities=[m.Capability(name=name, amount=amount) for name, amount in key.capabilities]
                 )
-            request_seconds = load.longest_request_seconds if load.tasks else key.time_request_seconds
-            milliseconds = min(int(request_seconds * 1000), _LARGEST)
+            milliseconds = min(int(_request_seconds(key, load) * 1000), _LARGEST)
             entry.time_request_milliseconds = max(entry.time_request_milliseconds, milliseconds)
             entry.tasks += load.tasks
             entry.tasks_unmeasured += load.unmeasured
@@ -341,6 +348,18 @@ class TaskDemand:
             entry.slots_wanted = min(entry.slots_wanted + slots, LARGEST_SLOTS)
             entry.slots_missing = min(entry.slots_missing + lacks, LARGEST_SLOTS)
         return list(added.values())
+
+    # SCL-MON-013
+    def pools(self, tenant: str = ANY_TENANT) -> List[m.PoolDemand]:
+        """What is wanted of the pools of provisioners for a tenant; ANY_TENANT: of all provisioners."""
+        reports = self._state.units.of(tenant)
+        needs = [
+            PoolNeed(each.key.capabilities, _request_seconds(each.key, each.load), each.of_units)
+            for each in self.figures
+            if tenant in (ANY_TENANT, each.key.tenant)
+        ]
+        units = [unit for report in reports for unit in report.units]
+        return shared_among(needs, [pool for report in reports for pool in report.pools], units)
 
     def tenants(self, tenant: str = ANY_TENANT) -> FrozenSet[str]:
         """The owners of the tasks that `demands` counts."""
@@ -357,6 +376,10 @@ def _load(
         found = loads[key] = TaskLoad()
     found.longest_request_seconds = max(found.longest_request_seconds, request_seconds)
     return found
+
+
+def _request_seconds(key: NeedsKey, load: TaskLoad) -> float:
+    return load.longest_request_seconds if load.tasks else key.time_request_seconds
 
 
 def _are_served(needs: Needs, kinds: Iterable[WorkerSession]) -> bool:
