@@ -38,7 +38,7 @@ from scaler_appliance.ui.ui_options import UI
 from scaler_protocol.programs.options import Program
 
 KIT = Path(__file__).resolve().parents[2] / "packaging/kubernetes"
-FOLDERS = ("kit", "pools", "workers", "example")
+FOLDERS = ("kit", "pools", "workers", "jobs", "example")
 PROGRAMS = Path(sys.executable).parent
 DEADLINE_SECONDS = 30.0
 CLIENT = {"scaler/client": "true"}  # the label of pods with clients
@@ -66,7 +66,7 @@ def rendered(folder: str) -> List[Json]:
 
 
 def everything() -> List[Json]:
-    return [each for folder in ("kit", "pools", "workers") for each in rendered(folder)]
+    return [each for folder in ("kit", "pools", "workers", "jobs") for each in rendered(folder)]
 
 
 def of_kind(kind: str, documents: Optional[List[Json]] = None) -> Dict[str, Json]:
@@ -119,10 +119,11 @@ def deployment_pod(deployment: Json) -> Pod:
 
 @pytest.fixture
 def pods(tmp_path: Path) -> List[Pod]:
-    """One pod of each deployment, and of each pool."""
+    """One pod of each deployment, of each job, and of each pool."""
     units = {options.name: unit_pod(options) for options in pools("pools", tmp_path)}
     return [
         *map(deployment_pod, of_kind("Deployment").values()),
+        *map(deployment_pod, of_kind("Job").values()),
         *(Pod(f"pool {name}", each["metadata"]["labels"], each["spec"]) for name, each in units.items()),
     ]
 
@@ -188,7 +189,7 @@ def test_programs_listen_where_their_containers_say(pods: List[Pod]) -> None:
         }
         listening[pod.name] = {name: int(text.rpartition(":")[2]) for name, text in addresses.items() if text}
         assert pod.ports == listening[pod.name]
-    assert sum(map(len, listening.values())) == 6
+    assert sum(map(len, listening.values())) == 7
 
 
 def test_programs_find_what_they_connect_to(pods: List[Pod]) -> None:
@@ -200,7 +201,7 @@ def test_programs_find_what_they_connect_to(pods: List[Pod]) -> None:
         for pod in pods
         if program_of(pod) in (UI, CLUSTER)
     }
-    assert set(reached) == {"scaler-ui", "scaler-workers", "pool cpu", "pool gpu"}
+    assert set(reached) == {"scaler-ui", "scaler-workers", "scaler-jobs", "pool cpu", "pool gpu"}
     assert set(reached.values()) < services
 
 
@@ -237,10 +238,16 @@ def test_workers_take_the_cpus_that_they_are_given(pods: List[Pod]) -> None:
 
 def test_workers_have_more_time_to_leave_than_their_tasks_have_to_end(pods: List[Pod]) -> None:
     workers = [pod for pod in pods if program_of(pod) is CLUSTER]
-    assert len(workers) == 3
+    assert len(workers) == 4
     for pod in workers:
         # 5 s: what docs/how-to/workers-that-come-and-go.md asks for, for results and the goodbye.
         assert pod.spec["terminationGracePeriodSeconds"] >= options_of(pod).drain_timeout_seconds + 5
+
+
+def test_workers_leave_before_the_deadline_of_their_pods(pods: List[Pod]) -> None:
+    (pod,) = [pod for pod in pods if "activeDeadlineSeconds" in pod.spec]
+    assert 0 < options_of(pod).lifetime_seconds <= pod.spec["activeDeadlineSeconds"] - 600
+    assert all("activeDeadlineSeconds" not in job["spec"] for job in of_kind("Job").values())
 
 
 def test_probes_ask_for_what_there_is(pods: List[Pod]) -> None:
@@ -391,6 +398,7 @@ def test_pods_reach_names_and_the_api_outside_of_the_cluster_and_nothing_else(po
         "scaler-ui": [53],
         "scaler-provision": [53, 443, 6443],
         "scaler-workers": [53],
+        "scaler-jobs": [53],
         "pool cpu": [53],
         "pool gpu": [53],
     }

@@ -37,11 +37,21 @@ struct Unit {
   capabilities @6 :List(Common.Capability);  # of each worker, or of the one that there will be
 }
 
+struct UnitPool {
+  # Units that are alike, and that a provisioner may start: it keeps them apart from others.
+  pool @0 :Text;
+  slots @1 :UInt32;  # of each unit
+  maximumUnits @2 :UInt32;
+  capabilities @3 :List(Common.Capability);  # of each unit
+  lifetimeMilliseconds @4 :UInt64;  # for which a task may run in a new unit; 0: no end is known
+}
+
 struct Units {
   # Provisioner to scheduler: all its units. It replaces the one before.
   units @0 :List(Unit);
   sequence @2 :UInt64;  # one more than that of the one before in the session, from 1
   notes @1 :List(Text);  # what people should know who wait for tasks, e.g. why a pool starts none
+  pools @3 :List(UnitPool);  # those that it uses first come first
 }
 
 struct ReleaseRequest {

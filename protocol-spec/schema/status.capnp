@@ -58,6 +58,15 @@ struct SchedulerStatus {
   newActors @40 :List(ActorIdentity);
   actorsGone @41 :List(UInt64);
   lostActors @42 :List(LostActor);  # why, of those among `actors` that are lost
+  pools @43 :List(PoolDemand);  # of all provisioners; all that there are now
+}
+
+struct PoolDemand {
+  # What tasks could use of a pool that a provisioner has named, beyond workers that are no provisioner's units.
+  pool @0 :Text;
+  slotsWanted @1 :UInt32;  # by tasks, those that there are included; at most what its maximum of units has
+  unitsWanted @2 :UInt32;  # that have so many slots for these tasks
+  units @3 :UInt32;  # that there are, or that are to come
 }
 
 struct WorkerIdentity {

@@ -58,6 +58,7 @@ class PlayedScheduler:
         self.client = 1
         self.is_insecure = False  # from now on
         self.demands: List[m.SlotDemand] = []
+        self.pools: List[m.PoolDemand] = []
 
     # What happens ---------------------------------------------------------------------------------------------------
 
@@ -164,6 +165,7 @@ class PlayedScheduler:
             is_protected=False,
             is_insecure=self.is_insecure,
             demands=self.demands,
+            pools=self.pools,
             cpu_permille=figures.randrange(1000),
             resident_bytes=64 * 1024 * 1024,
             status_microseconds=self.sequence * 5000,

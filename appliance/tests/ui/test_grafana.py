@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ui.browsing import told_state
 
 from scaler_appliance.ui.metrics import Metrics
+from scaler_protocol import messages as m
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is a tool of development, on CPython")
 FOLDER = Path(__file__).resolve().parents[3] / "packaging/grafana"
@@ -23,7 +24,9 @@ OF_THE_SCRAPE = {"instance", "job"}
 
 @pytest.fixture(scope="module")
 def labels_by_metric() -> Dict[str, Set[str]]:
-    state, _ = told_state(steps=5)
+    state, feed = told_state(steps=5)
+    feed.scheduler.pools = [m.PoolDemand(pool="cpu")]
+    feed.step()
     found: Dict[str, Set[str]] = {}
     for family in text_string_to_metric_families(Metrics(state).text().decode()):
         for sample in family.samples:

@@ -59,6 +59,28 @@ def test_an_autoscaler_asks_for_the_kind_of_worker_that_it_starts() -> None:
     assert [told(each) for each in ("", "gpu", "ssd,%20gpu", "fpga")] == [9, 5, 5, 0]
 
 
+def test_the_demand_of_a_pool_is_there_by_its_name() -> None:
+    made = site(demand(9))
+    made.feed.scheduler.pools = [
+        m.PoolDemand(pool="cpu", slots_wanted=12, units_wanted=3, units=2),
+        m.PoolDemand(pool="big gpu"),
+    ]
+    made.feed.step()
+
+    answer = made.browser.get("/api/demand?pool=cpu")
+    cpu = {"pool": "cpu", "slots_wanted": 12, "units_wanted": 3, "units": 2}
+    assert (answer.status, answer.json()) == (200, {"schema": answer.json()["schema"], **cpu})
+    assert made.browser.get("/api/demand?pool=big+gpu").json()["slots_wanted"] == 0
+    unknown = made.browser.get("/api/demand?pool=tpu")
+    assert unknown.status == 404 and "no provisioner has a pool of this name" in unknown.json()["error"]
+    assert made.browser.get("/api/demand").json()["pools"][0] == cpu
+
+    metrics = Metrics(made.state)
+    told = {name: metrics.value(f"scaler_pool_{name}", {"pool": "cpu"}) for name in cpu if name != "pool"}
+    assert told == {"slots_wanted": 12, "units_wanted": 3, "units": 2}
+    assert wanted(metrics) == 9, "the sums of what tasks need are what they were"
+
+
 def test_a_silent_scheduler_has_no_demand() -> None:
     made = site(demand(9))
     made.feed.age = 30.0
@@ -66,6 +88,7 @@ def test_a_silent_scheduler_has_no_demand() -> None:
     answer = made.browser.get("/api/demand")
 
     assert answer.status == 503 and "silent" in answer.json()["error"]
+    assert made.browser.get("/api/demand?pool=cpu").status == 503
     assert wanted(Metrics(made.state)) is None
 
 

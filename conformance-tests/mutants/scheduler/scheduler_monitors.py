@@ -41,6 +41,7 @@ class MonitorKeeper:
     sessions: Dict[Any, Any]
     queue: List[Task]
     unit_notes: Any
+    pool_demands: Any
     living: Any
     describe_actor: Any
 
@@ -150,6 +151,7 @@ class MonitorKeeper:
         fields["tasks"] = [{"name": name, "value": value} for name, value in self.counts().items()]
         fields["demands"] = self.demands()
         fields["unitNotes"] = self.unit_notes()
+        fields["pools"] = self.pool_demands()
         fields.update(self.actor_fields(is_snapshot))
         fields["isInsecure"] = self.says_insecure(is_snapshot)
         self.told = now

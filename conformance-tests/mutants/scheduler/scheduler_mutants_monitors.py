@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional
 from mutants import mutant
 from mutants.scheduler.reference_scheduler import ReferenceScheduler
 from mutants.scheduler.scheduler_monitors import Row
-from mutants.scheduler.scheduler_state import Client, Peer, Worker
+from mutants.scheduler.scheduler_state import Client, Peer, Task, Worker
 from scaler_conformance.codec.schema_codec import Message
 
 MONITORS = "scheduler/monitors"
@@ -105,6 +105,18 @@ class KeepsOldNotes(ReferenceScheduler):
 class RepeatsWhoIsGone(ReferenceScheduler):
     def unit_notes(self) -> List[str]:
         return [note for notes in self.notes.values() for note in notes]
+
+
+@mutant(breaks="SCL-MON-013", caught_by=f"{MONITORS}/what-is-wanted-of-pools-is-published")
+class TakesAnyPoolForSuitable(ReferenceScheduler):
+    def suits(self, pool: Any, task: Task) -> bool:
+        return True
+
+
+@mutant(breaks="SCL-MON-013", caught_by=f"{MONITORS}/what-is-wanted-of-pools-is-published")
+class KeepsPoolsOfWhoIsGone(ReferenceScheduler):
+    def pool_demands(self) -> List[Dict[str, Any]]:
+        return [{"pool": pool.pool} for pools in self.pools.values() for pool in pools]
 
 
 # WorkerShutdown -----------------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List
 
-from mutants.scheduler.scheduler_state import Client, Peer, Refused, Worker
+from mutants.scheduler.scheduler_state import Client, Peer, Refused, Task, Worker
+from mutants.scheduler.scheduler_tasks import amounts
 from scaler_conformance.codec.schema_codec import Message
 
 PROVISIONING = "provisioning"
@@ -20,12 +21,14 @@ class ProvisionerKeeper:
     send_away: Any
     may_stop: Any
     runnable: Any
+    queue: List[Task]
 
     def __init__(self) -> None:
         super().__init__()
         self.units: Dict[int, List[Any]] = {}  # by session of their provisioner
         self.unit_sequences: Dict[int, int] = {}  # of these, likewise
         self.notes: Dict[int, List[str]] = {}  # of these, likewise
+        self.pools: Dict[int, List[Any]] = {}  # of these, likewise
         self.told_demands: Dict[int, Dict[str, Any]] = {}  # likewise
 
     def is_provisioner(self, client: Client) -> bool:
@@ -77,6 +80,7 @@ class ProvisionerKeeper:
         self.units[peer.number] = list(message.units)
         self.unit_sequences[peer.number] = message.sequence
         self.notes[peer.number] = list(message.notes)
+        self.pools[peer.number] = list(message.pools)
 
     def is_anothers(self, peer: Peer, names: List[str]) -> bool:
         others = [each for each in self.sessions.values() if each is not peer and not self.is_same_program(each, peer)]
@@ -89,6 +93,23 @@ class ProvisionerKeeper:
         """What all provisioners that are connected note."""
         connected = {each.number for each in self.sessions.values()}
         return [note for session, notes in self.notes.items() if session in connected for note in notes]
+
+    def pool_demands(self) -> List[Dict[str, Any]]:
+        """The tasks that wait, each for the first pool that could run it."""
+        connected = {each.number for each in self.sessions.values()}
+        pools = [pool for session, pools in self.pools.items() if session in connected for pool in pools]
+        wanted = [
+            next((place for place, pool in enumerate(pools) if self.suits(pool, task)), -1) for task in self.queue
+        ]
+        return [
+            {"pool": pool.pool, "slotsWanted": wanted.count(place), "unitsWanted": wanted.count(place)}
+            for place, pool in enumerate(pools)
+        ]
+
+    def suits(self, pool: Any, task: Task) -> bool:
+        """Whether a unit of a pool has what a task needs."""
+        offered = amounts(pool.capabilities)
+        return all(offered.get(name, -1.0) >= amount for name, amount in amounts(task.options.capabilities).items())
 
     def on_release_request(self, peer: Peer, message: Message) -> None:
         chosen = self.chosen(message)

@@ -16,7 +16,7 @@ from concurrent.futures import as_completed
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Set
 
 import pytest
 from provision.fake_kubernetes.api_server import NAMESPACE, FakeApiServer, Fault, api_server
@@ -154,6 +154,46 @@ def test_pods_come_with_tasks_and_go_without_and_tasks_of_a_deleted_one_end_ther
         log = cluster.log()
         assert "cannot be listed: cannot list pods in the namespace team (status 503): starting" in log
         assert "is idle and leaves" in log and "has failed" not in log
+
+
+@pytest.mark.slow  # workers that live for seconds, and their end is waited for
+def test_pods_with_an_end_get_no_task_that_would_outlive_them_and_leave_before_their_deadline(cluster: Cluster) -> None:
+    cluster.start("--maximum", "1", "--lifetime-seconds", "8", "--idle-seconds", "60")
+    folder = str(cluster.folder)
+    with Client(cluster.address) as client:
+        long = client.options(time_request=8.0).submit(work, folder, 1000)
+        pods: Set[str] = set()
+        task = 0
+        while len(pods) < 2:  # until another one has come in the place of the first
+            assert client.options(time_request=0.5).submit(work, folder, task, 0.5).result(TIMEOUT_SECONDS) == task
+            pods |= {run.pod for run in cluster.runs()}
+            task += 1
+        wait_for(lambda: "for 8 s" in client.explain(long), "the reason to be told")
+        assert "no pool has units for tasks that need no capabilities for 8 s" in client.explain(long)
+        long.cancel()
+    assert sorted(run.task for run in cluster.runs()) == list(range(task)), (
+        "a task ran twice, or where it could not end"
+    )
+    assert cluster.kubelet.overdue == [] and cluster.kubelet.killed == []
+    (pod, *_) = cluster.server.pods()
+    assert pod["spec"]["activeDeadlineSeconds"] == 608
+    assert "has failed" not in cluster.log()
+
+
+@pytest.mark.slow  # a second until the deadline
+def test_a_pod_that_hangs_is_ended_by_its_deadline_also_without_the_program(cluster: Cluster) -> None:
+    kubelet = FakeKubelet(cluster.server, [1.0], lambda pod: ["sh", "-c", "exec sleep 1000"])
+    program = cluster.start("--minimum", "1", "--lifetime-seconds", "1", "--start-timeout-seconds", "2")
+    wait_for(lambda: kubelet.started == 1, "a pod to start")
+    program.send_signal(signal.SIGTERM)
+    assert program.wait(TIMEOUT_SECONDS) == 0
+
+    wait_for(lambda: kubelet.overdue != [], "its deadline")
+
+    (pod,) = cluster.server.pods()
+    wait_for(lambda: cluster.server.pods()[0]["status"].get("reason") == "DeadlineExceeded", "its end")
+    assert kubelet.overdue == [pod["metadata"]["name"]]
+    kubelet.close()
 
 
 @pytest.mark.slow

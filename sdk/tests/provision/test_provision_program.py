@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,35 @@ def start(address: str, tmp_path: Path) -> Iterator[Start]:
 
 def workers(client: Client) -> int:
     return client.info().worker_count
+
+
+def test_a_program_whose_scheduler_is_not_there_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"tcp://127.0.0.1:{closed.getsockname()[1]}"
+    program = Provisioner(Credentials(address), ProvisionCore([], "run"), {}, {})
+    attempts: List[str] = []
+    monkeypatch.setattr(
+        program._session, "on_connect_failed", counted(program._session.on_connect_failed, attempts, program.stop)
+    )
+
+    assert program.run() == ""
+
+    (said,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert "nothing listens at" in said and said.endswith("(Connection refused): trying again")
+
+
+def counted(report: Callable[[float, str], None], attempts: List[str], stop: Callable[[], None]) -> Any:
+    """Reports an attempt to connect that failed, and stops after the second one."""
+
+    def report_it(now: float, reason: str) -> None:
+        attempts.append(reason)
+        if len(attempts) == 2:
+            stop()
+        report(now, reason)
+
+    return report_it
 
 
 @pytest.mark.slow  # the only test of the whole program: two starts of Python, and seconds of waiting

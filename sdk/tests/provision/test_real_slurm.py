@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Callable, Iterator, List
 
 import pytest
-from provision.slurm_cluster import CPUS, NODES, SlurmCluster, reason_not_to_run, slurm_cluster
+from provision.slurm_cluster import CPUS, KILL_WAIT_SECONDS, NODES, SlurmCluster, reason_not_to_run, slurm_cluster
 from sdk_tasks import wait_for, wait_for_file
 
 from scaler import Client, ScalerFuture, Scheduler
@@ -420,19 +420,41 @@ def test_an_element_of_an_array_is_stopped_alone(slurm: SlurmCluster, address: s
         assert units.list().keys() == set(names) - {names[-2]}
         assert named(m.UnitState.PENDING) == [names[-3], names[-1]]
 
-        job = slurm.own_id_of(running(slurm)[0])
+        element = running(slurm)[0]
+        output = tmp_path / f"{slurm.own_id_of(element)}.out"
         units.stop(names[0])  # which runs
-        wait_for(lambda: named(m.UnitState.FAILED) == [names[0]], "it to be cancelled")
+        wait_for(lambda: slurm.state_of(element) == "COMPLETED", "it to end as it should, and not cancelled")
         assert names[1] in named(m.UnitState.STARTING)
-        output = tmp_path / f"{job}.out"
-        wait_for(lambda: "asked to stop by SIGTERM" in output.read_text(), "its worker to drain")
+        assert output.read_text().count("asked to stop by SIGTERM") == 1
         assert output.read_text().count("asked to stop by") == 1
         wait_for(lambda: named(m.UnitState.PENDING) == [names[-1]], "the next one to begin")
         units.stop(names[1])
         wait_for(lambda: named(m.UnitState.PENDING) == [], "the last one to begin, which has the id of the array")
         units.stop(names[-1])
-        wait_for(lambda: named(m.UnitState.FAILED) == [names[0], names[1], names[-1]], "it to end alone")
-        assert named(m.UnitState.STARTING) == [names[-3]]
+        wait_for(lambda: units.list().keys() == {names[-3]}, "it to end alone")
+
+
+def test_an_element_that_is_stopped_has_time_for_its_tasks_beyond_killwait_while_others_wait(
+    slurm: SlurmCluster, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCALER_CLUSTER_DRAIN_TIMEOUT_SECONDS", f"{2 * KILL_WAIT_SECONDS}")
+    notes = tmp_path / "notes"
+    options = ["-o", f"{tmp_path}/%j.out", "--exclusive"]
+    settings = SlurmSettings(address, [sys.executable, "-m", "scaler.worker"], options=options)
+    names = [f"own-ab-{number}" for number in range(len(NODES) + 1)]
+    units = SlurmUnits(PoolSettings("own", slots=CPUS), settings, 30.0)
+    assert units.start_together(names) == len(names)
+    with Client(address) as client:
+        seconds = KILL_WAIT_SECONDS + 5.0
+        futures = [client.submit(work, number, seconds, str(notes)) for number in range(CPUS * len(NODES))]
+        wait_for(lambda: len(runs(notes)) == len(futures), "all tasks to run")
+        element = running(slurm)[0]
+
+        units.stop(names[0])
+
+        assert [each.result(TIMEOUT_SECONDS) for each in futures] == list(range(len(futures)))
+    assert runs(notes) == list(range(len(futures))), "a task ran twice"
+    wait_for(lambda: slurm.state_of(element) == "COMPLETED", "it to end as it should")
 
 
 def test_each_element_of_an_array_knows_its_own_end(slurm: SlurmCluster, address: str, tmp_path: Path) -> None:

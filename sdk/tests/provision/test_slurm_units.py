@@ -152,11 +152,28 @@ def test_an_element_is_stopped_alone_and_another_run_of_the_program_can_do_it(sl
     units.stop(names[1])
     units.stop(names[1])
 
-    wait_for(lambda: slurm.output("1_1").endswith("drained\n"), "its worker to end")
+    wait_for(lambda: units.list() == {names[0]: RUNNING, names[2]: RUNNING}, "its job to end as it should")
+    assert slurm.output("1_1").endswith("drained\n")
     assert not any("drained" in slurm.output(job) for job in ("1_0", "1_2"))
-    cancelled = ListedUnit(m.UnitState.FAILED, "Slurm job 1_1: it was cancelled (CANCELLED)")
-    assert units.list() == {names[0]: RUNNING, names[1]: cancelled, names[2]: RUNNING}
-    assert [call for call in slurm.calls() if call.startswith("scancel")] == ["scancel 1_1"]
+    drain = "scancel --state=RUNNING --batch --signal=TERM 1_1"
+    assert [call for call in slurm.calls() if call.startswith("scancel")] == [drain]
+
+
+def test_an_element_is_signalled_once_while_others_wait_and_cancelled_when_its_time_is_over(slurm: FakeSlurm) -> None:
+    names = ["p-ab-1", "p-ab-2"]
+    units = slurm.units('trap "echo told" TERM; echo "$@"; while :; do sleep 0.01; done')
+    units.start_together(names)
+    wait_for(lambda: all("--unit" in slurm.output(job) for job in ("1_0", "1_1")), "the workers to start")
+    (slurm.folder / "full").touch()  # Slurm would send a signal again and again
+
+    units.stop(names[0])
+
+    wait_for(lambda: "told" in slurm.output("1_0"), "its worker to be told")
+    assert units.list() == {names[0]: RUNNING, names[1]: RUNNING}
+    slurm.now += STOP_SECONDS
+    units.list()
+    assert slurm.calls()[-1] == "scancel 1_0"
+    assert "told" not in slurm.output("1_1")
 
 
 def test_an_element_that_waits_is_cancelled_alone(slurm: FakeSlurm) -> None:

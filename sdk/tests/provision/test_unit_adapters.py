@@ -15,7 +15,8 @@ from scaler.provision.core.provision_core import ListedUnit
 from scaler.provision.provision_options import pool_of, read_options
 from scaler.provision.provision_program import instance_of, main, worker_command
 from scaler.provision.unit_adapters import CommandUnits, UnitError
-from scaler.provision.unit_commands import digest_of, is_unit_of
+from scaler.provision.unit_commands import digest_of, is_unit_of, worker_arguments
+from scaler.worker.worker_options import CLUSTER
 from scaler_protocol import messages as m
 
 RUNNING = ListedUnit(m.UnitState.STARTING)
@@ -40,6 +41,21 @@ def test_commands_are_told_what_to_start_and_stop(tmp_path: Path) -> None:
     units.stop("gpu-1")
 
     assert file.read_text().splitlines() == [f"gpu-1 gpu 2 gpu=1 60 {ADDRESS}", "stop gpu-1"]
+
+
+def test_large_numbers_reach_commands_and_workers_as_they_are(tmp_path: Path) -> None:
+    seconds, amount = 1_209_601.0, 17_179_869_185.0
+    pool = PoolSettings("big", capabilities={"memory": amount}, lifetime_seconds=seconds)
+    file = tmp_path / "units"
+    start = f'echo "$UNIT_CAPABILITIES $((UNIT_LIFETIME_SECONDS / 60))" > {file}'
+    CommandUnits(pool, ADDRESS, start, "true", "true", 20.0).start("big-1")
+    assert file.read_text() == "memory=17179869185 20160\n"
+
+    read = CLUSTER.parser().parse_args(worker_arguments(pool, "big-1", ADDRESS))
+    assert read.capabilities == {"memory": amount}
+    options = read_options([ADDRESS, "--capabilities", "memory=17179869185", "--lifetime-seconds", "1209601"])[0]
+    started = CLUSTER.parser().parse_args(worker_command(options, pool_of(options))[3:])
+    assert (started.lifetime_seconds, started.capabilities) == (seconds, {"memory": amount})
 
 
 def test_a_listing_has_ids_states_and_reasons() -> None:
@@ -88,6 +104,14 @@ def test_commands_that_fail_say_why() -> None:
         commands(listing=f"echo {unit(1)} odd").list()
     with pytest.raises(UnitError, match=r"exit code 1: it printed no error; if it found no units, let it exit with 0$"):
         commands(listing="echo a | grep b").list()
+
+
+def test_the_reason_is_not_lost_behind_a_long_command() -> None:
+    script = "\njobs=$(false) || {\n    echo no daemon >&2\n    exit 1\n}\n" + 80 * "# and more\n"
+    with pytest.raises(UnitError) as error:
+        commands(listing=script).list()
+    assert str(error.value) == "'jobs=$(false) || {' ... has ended with exit code 1: no daemon"
+    assert all(line.startswith("#") for line in commands(listing=script).described().splitlines())
 
 
 def test_each_pool_of_a_file_is_checked_and_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

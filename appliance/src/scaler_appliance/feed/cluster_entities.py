@@ -80,6 +80,20 @@ class DemandFigures(NamedTuple):
         )
 
 
+class PoolFigures(NamedTuple):
+    """What tasks could use of a pool of a provisioner.
+
+    Attributes:
+        slots_wanted: by tasks, those that there are included; at most what its maximum of units has.
+        units_wanted: that have so many slots for these tasks.
+        units: that there are, or that are to come.
+    """
+
+    slots_wanted: int
+    units_wanted: int
+    units: int
+
+
 class ProcessorRecord(NamedTuple):
     """One processor of a worker. The task is one that it has been running for a while; `task_client` 0: none or
     unknown.

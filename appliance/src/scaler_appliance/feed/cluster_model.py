@@ -17,6 +17,7 @@ from scaler_appliance.feed.cluster_entities import (
     DemandFigures,
     FunctionFigures,
     GraphRecord,
+    PoolFigures,
     ProcessorRecord,
     SchedulerFigures,
     SharedObjectRecord,
@@ -53,6 +54,7 @@ class ClusterModel:
         waiting_reasons: why tasks cannot run, in words.
         unit_notes: which units are to come, and what provisioners note of pools.
         demands: how many slots tasks could use, by what they need.
+        pools: what they could use of each pool of provisioners, by name.
     """
 
     def __init__(self) -> None:
@@ -75,6 +77,7 @@ class ClusterModel:
         self.waiting_reasons: List[str] = []
         self.unit_notes: List[str] = []
         self.demands: List[DemandFigures] = []
+        self.pools: Dict[str, PoolFigures] = {}
         self._busy_workers: Dict[int, WorkerRecord] = {}  # whose rate is not 0
         self._busy_functions: Dict[int, FunctionFigures] = {}
 
@@ -101,6 +104,7 @@ class ClusterModel:
         self.waiting_reasons = list(status.waiting_reasons)
         self.unit_notes = list(status.unit_notes)
         self.demands = list(map(DemandFigures.of, status.demands))
+        self.pools = {each.pool: PoolFigures(each.slots_wanted, each.units_wanted, each.units) for each in status.pools}
         self._apply_workers(status, elapsed_seconds)
         self._apply_processors(status.processors, status.unix_microseconds)
         self._apply_clients(status)

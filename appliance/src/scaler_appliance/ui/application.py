@@ -28,7 +28,7 @@ from scaler_appliance.ui.metrics import CONTENT_TYPE, Metrics
 from scaler_appliance.ui.pages.page_names import page_named
 from scaler_appliance.ui.pages.queries import Query, QueryError
 from scaler_appliance.ui.pages.task_pages import task
-from scaler_appliance.ui.slot_demand import slot_demand
+from scaler_appliance.ui.slot_demand import pool_demand, slot_demand
 from scaler_appliance.ui.static_files import PageFiles, own_folder
 from scaler_appliance.ui.ui_state import UiState
 from scaler_appliance.ui.watching import Watch
@@ -140,10 +140,15 @@ class _Handlers:
         return _json(found)
 
     async def demand(self, request: Request) -> Response:
-        names = Query(request.query_params).text("capabilities") if "capabilities" in request.query_params else None
+        asked = Query(request.query_params)
+        names = asked.text("capabilities") if "capabilities" in request.query_params else None
         found = slot_demand(self._state, names)
         if found is None:
             raise HTTPException(503, "the scheduler is silent at the moment")
+        if "pool" in request.query_params:
+            found = pool_demand(self._state, asked.text("pool"))
+            if found is None:
+                raise HTTPException(404, "no provisioner has a pool of this name; /api/demand lists all pools")
         return _json(found)
 
     async def shut_down(self, request: Request) -> Response:

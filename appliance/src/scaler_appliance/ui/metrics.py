@@ -2,7 +2,8 @@
 
 Rules:
 - Names and units follow Prometheus' conventions; those listed in METRICS are stable.
-- The number of series is bounded, however many functions and hosts there are: the remaining ones are `other`.
+- The number of series is bounded, however many functions, hosts and pools there are: the remaining ones are `other`,
+  or left out.
 - A counter never decreases except for a restart from 0: when a function enters or leaves the list, earlier counts do
   not move from or to `other`.
 - While the scheduler is silent, its metrics are omitted rather than stale; only `scaler_up` is 0.
@@ -10,6 +11,7 @@ Rules:
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -34,6 +36,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FUNCTIONS_LISTED = 50
 HOSTS_LISTED = 100
 NEEDS_LISTED = 100
+POOLS_LISTED = 100
 NAME_LENGTH = 120
 OTHER = "other"
 
@@ -179,6 +182,7 @@ class StateCollector(Collector):
             yield from self._tasks()
             yield from self._workers()
             yield from self._demand()
+            yield from self._pools()
             yield from self._hosts()
             yield from self._of_functions()
 
@@ -305,6 +309,20 @@ class StateCollector(Collector):
             for family, figure in zip(families, figures):
                 family.add_metric([label], figure)
         yield from families
+
+    def _pools(self) -> Iterator[Metric]:
+        """Apart from what tasks need: sums of the one metric would count tasks twice if they were in it, too."""
+        slots = GaugeMetricFamily(
+            "scaler_pool_slots_wanted", "Slots of a provisioner's pool that tasks could use.", labels=["pool"]
+        )
+        wanted = GaugeMetricFamily("scaler_pool_units_wanted", "Units of the pool that have these.", labels=["pool"])
+        units = GaugeMetricFamily("scaler_pool_units", "Units that there are, or are to come.", labels=["pool"])
+        for name, figures in islice(self._state.cluster.pools.items(), POOLS_LISTED):
+            label = [_label(name)]
+            slots.add_metric(label, figures.slots_wanted)
+            wanted.add_metric(label, figures.units_wanted)
+            units.add_metric(label, figures.units)
+        yield from (slots, wanted, units)
 
     def _hosts(self) -> Iterator[Metric]:
         """Metrics of the hosts with the most slots."""

@@ -32,7 +32,14 @@ def slot_demand(state: UiState, names: Optional[str]) -> Optional[Dict[str, Any]
         "slots_wanted": sum([each.slots_wanted for each in demands]),
         "slots_missing": sum([each.slots_missing for each in demands]),
         "demands": [_entry(each) for each in demands],
+        "pools": [{"pool": name, **figures._asdict()} for name, figures in state.cluster.pools.items()],
     }
+
+
+def pool_demand(state: UiState, name: str) -> Optional[Dict[str, Any]]:
+    """The demand of a pool; None if no provisioner has named it."""
+    figures = state.cluster.pools.get(name)
+    return None if figures is None else {"schema": SCHEMA, "pool": name, **figures._asdict()}
 
 
 def _names(text: str) -> FrozenSet[str]:

@@ -309,13 +309,17 @@ def test_a_provisioner_of_a_tenant_sees_and_releases_what_is_its_own() -> None:
     assert release(client, "theirs", "own", count=9, may_be_busy=True) == ["own"]
 
 
-def test_amounts_of_units_that_cannot_be_counted_are_an_error() -> None:
-    harness = Harness()
-    client = provisioner(harness)
+def test_amounts_of_units_and_pools_that_cannot_be_counted_are_an_error() -> None:
+    negative = [m.Capability(name="gpu", amount=-1.0)]
+    for units in (
+        m.Units(units=[m.Unit(unit="a", capabilities=negative)]),
+        m.Units(pools=[m.UnitPool(pool="a", capabilities=negative)]),
+    ):
+        client = provisioner(Harness())
 
-    client.send(m.Units(units=[m.Unit(unit="a", capabilities=[m.Capability(name="gpu", amount=-1.0)])]))
+        client.send(units)
 
-    assert "gpu" in client.take_refusal(m.RefusalReason.MALFORMED)
+        assert "gpu" in client.take_refusal(m.RefusalReason.MALFORMED)
 
 
 def test_a_demand_names_the_last_units_that_it_counts() -> None:

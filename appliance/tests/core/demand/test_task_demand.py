@@ -202,7 +202,7 @@ def test_tasks_that_need_different_things_are_counted_apart() -> None:
 
     found = {(every.time_request_milliseconds, len(every.capabilities)): every.tasks for every in demands(harness)}
 
-    assert found == {(0, 1): 2, (64_000, 0): 2, (0, 0): 1}
+    assert found == {(0, 1): 2, (60_000, 0): 2, (0, 0): 1}
 
 
 def test_slots_with_a_gpu_are_for_those_who_need_one() -> None:
@@ -224,6 +224,30 @@ def test_a_worker_that_ends_before_is_no_slot_for_a_long_task() -> None:
     client.submit([0], options=options(time_request_milliseconds=600_000))
 
     assert [each.slots_missing for each in demands(harness)] == [1]
+
+
+def test_a_long_task_that_runs_wants_no_other_worker_when_its_own_has_less_time_left() -> None:
+    harness = watched()
+    client = harness.client()
+    worker = harness.worker(places={"remaining_milliseconds": 600_500})
+    client.submit([0], options=options(time_request_milliseconds=600_000))
+    assert len(worker.take_tasks()) == 1
+
+    (demand,) = demands(harness, seconds=2.0)
+
+    assert (demand.slots_wanted, demand.slots_missing) == (1, 0)
+
+
+def test_a_worker_that_stays_just_long_enough_is_a_slot_and_is_told_so() -> None:
+    harness = watched()
+    client = harness.client()
+    five_hours = 18_000_000
+    client.submit([0], options=options(time_request_milliseconds=five_hours))
+    assert [(each.time_request_milliseconds, each.slots_missing) for each in demands(harness)] == [(five_hours, 1)]
+
+    harness.worker(places={"remaining_milliseconds": five_hours + 60_000})
+
+    assert [each.slots_missing for each in demands(harness)] == [0]
 
 
 def test_what_leaves_is_no_slot() -> None:

@@ -36,6 +36,7 @@ FIELDS_OF_YESTERDAY = {
     "DisconnectRequest": 2,
     "InfoRequest": 2,
     "Info": 10,
+    "Units": 3,
 }
 
 Rewrite = Callable[[str, str, List[str]], List[str]]

@@ -26,7 +26,7 @@ from scaler.provision.provisioner import Provisioner
 from scaler.provision.slurm_script import SlurmSettings
 from scaler.provision.slurm_units import SlurmUnits
 from scaler.provision.unit_adapters import CommandUnits, LocalUnits, UnitAdapter, UnitError
-from scaler.provision.unit_commands import digest_of
+from scaler.provision.unit_commands import amounts_text, digest_of, number_text
 from scaler.worker.worker_options import CLUSTER
 from scaler_protocol.host.addresses import parse_addresses
 from scaler_protocol.host.sodium import MissingLibraryError
@@ -131,8 +131,8 @@ def worker_command(options: argparse.Namespace, pool: PoolSettings) -> List[str]
     """The command of a worker of this host; its other options come from the environment, `SCALER_CLUSTER_...`."""
     given: Dict[str, Optional[str]] = {
         "--num-of-workers": str(pool.slots),
-        "--capabilities": ",".join(f"{name}={amount:g}" for name, amount in pool.capabilities.items()) or None,
-        "--lifetime-seconds": f"{pool.lifetime_seconds:g}" if pool.lifetime_seconds else None,
+        "--capabilities": amounts_text(pool.capabilities) or None,
+        "--lifetime-seconds": number_text(pool.lifetime_seconds) if pool.lifetime_seconds else None,
         "--key-file": options.worker_key_file or options.key_file,
     }
     words = [word for flag, value in given.items() if value is not None for word in (flag, value)]

@@ -17,13 +17,14 @@ import queue
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from scaler.client.shell.polled_transport import PolledTransport
 from scaler.client.shell.transport import described
 from scaler.exceptions import DisconnectedError
 from scaler.provision.core.provision_core import Log, ProvisionCore, SendMessage, StartUnits, StopUnit
 from scaler.provision.unit_adapters import UnitAdapter, UnitError
+from scaler_protocol.host.addresses import parse_addresses, why_not_connected
 from scaler_protocol.host.waker import Waker
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.session.effects import (
@@ -66,6 +67,7 @@ class Provisioner:
         listing_seconds: Mapping[str, float],
     ) -> None:
         self._core, self._adapters, self._listing_seconds = core, adapters, listing_seconds
+        self._address = parse_addresses(credentials.address)[0]
         self._waker = Waker()
         self._transport = PolledTransport(credentials, self._waker)
         hello = m.Hello(role=m.Role.CLIENT, name=f"scaler_provision {os.getpid()}", features=[PROVISIONING])
@@ -81,6 +83,7 @@ class Provisioner:
         self._is_asked_to_stop = False
         self._asked_at = 0.0  # for the first time
         self._failure = ""  # why no session can be had
+        self._is_unreachable = False  # as was said
 
     def stop(self) -> None:
         """End soon, and the second time at once; for signal handlers and other threads.
@@ -161,7 +164,14 @@ class Provisioner:
                 self._session.on_connected(time.monotonic())
         except (OSError, MemoryError) as error:
             self._transport.drop()
-            self._session.on_connect_failed(time.monotonic(), str(error))
+            self._on_connect_failed(error)
+
+    def _on_connect_failed(self, error: Union[OSError, MemoryError]) -> None:
+        reason = why_not_connected(self._address, error) if isinstance(error, OSError) else "out of memory"
+        if not self._is_unreachable:
+            self._is_unreachable = True
+            logger.warning("%s: trying again", reason)
+        self._session.on_connect_failed(time.monotonic(), reason)
 
     def _perform_session(self) -> None:
         while self._session_effects:
@@ -173,7 +183,7 @@ class Provisioner:
             elif isinstance(effect, StopConnecting):
                 error = self._transport.stop_connecting()
                 self._transport.drop()
-                self._session.on_connect_failed(time.monotonic(), str(error))
+                self._on_connect_failed(error)
             elif isinstance(effect, Disconnect):
                 self._transport.drop()
             elif isinstance(effect, Opened):
@@ -195,6 +205,7 @@ class Provisioner:
                 f"the scheduler (version {version}) does not serve provisioners: start one of a newer version"
             )
             return
+        self._is_unreachable = False
         logger.info("connected to the scheduler, session %d", welcome.session)
         self._core.on_opened(time.monotonic())
 

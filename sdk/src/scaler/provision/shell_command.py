@@ -22,6 +22,16 @@ LARGEST_BYTES = 16 << 20
 HELD_SECONDS = 1.0  # after the end of the shell, for what it printed to be read
 
 
+_SHOWN_CHARACTERS = 60
+
+
+def shown(command: str) -> str:
+    """A command as texts name it: those who read them know it, and the reason that follows must not be lost in it."""
+    first, _, rest = command.strip().partition("\n")
+    is_whole = not rest and len(first) <= _SHOWN_CHARACTERS
+    return repr(first) if is_whole else f"{first[:_SHOWN_CHARACTERS].rstrip()!r} ..."
+
+
 class CommandError(Exception):
     """A command could not be started, has not ended in time, or its output cannot be used."""
 
@@ -77,7 +87,7 @@ def run_command(command: str, environment: Mapping[str, str], timeout_seconds: f
             start_new_session=True,
         )
     except OSError as error:
-        raise CommandError(f"{command!r} cannot be started: {error}") from error
+        raise CommandError(f"{shown(command)} cannot be started: {error}") from error
     assert process.stdout is not None and process.stderr is not None
     readers = [_Reader(process.stdout), _Reader(process.stderr)]
     try:
@@ -85,17 +95,17 @@ def run_command(command: str, environment: Mapping[str, str], timeout_seconds: f
     except subprocess.TimeoutExpired:
         _kill_group(process.pid)
         process.wait()
-        text = f"{command!r} has not ended within {timeout_seconds:g} s (command_timeout_seconds)"
+        text = f"{shown(command)} has not ended within {timeout_seconds:g} s (command_timeout_seconds)"
         raise CommandError(text) from None
     for reader in readers:
         reader.join(HELD_SECONDS)
     if any(reader.is_alive() for reader in readers) and _kill_group(process.pid):
         raise CommandError(
-            f"{command!r} has left a process in the background that holds its output, and was stopped: let it write to"
-            ' a file, as in `worker > "$UNIT_ID.log" 2>&1 &`'
+            f"{shown(command)} has left a process in the background that holds its output, and was stopped: let it"
+            ' write to a file, as in `worker > "$UNIT_ID.log" 2>&1 &`'
         )
     if any(reader.is_too_large for reader in readers):
-        raise CommandError(f"{command!r} printed more than {LARGEST_BYTES >> 20} MiB")
+        raise CommandError(f"{shown(command)} printed more than {LARGEST_BYTES >> 20} MiB")
     return CommandOutput(code, *(reader.text() for reader in readers))
 
 

@@ -9,9 +9,10 @@ Rules:
   still there when its time is over, its job is cancelled, and Slurm ends it.
 - A job is listed before it is stopped: what waits is cancelled, what runs is signalled. `scancel --signal` waits for a
   pending job to begin, for up to a minute.
-- An element of an array is cancelled by its index and nothing else, also if it runs: Slurm sends it one SIGTERM, and
-  ends it after KillWait. `scancel --signal 12_3` signals again and again while others of the array wait, and
-  `scancel --state=PENDING 12_3` cancels all that wait.
+- An element of an array that runs is signalled like any other job, but `scancel` must not go on for long: while others
+  of the array wait, it sends the signal, is told to try again, and does so after five seconds. So it is ended before
+  that, and has sent one signal.
+- An element that waits is cancelled by its index alone: `scancel --state=PENDING 12_3` cancels all that wait.
 - An array that is beyond a limit of Slurm is submitted in halves: what is within the limits begins, as it would one by
   one. Such a limit is MaxArraySize, or MaxSubmitJobs of an account. All other refusals are for all units of the array.
 - What Slurm says is passed on, with what to do about it.
@@ -37,6 +38,10 @@ from scaler_protocol import messages as m
 
 STOP_SECONDS = 60.0
 """For a unit to drain after it was signalled; then its job is cancelled."""
+
+SIGNAL_SECONDS = 4.0
+"""For `scancel` to signal an element of an array; it would signal again after 5 s. If it was too slow to signal at all,
+the job is cancelled after STOP_SECONDS."""
 
 _DRAIN = ("--state=RUNNING", "--batch", "--signal=TERM")
 _OF_LISTINGS = ("SQUEUE_", "SCANCEL_")  # variables that would hide jobs, or ask questions
@@ -148,7 +153,7 @@ class SlurmUnits(UnitAdapter):
             is_first = unit not in self._signalled
             self._signalled.setdefault(unit, self._clock())
         if is_first:
-            self._cancel(job, *(() if job.is_element else _DRAIN))
+            self._signal(job)
 
     def close(self) -> None:
         """Jobs go on: another run of this program finds them."""
@@ -163,8 +168,9 @@ class SlurmUnits(UnitAdapter):
             "start": shlex.join(sbatch_command(self._settings, self._pool, units[:1])) + " < SCRIPT",
             "start three together": shlex.join(sbatch_command(self._settings, self._pool, units)) + " < SCRIPT",
             "list": shlex.join(squeue_command(os.getuid())),
-            "stop, if it waits or is in an array (JOB is as listed: 12 or 12_3)": shlex.join(_scancel(job)),
+            "stop, if it waits (JOB is as listed: 12 or 12_3)": shlex.join(_scancel(job)),
             "stop, if it runs": shlex.join(_scancel(job, *_DRAIN)),
+            "stop, if it runs and is in an array": f"timeout {SIGNAL_SECONDS:g} {shlex.join(_scancel(job, *_DRAIN))}",
             f"after {STOP_SECONDS:g} s": shlex.join(_scancel(job)),
         }
         lines = [f"# {name}: {command}" for name, command in commands.items()]
@@ -197,17 +203,26 @@ class SlurmUnits(UnitAdapter):
         with contextlib.suppress(SlurmJobGoneError):
             self._run(_scancel(job, *options), _for_listings())
 
+    def _signal(self, job: ListedJob) -> None:
+        if not job.is_element:
+            self._cancel(job, *_DRAIN)
+            return
+        with contextlib.suppress(SlurmJobGoneError, subprocess.TimeoutExpired):
+            self._run_for(SIGNAL_SECONDS, _scancel(job, *_DRAIN), _for_listings())
+
     def _run(self, command: Sequence[str], environment: Dict[str, str], text: str = "") -> str:
-        name = command[0]
         try:
-            done = subprocess.run(
-                command, input=text.encode(), capture_output=True, timeout=self._timeout_seconds, env=environment
-            )
+            return self._run_for(self._timeout_seconds, command, environment, text)
         except subprocess.TimeoutExpired:
             raise SlurmUnavailableError(
-                f"{name} has not ended within {self._timeout_seconds:g} s (command_timeout_seconds):"
+                f"{command[0]} has not ended within {self._timeout_seconds:g} s (command_timeout_seconds):"
                 " the controller is busy or hangs: scontrol ping"
             ) from None
+
+    def _run_for(self, seconds: float, command: Sequence[str], environment: Dict[str, str], text: str = "") -> str:
+        name = command[0]
+        try:
+            done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=seconds, env=environment)
         except FileNotFoundError:
             raise SlurmMissingError(
                 f"{name} is not on the PATH: run scaler_provision where Slurm's commands are, such as a login node"

@@ -23,8 +23,8 @@ from typing import Dict, List, Mapping, Sequence, Set
 
 from scaler.provision.core.pool import PoolSettings
 from scaler.provision.core.provision_core import ListedUnit
-from scaler.provision.shell_command import CommandError, run_command
-from scaler.provision.unit_commands import is_unit_of
+from scaler.provision.shell_command import CommandError, run_command, shown
+from scaler.provision.unit_commands import amounts_text, is_unit_of, number_text
 from scaler.worker.early_signals import held_signals
 from scaler.worker.forwarded_signals import FORWARDED_AS
 from scaler_protocol import messages as m
@@ -197,8 +197,8 @@ class CommandUnits(UnitAdapter):
         self._variables = {
             "UNIT_POOL": pool.name,
             "UNIT_SLOTS": str(pool.slots),
-            "UNIT_CAPABILITIES": " ".join(f"{name}={amount:g}" for name, amount in pool.capabilities.items()),
-            "UNIT_LIFETIME_SECONDS": f"{pool.lifetime_seconds:g}",
+            "UNIT_CAPABILITIES": amounts_text(pool.capabilities, " "),
+            "UNIT_LIFETIME_SECONDS": number_text(pool.lifetime_seconds),
             "UNIT_ADDRESS": address,
         }
 
@@ -240,7 +240,8 @@ class CommandUnits(UnitAdapter):
     def described(self) -> str:
         variables = [f"# {name}={shlex.quote(value)}" for name, value in self._variables.items()]
         commands = {"start": self._start, "list": self._listing, "stop": self._stop}
-        return "\n".join([*variables, *(f"# {name}: {command}" for name, command in commands.items())])
+        texts = [f"{name}: {command.strip()}" for name, command in commands.items()]
+        return "\n".join([*variables, *(f"# {line}" for text in texts for line in text.splitlines())])
 
     def _run(self, command: str, variables: Mapping[str, str]) -> str:
         try:
@@ -249,7 +250,7 @@ class CommandUnits(UnitAdapter):
             raise UnitError(str(error)) from error
         if ended.code:
             hint = "; if it found no units, let it exit with 0" if command == self._listing and not ended.errors else ""
-            raise UnitError(f"{command!r} has ended with exit code {ended.code}: {last_line(ended.errors)}{hint}")
+            raise UnitError(f"{shown(command)} has ended with exit code {ended.code}: {last_line(ended.errors)}{hint}")
         return ended.output.decode("utf-8", "replace")
 
 

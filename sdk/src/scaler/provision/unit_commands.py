@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import List, Optional
+from typing import List, Mapping, Optional
 
 from scaler.provision.core.pool import PoolSettings
 
@@ -24,6 +24,16 @@ def is_unit_of(unit: str, pool: str, address: str) -> bool:
     return bool(re.fullmatch(f"{re.escape(pool)}(?=-{digest_of(address)}){UNIT}", unit, re.ASCII))
 
 
+def number_text(number: float) -> str:
+    """A number for a command line, as it is: not rounded, and without an exponent that a shell cannot compute with."""
+    return f"{number:.15g}"
+
+
+def amounts_text(amounts: Mapping[str, float], separator: str = ",") -> str:
+    """Amounts by name, as in `gpu=1,memory=17179869184`."""
+    return separator.join([f"{name}={number_text(amount)}" for name, amount in amounts.items()])
+
+
 def worker_arguments(
     pool: PoolSettings, unit: str, address: str, key_file: Optional[str] = None, insecure: bool = False
 ) -> List[str]:
@@ -36,7 +46,7 @@ def worker_arguments(
     """
     words = [address, "--num-of-workers", str(pool.slots), "--unit", unit]
     if pool.capabilities:
-        words += ["--capabilities", ",".join(f"{name}={amount:g}" for name, amount in pool.capabilities.items())]
+        words += ["--capabilities", amounts_text(pool.capabilities)]
     if key_file:
         words += ["--key-file", key_file]
     if insecure:

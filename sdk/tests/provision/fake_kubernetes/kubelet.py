@@ -3,11 +3,13 @@
 Rules:
 - A pod gets a node with enough CPUs left, or waits and says so as the scheduler of pods does.
 - To delete a pod is SIGTERM, and SIGKILL when its grace period is over; then the pod is gone.
+- A pod whose activeDeadlineSeconds are over, since it has a node, is ended likewise, and has failed.
 - One thread per pod waits for its process: no time is spent on looking.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import threading
@@ -26,6 +28,7 @@ class FakeKubelet:
         entry_point: of the images: runs with the arguments of the container.
     Attributes:
         killed: names of pods whose grace period was over.
+        overdue: names of pods whose deadline was over.
     """
 
     def __init__(self, server: FakeApiServer, cpus: Sequence[float], entry_point: Callable[[Json], List[str]]) -> None:
@@ -37,6 +40,7 @@ class FakeKubelet:
         self._threads: List[threading.Thread] = []
         self._is_closed = False
         self.killed: List[str] = []
+        self.overdue: List[str] = []
         self.started = 0
         server.on_created, server.on_deleting = self._on_created, self._on_deleting
 
@@ -90,6 +94,15 @@ class FakeKubelet:
         thread = threading.Thread(target=self._wait, args=(pod, process, node, cpus), daemon=True)
         self._threads.append(thread)
         thread.start()
+        if "activeDeadlineSeconds" in pod["spec"]:
+            threading.Thread(target=self._watch_deadline, args=(pod, process), daemon=True).start()
+
+    def _watch_deadline(self, pod: Json, process: subprocess.Popen[bytes]) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(pod["spec"]["activeDeadlineSeconds"])
+            return
+        self.overdue.append(pod["metadata"]["name"])
+        self._end(pod["metadata"]["name"], process, pod["spec"]["terminationGracePeriodSeconds"])
 
     def _wait(self, pod: Json, process: subprocess.Popen[bytes], node: str, cpus: float) -> None:
         code = process.wait()
@@ -104,8 +117,10 @@ class FakeKubelet:
             "restartCount": 0,
             "state": {"terminated": terminated},
         }
-        phase = "Failed" if code else "Succeeded"
-        self._server.set_status(name, {"phase": phase, "containerStatuses": [container]})
+        is_overdue = name in self.overdue
+        reason = {"reason": "DeadlineExceeded"} if is_overdue else {}
+        phase = "Failed" if code or is_overdue else "Succeeded"
+        self._server.set_status(name, {"phase": phase, "containerStatuses": [container], **reason})
         with self._lock:
             del self._processes[uid]
             self._free[node] += cpus
@@ -122,8 +137,10 @@ class FakeKubelet:
         if process is None:
             self._server.remove_pod(name, uid)
             return
+        self._end(name, process, pod["metadata"]["deletionGracePeriodSeconds"])
+
+    def _end(self, name: str, process: subprocess.Popen[bytes], grace_seconds: float) -> None:
         process.terminate()
-        grace_seconds = pod["metadata"]["deletionGracePeriodSeconds"]
 
         def kill() -> None:
             try:

@@ -117,10 +117,12 @@ class Provisioning:
         """
         for unit in message.units:
             check_capabilities(unit.capabilities)
+        for pool in message.pools:
+            check_capabilities(pool.capabilities)
         self._check_owners(client, message.units)
         provisioner = self._provisioners.get(client.number)
         told = provisioner.tenants if provisioner is not None else frozenset()
-        report = UnitReport(view_of(client.grant), message.units, message.notes, message.sequence, told)
+        report = UnitReport(view_of(client.grant), message.units, message.notes, message.sequence, told, message.pools)
         self._state.units.replace(client.number, report)
 
     # SCL-SCH-055

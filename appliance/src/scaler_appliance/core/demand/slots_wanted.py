@@ -32,7 +32,8 @@ class NeedsKey(NamedTuple):
     Attributes:
         tenant: who owns the tasks.
         capabilities: sorted by name.
-        time_request_seconds: for which a worker must stay, rounded up to a power of two; 0: any.
+        time_request_seconds: for which a worker must stay, rounded up by at most a factor of 1.42; 0: any. It groups
+            tasks; `TaskLoad.longest_request_seconds` is what they need.
     """
 
     tenant: str
@@ -41,8 +42,8 @@ class NeedsKey(NamedTuple):
 
 
 def rounded_time_request(seconds: float) -> float:
-    """The next power of two, so that tasks that differ little count together."""
-    return 2.0 ** ceil(log2(seconds)) if seconds > 0 else 0.0
+    """The next power of the square root of two, so that tasks that differ little count together."""
+    return 2.0 ** (ceil(2.0 * log2(seconds)) / 2.0) if seconds > 0 else 0.0
 
 
 class TaskLoad:
@@ -55,13 +56,17 @@ class TaskLoad:
         occupied: slots that they are in.
         unmeasured_occupied: of these, the slots of unmeasured ones.
         unserved: of the unmeasured ones, those of which it is not known whether a new worker would run them.
+        longest_request_seconds: for which a worker must stay that could run any of them; 0: any.
     """
 
-    __slots__ = ("tasks", "unmeasured", "work_microseconds", "occupied", "unmeasured_occupied", "unserved")
+    __slots__ = (
+        *("tasks", "unmeasured", "work_microseconds", "occupied", "unmeasured_occupied", "unserved"),
+        "longest_request_seconds",
+    )
 
     def __init__(self) -> None:
         self.tasks = self.unmeasured = self.occupied = self.unmeasured_occupied = self.unserved = 0
-        self.work_microseconds = 0.0
+        self.work_microseconds = self.longest_request_seconds = 0.0
 
     def add(self, tasks: int, microseconds: float, occupied: int = 0, is_served: bool = True) -> None:
         """Add tasks of a function.
@@ -131,7 +136,7 @@ class Offer:
     Parameters:
         tenant: whose tasks they run.
         capabilities: of one worker.
-        stays_seconds: how long they are there; `inf`: no end is known.
+        stays_seconds: how long all of them are there, as far as is known now; `inf`: no end is known.
     """
 
     __slots__ = ("tenant", "stays_seconds", "_slots", "_amounts")
@@ -142,17 +147,18 @@ class Offer:
         self._slots = 0
         self._amounts: Dict[str, float] = dict.fromkeys(capabilities, 0.0)
 
-    def add(self, slots: int, capabilities: Mapping[str, float]) -> None:
+    def add(self, slots: int, capabilities: Mapping[str, float], stays_seconds: float = inf) -> None:
         """One more worker."""
         self._slots += slots
+        self.stays_seconds = min(self.stays_seconds, stays_seconds)
         for name, amount in capabilities.items():
             self._amounts[name] += amount
 
-    def take(self, key: NeedsKey, slots: int) -> int:
-        """Use up to so many of its slots for tasks; returns how many."""
+    def take(self, key: NeedsKey, slots: int, request_seconds: float) -> int:
+        """Use up to so many of its slots for tasks that need a worker for so long; returns how many."""
         if not self._slots or not (self.tenant == key.tenant or self.tenant == ANY_TENANT):
             return 0
-        if key.time_request_seconds > self.stays_seconds:
+        if request_seconds > self.stays_seconds:
             return 0
         count = min(slots, self._slots)
         for name, amount in key.capabilities:
@@ -167,15 +173,18 @@ class Offer:
         return count
 
 
-def missing(wants: Mapping[NeedsKey, int], offers: Sequence[Offer]) -> Dict[NeedsKey, int]:
+def missing(
+    wants: Mapping[NeedsKey, int], offers: Sequence[Offer], loads: Mapping[NeedsKey, TaskLoad] = {}
+) -> Dict[NeedsKey, int]:
     """How many slots of each there are not; the offers are used up by it."""
     found: Dict[NeedsKey, int] = {}
     for key in _most_needs_first(wants):
         left = wants[key]
+        request_seconds = loads[key].longest_request_seconds if key in loads else key.time_request_seconds
         for offer in offers:
             if not left:
                 break
-            left -= offer.take(key, left)
+            left -= offer.take(key, left, request_seconds)
         found[key] = left
     return found
 

@@ -12,6 +12,8 @@ Rules:
   function or codec. This is remembered while they wait, or one worker after another would be started to find it out.
 - Of functions whose tasks have not ended yet, a task that runs for long says that the others may take as long again, or
   as long as those of an earlier function of that name. The name alone says nothing: it may be another function.
+- A task that runs on a worker with an end has its slot: for how long it asked is of no account, or another worker would
+  be wanted for it as soon as its own has less time left.
 - A queue may have millions of spans. A part of each is looked at, and stands for the rest.
 """
 
@@ -21,6 +23,7 @@ from itertools import islice
 from math import exp, inf
 from typing import Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Set, Tuple
 
+from scaler_appliance.core.demand.pool_demand import PoolNeed, shared_among
 from scaler_appliance.core.demand.slots_wanted import (
     LARGEST_SLOTS,
     NeedsKey,
@@ -59,12 +62,14 @@ class Figures(NamedTuple):
     Attributes:
         wanted: slots, those that there are included.
         missing: so many more than workers and starting units have.
+        of_units: of `wanted`, those that workers which belong to no unit do not have.
     """
 
     key: NeedsKey
     load: TaskLoad
     wanted: int
     missing: int
+    of_units: int = 0
 
 
 class _Kind(NamedTuple):
@@ -158,10 +163,12 @@ class TaskDemand:
         loads: Dict[NeedsKey, TaskLoad] = {}
         kinds: Dict[_Kind, WorkerSession] = {}  # one worker of each
         offers: Dict[Tuple[_Kind, float], Offer] = {}
+        others: Dict[Tuple[_Kind, float], Offer] = {}  # of these, workers that are no provisioner's
         longest: Dict[int, float] = {}  # microseconds for which a task runs, by number of its function
         known, self._kinds = self._kinds, {}
         idle, self._idle_since = self._idle_since, {}
         joined: Set[str] = set()  # units
+        known_units = state.units.names()
         workers = list(state.workers.values())
         seen, self._seen = self._seen, {}
         for worker in workers:
@@ -177,11 +184,12 @@ class TaskDemand:
             if not worker.leaving:
                 kinds.setdefault(kind, worker)
                 stays = worker.stays_until - now
-                bucket = inf if stays == inf else rounded_time_request(max(stays, 1.0)) / 2  # rounded down
-                offer = offers.get((kind, bucket))
-                if offer is None:
-                    offer = offers[kind, bucket] = Offer(worker.tenant, worker.capabilities, bucket)
-                offer.add(worker.hello.slots, worker.capabilities)
+                bucket = inf if stays == inf else rounded_time_request(max(stays, 1.0))
+                for found in [offers] if worker.hello.unit in known_units else [offers, others]:
+                    offer = found.get((kind, bucket))
+                    if offer is None:
+                        offer = found[kind, bucket] = Offer(worker.tenant, worker.capabilities)
+                    offer.add(worker.hello.slots, worker.capabilities, stays)
             self._add_running(worker, loads, longest)
             yield 1 + len(worker.dispatches) // 2
         rooms: Dict[str, int] = {}
@@ -195,7 +203,7 @@ class TaskDemand:
         self.sequences = state.units.sequences()
         to_come = [_offer_of(*each) for each in state.units.to_come() if each[1].unit not in joined]
         yield 1 + len(to_come)
-        self._conclude(now, loads, [*offers.values(), *to_come])
+        self._conclude(now, loads, [*offers.values(), *to_come], list(others.values()))
 
     def _note_longest(
         self, worker: WorkerSession, now: float, seen: Dict[int, float], longest: Dict[int, float]
@@ -238,8 +246,9 @@ class TaskDemand:
             occupied = min(count, free)
             free -= occupied
             if count:
-                key = NeedsKey(needs.tenant, needs.capabilities, rounded_time_request(needs.time_request_seconds))
-                _load(loads, key).add(count, self._duration(dispatch.batch, longest), occupied)
+                request_seconds = needs.time_request_seconds if worker.stays_until == inf else 0.0
+                load = _load(loads, needs.tenant, needs.capabilities, request_seconds)
+                load.add(count, self._duration(dispatch.batch, longest), occupied)
 
     def _add_waiting(
         self,
@@ -266,8 +275,7 @@ class TaskDemand:
             return 1
         rooms[tenant] -= count
         capabilities = needs.capabilities if actor is None else actor.capabilities
-        key = NeedsKey(tenant, capabilities, rounded_time_request(needs.time_request_seconds))
-        load = _load(loads, key)
+        load = _load(loads, tenant, capabilities, needs.time_request_seconds)
         looked = unmeasured = microseconds = 0.0  # sums, by weight
         for batch, weight in ready_class.samples(CLIENTS_OF_A_CLASS, SPANS_OF_A_CLIENT):
             duration = self._duration(batch, longest)
@@ -295,7 +303,7 @@ class TaskDemand:
                 is_known = True
         return is_known
 
-    def _conclude(self, now: float, loads: Dict[NeedsKey, TaskLoad], offers: List[Offer]) -> None:
+    def _conclude(self, now: float, loads: Dict[NeedsKey, TaskLoad], offers: List[Offer], others: List[Offer]) -> None:
         target_seconds = self._state.settings.demand_target_seconds
         weight = exp(-max(0.0, now - self._ended) / target_seconds)
         self._ended = now
@@ -305,7 +313,7 @@ class TaskDemand:
         self._mean_occupied = means
         probes = self._probes.look(now, loads, target_seconds)
         wants = {key: wanted(load, target_seconds, probes.get(key, 1)) for key, load in loads.items()}
-        lacks = missing(wants, offers)
+        lacks = missing(wants, offers, loads)
         found = []
         for key, mean in means.items():
             load = loads.get(key) or TaskLoad()
@@ -313,7 +321,9 @@ class TaskDemand:
             if slots:
                 found.append(Figures(key, load, slots, lacks.get(key, 0)))
         found.sort(key=lambda each: (-each.wanted, each.key))
-        self.figures = found[:MAXIMUM_DEMANDS]
+        found = found[:MAXIMUM_DEMANDS]
+        of_units = missing({each.key: each.wanted for each in found}, others, loads)
+        self.figures = [each._replace(of_units=of_units[each.key]) for each in found]
 
     # Told -------------------------------------------------------------------------------------------------------------
 
@@ -321,16 +331,17 @@ class TaskDemand:
     def demands(self, tenant: str = ANY_TENANT) -> List[m.SlotDemand]:
         """The figures for those who see a tenant, or all of them: what several tenants need is added."""
         added: Dict[NeedsKey, m.SlotDemand] = {}
-        for key, load, slots, lacks in self.figures:
+        for key, load, slots, lacks, _ in self.figures:
             if not (tenant == ANY_TENANT or key.tenant == tenant):
                 continue
             key = key._replace(tenant="")
             entry = added.get(key)
             if entry is None:
                 entry = added[key] = m.SlotDemand(
-                    capabilities=[m.Capability(name=name, amount=amount) for name, amount in key.capabilities],
-                    time_request_milliseconds=min(int(key.time_request_seconds * 1000), _LARGEST),
+                    capabilities=[m.Capability(name=name, amount=amount) for name, amount in key.capabilities]
                 )
+            milliseconds = min(int(_request_seconds(key, load) * 1000), _LARGEST)
+            entry.time_request_milliseconds = max(entry.time_request_milliseconds, milliseconds)
             entry.tasks += load.tasks
             entry.tasks_unmeasured += load.unmeasured
             entry.work_microseconds = min(entry.work_microseconds + int(load.work_microseconds), _LARGEST)
@@ -338,16 +349,37 @@ class TaskDemand:
             entry.slots_missing = min(entry.slots_missing + lacks, LARGEST_SLOTS)
         return list(added.values())
 
+    # SCL-MON-013
+    def pools(self, tenant: str = ANY_TENANT) -> List[m.PoolDemand]:
+        """What is wanted of the pools of provisioners for a tenant; ANY_TENANT: of all provisioners."""
+        reports = self._state.units.of(tenant)
+        needs = [
+            PoolNeed(each.key.capabilities, _request_seconds(each.key, each.load), each.of_units)
+            for each in self.figures
+            if tenant in (ANY_TENANT, each.key.tenant)
+        ]
+        units = [unit for report in reports for unit in report.units]
+        return shared_among(needs, [pool for report in reports for pool in report.pools], units)
+
     def tenants(self, tenant: str = ANY_TENANT) -> FrozenSet[str]:
         """The owners of the tasks that `demands` counts."""
         return frozenset(each.key.tenant for each in self.figures if tenant in (ANY_TENANT, each.key.tenant))
 
 
-def _load(loads: Dict[NeedsKey, TaskLoad], key: NeedsKey) -> TaskLoad:
+def _load(
+    loads: Dict[NeedsKey, TaskLoad], tenant: str, capabilities: Tuple[Tuple[str, float], ...], request_seconds: float
+) -> TaskLoad:
+    """The load of tasks with these needs."""
+    key = NeedsKey(tenant, capabilities, rounded_time_request(request_seconds))
     found = loads.get(key)
     if found is None:
         found = loads[key] = TaskLoad()
+    found.longest_request_seconds = max(found.longest_request_seconds, request_seconds)
     return found
+
+
+def _request_seconds(key: NeedsKey, load: TaskLoad) -> float:
+    return load.longest_request_seconds if load.tasks else key.time_request_seconds
 
 
 def _are_served(needs: Needs, kinds: Iterable[WorkerSession]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import Counter as Counts
-from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Tuple
+from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import ANY_TENANT
@@ -27,6 +27,7 @@ class UnitReport(NamedTuple):
     Attributes:
         tenant: whose tasks its workers run, as far as it may know; ANY_TENANT: all.
         told: the tenants whose demand it had received before.
+        pools: of which it may start units, those first that it uses first.
     """
 
     tenant: str
@@ -34,6 +35,7 @@ class UnitReport(NamedTuple):
     notes: List[str]
     sequence: int
     told: FrozenSet[str] = frozenset()
+    pools: Sequence[m.UnitPool] = ()
 
     # SCL-SEC-030
     def notes_for(self, tenant: str) -> List[str]:
@@ -71,6 +73,14 @@ class UnitTable:
             for unit in report.units:
                 if unit.state in _TO_COME:
                     yield report.tenant, unit
+
+    def names(self) -> Set[str]:
+        """The ids of all units."""
+        return {unit.unit for report in self._reports.values() for unit in report.units}
+
+    def of(self, tenant: str) -> List[UnitReport]:
+        """The reports for those who see a tenant; ANY_TENANT: all."""
+        return [each for each in self._reports.values() if tenant in (ANY_TENANT, each.tenant)]
 
     def text_for(self, tenant: str) -> str:
         """What clients of a tenant should know who wait for a worker; empty if there is nothing."""

@@ -268,6 +268,7 @@ class StatusColumns:
         status.tasks = [m.Count(name=name, value=value) for name, value in tasks.items()]
         # SCL-MON-010
         status.demands = self._demand.demands(tenant)
+        status.pools = self._demand.pools(tenant)
         # SCL-MON-011
         status.unit_notes = state.units.notes_for(tenant)
         status.waiting_reasons = [text for whose, text in state.changes.reasons if is_all or whose == tenant]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, Tuple
 
 from scaler_conformance.benches.scheduler import RoleBench
 from scaler_conformance.cases import case
@@ -240,6 +240,35 @@ def notes_of_provisioners_are_published(bench: RoleBench) -> None:
         check(list(status.unitNotes) == [note], f"only the note {note!r}", status.unitNotes)
     provisioner.leave()
     monitor.expect("SchedulerStatus", where=lambda each: not each.unitNotes)
+
+
+@case(covers=["SCL-MON-013"], features=["provisioning"])
+def what_is_wanted_of_pools_is_published(bench: RoleBench) -> None:
+    """A SchedulerStatus has the pools of the last Units, of which the one that could run the task is wanted, until the
+    provisioner leaves."""
+    client = bench.client()
+    monitor = monitor_of(bench, client, b"status")
+    provisioner = bench.client(features=["provisioning"])
+    needs = [{"name": "gpu", "amount": 1.0}]
+    pools: List[Dict[str, Any]] = [
+        {"pool": name, "slots": 1, "maximumUnits": 2, "capabilities": needs if "gpu" in name else []}
+        for name in ("a pool", "a pool without", "a pool with gpu")
+    ]
+    provisioner.send("Units", sequence=1, pools=pools[:1])
+    status = monitor.expect("SchedulerStatus", where=lambda each: len(each.pools) == 1)
+    check(not status.pools[0].slotsWanted, "no slot is wanted without tasks", status.pools)
+    provisioner.send("Units", sequence=2, pools=pools[1:])
+    client.submit(options={"capabilities": needs})
+
+    def names(status: Message) -> List[str]:
+        return [each.pool for each in status.pools]
+
+    status = monitor.expect("SchedulerStatus", where=lambda each: any(pool.slotsWanted for pool in each.pools))
+    check(names(status) == ["a pool without", "a pool with gpu"], "the pools of the last Units", status.pools)
+    wanted = [each.pool for each in status.pools if each.slotsWanted]
+    check(wanted == ["a pool with gpu"], "slots of the pool whose units can run the task", status.pools)
+    provisioner.leave()
+    monitor.expect("SchedulerStatus", where=lambda each: not each.pools)
 
 
 class Described:

@@ -1022,45 +1022,115 @@ class Unit(Struct):
         return self
 
 
-_UNITS_WORDS = struct.Struct("<3Q")
+_UNIT_POOL_WORDS = struct.Struct("<II3Q")
+
+
+class UnitPool(Struct):
+    __slots__ = ("pool", "slots", "maximum_units", "capabilities", "lifetime_milliseconds")
+    DATA_WORDS = 2
+    POINTER_WORDS = 2
+
+    pool: str
+    slots: int
+    maximum_units: int
+    capabilities: List[Capability]
+    lifetime_milliseconds: int
+
+    def __init__(
+        self,
+        *,
+        pool: str = "",
+        slots: int = 0,
+        maximum_units: int = 0,
+        capabilities: Iterable[Capability] = (),
+        lifetime_milliseconds: int = 0,
+    ) -> None:
+        self.pool = pool
+        self.slots = slots
+        self.maximum_units = maximum_units
+        self.capabilities = list(capabilities)
+        self.lifetime_milliseconds = lifetime_milliseconds
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _UNIT_POOL_WORDS.pack(
+            self.slots,
+            self.maximum_units,
+            self.lifetime_milliseconds,
+            writer.text(self.pool, at) if self.pool else 0,
+            writer.structs(self.capabilities, at + 1) if self.capabilities else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> UnitPool:
+        self = cls.__new__(cls)
+        if data_words == 2 and pointer_words == 2:
+            words = _UNIT_POOL_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _UNIT_POOL_WORDS.unpack(reader.resized(start, data_words, pointer_words, 2, 2))
+        (
+            self.slots,
+            self.maximum_units,
+            self.lifetime_milliseconds,
+            pool,
+            capabilities,
+        ) = words
+        at = start + data_words * 8
+        self.pool = reader.text(pool, segment, at) if pool else ""
+        self.capabilities = reader.structs(capabilities, segment, at + 8, Capability.read) if capabilities else []
+        return self
+
+
+_UNITS_WORDS = struct.Struct("<4Q")
 
 
 class Units(Struct):
-    __slots__ = ("units", "notes", "sequence")
+    __slots__ = ("units", "notes", "sequence", "pools")
     DATA_WORDS = 1
-    POINTER_WORDS = 2
+    POINTER_WORDS = 3
 
     units: List[Unit]
     notes: List[str]
     sequence: int
+    pools: List[UnitPool]
 
-    def __init__(self, *, units: Iterable[Unit] = (), notes: Iterable[str] = (), sequence: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        units: Iterable[Unit] = (),
+        notes: Iterable[str] = (),
+        sequence: int = 0,
+        pools: Iterable[UnitPool] = (),
+    ) -> None:
         self.units = list(units)
         self.notes = list(notes)
         self.sequence = sequence
+        self.pools = list(pools)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _UNITS_WORDS.pack(
             self.sequence,
             writer.structs(self.units, at) if self.units else 0,
             writer.texts(self.notes, at + 1) if self.notes else 0,
+            writer.structs(self.pools, at + 2) if self.pools else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> Units:
         self = cls.__new__(cls)
-        if data_words == 1 and pointer_words == 2:
+        if data_words == 1 and pointer_words == 3:
             words = _UNITS_WORDS.unpack_from(reader.data, start)
         else:
-            words = _UNITS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 2))
+            words = _UNITS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 1, 3))
         (
             self.sequence,
             units,
             notes,
+            pools,
         ) = words
         at = start + data_words * 8
         self.units = reader.structs(units, segment, at, Unit.read) if units else []
         self.notes = reader.texts(notes, segment, at + 8) if notes else []
+        self.pools = reader.structs(pools, segment, at + 16, UnitPool.read) if pools else []
         return self
 
 
@@ -2394,7 +2464,7 @@ class Count(Struct):
         return self
 
 
-_SCHEDULER_STATUS_WORDS = struct.Struct("<QB3xIQQI4x35Q")
+_SCHEDULER_STATUS_WORDS = struct.Struct("<QB3xIQQI4x36Q")
 
 
 class SchedulerStatus(Struct):
@@ -2442,9 +2512,10 @@ class SchedulerStatus(Struct):
         "new_actors",
         "actors_gone",
         "lost_actors",
+        "pools",
     )
     DATA_WORDS = 11
-    POINTER_WORDS = 29
+    POINTER_WORDS = 30
 
     scheduler_id: bytes
     sequence: int
@@ -2489,6 +2560,7 @@ class SchedulerStatus(Struct):
     new_actors: List[ActorIdentity]
     actors_gone: array[int]
     lost_actors: List[LostActor]
+    pools: List[PoolDemand]
 
     def __init__(
         self,
@@ -2536,6 +2608,7 @@ class SchedulerStatus(Struct):
         new_actors: Iterable[ActorIdentity] = (),
         actors_gone: Column = NOTHING,
         lost_actors: Iterable[LostActor] = (),
+        pools: Iterable[PoolDemand] = (),
     ) -> None:
         self.scheduler_id = scheduler_id if type(scheduler_id) is bytes else octets(scheduler_id)
         self.sequence = sequence
@@ -2580,6 +2653,7 @@ class SchedulerStatus(Struct):
         self.new_actors = list(new_actors)
         self.actors_gone = _empty_uint64() if actors_gone is NOTHING else column("Q", actors_gone)
         self.lost_actors = list(lost_actors)
+        self.pools = list(pools)
 
     def write(self, writer: Writer, at: int) -> bytes:
         return _SCHEDULER_STATUS_WORDS.pack(
@@ -2624,15 +2698,16 @@ class SchedulerStatus(Struct):
             writer.structs(self.new_actors, at + 26) if self.new_actors else 0,
             writer.column(self.actors_gone, "Q", at + 27) if self.actors_gone else 0,
             writer.structs(self.lost_actors, at + 28) if self.lost_actors else 0,
+            writer.structs(self.pools, at + 29) if self.pools else 0,
         )
 
     @classmethod
     def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> SchedulerStatus:
         self = cls.__new__(cls)
-        if data_words == 11 and pointer_words == 29:
+        if data_words == 11 and pointer_words == 30:
             words = _SCHEDULER_STATUS_WORDS.unpack_from(reader.data, start)
         else:
-            words = _SCHEDULER_STATUS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 11, 29))
+            words = _SCHEDULER_STATUS_WORDS.unpack(reader.resized(start, data_words, pointer_words, 11, 30))
         (
             self.sequence,
             flags_8,
@@ -2675,6 +2750,7 @@ class SchedulerStatus(Struct):
             new_actors,
             actors_gone,
             lost_actors,
+            pools,
         ) = words
         self.is_snapshot = flags_8 & 1 != 0
         self.is_protected = flags_8 & 2 != 0
@@ -2721,6 +2797,52 @@ class SchedulerStatus(Struct):
         self.new_actors = reader.structs(new_actors, segment, at + 208, ActorIdentity.read) if new_actors else []
         self.actors_gone = reader.column(actors_gone, segment, at + 216, "Q", 8) if actors_gone else _empty_uint64()
         self.lost_actors = reader.structs(lost_actors, segment, at + 224, LostActor.read) if lost_actors else []
+        self.pools = reader.structs(pools, segment, at + 232, PoolDemand.read) if pools else []
+        return self
+
+
+_POOL_DEMAND_WORDS = struct.Struct("<3I4xQ")
+
+
+class PoolDemand(Struct):
+    __slots__ = ("pool", "slots_wanted", "units_wanted", "units")
+    DATA_WORDS = 2
+    POINTER_WORDS = 1
+
+    pool: str
+    slots_wanted: int
+    units_wanted: int
+    units: int
+
+    def __init__(self, *, pool: str = "", slots_wanted: int = 0, units_wanted: int = 0, units: int = 0) -> None:
+        self.pool = pool
+        self.slots_wanted = slots_wanted
+        self.units_wanted = units_wanted
+        self.units = units
+
+    def write(self, writer: Writer, at: int) -> bytes:
+        return _POOL_DEMAND_WORDS.pack(
+            self.slots_wanted,
+            self.units_wanted,
+            self.units,
+            writer.text(self.pool, at) if self.pool else 0,
+        )
+
+    @classmethod
+    def read(cls, reader: Reader, segment: int, start: int, data_words: int, pointer_words: int) -> PoolDemand:
+        self = cls.__new__(cls)
+        if data_words == 2 and pointer_words == 1:
+            words = _POOL_DEMAND_WORDS.unpack_from(reader.data, start)
+        else:
+            words = _POOL_DEMAND_WORDS.unpack(reader.resized(start, data_words, pointer_words, 2, 1))
+        (
+            self.slots_wanted,
+            self.units_wanted,
+            self.units,
+            pool,
+        ) = words
+        at = start + data_words * 8
+        self.pool = reader.text(pool, segment, at) if pool else ""
         return self
 
 

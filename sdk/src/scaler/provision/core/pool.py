@@ -19,6 +19,8 @@ from typing import Mapping, NamedTuple
 FAILURES_OF_A_PAUSE = 3
 FIRST_DELAY_SECONDS = 2.0
 LONGEST_DELAY_SECONDS = 3600.0
+START_AND_END_SECONDS = 30.0
+"""Of a lifetime, at most a quarter: a worker connects after its start, and leaves before its end."""
 _BOOT_WEIGHT = 0.3  # of the newest measurement
 
 
@@ -53,9 +55,14 @@ class PoolSettings(NamedTuple):
     start_timeout_seconds: float = 600.0
     lifetime_seconds: float = 0.0
 
+    @property
+    def longest_task_seconds(self) -> float:
+        """The longest time for which a task may ask that a new unit is to run; 0: any."""
+        return max(0.75 * self.lifetime_seconds, self.lifetime_seconds - START_AND_END_SECONDS)
+
     def slots_for(self, needs: Mapping[str, float], time_request_seconds: float) -> int:
         """How many tasks with these needs a unit runs at once; 0: none."""
-        if self.lifetime_seconds and time_request_seconds > self.lifetime_seconds:
+        if self.lifetime_seconds and time_request_seconds > self.longest_task_seconds:
             return 0
         slots = self.slots
         for name, amount in needs.items():

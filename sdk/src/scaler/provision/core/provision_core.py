@@ -459,6 +459,7 @@ class ProvisionCore:
             units=[*self._claims, *(self._described(each) for each in self._units.values())],
             notes=[*(note for note in (pool.note(now) for pool in self._order) if note), *self._impossible()],
             sequence=self._sequence,
+            pools=[_pool_described(each.settings) for each in self._order],
         )
         if units == self._told and not self._is_asking:
             return
@@ -479,13 +480,27 @@ class ProvisionCore:
             pool=settings.name,
             state=unit.state,
             reason=unit.reason,
-            lifetime_milliseconds=int(settings.lifetime_seconds * 1000),
+            lifetime_milliseconds=int(settings.longest_task_seconds * 1000),
             slots=settings.slots,
-            capabilities=[m.Capability(name=name, amount=amount) for name, amount in settings.capabilities.items()],
+            capabilities=_capabilities(settings),
         )
 
     def _log(self, level: str, text: str) -> None:
         self._effects.append(Log(level, text))
+
+
+def _pool_described(settings: PoolSettings) -> m.UnitPool:
+    return m.UnitPool(
+        pool=settings.name,
+        slots=settings.slots,
+        maximum_units=settings.maximum,
+        capabilities=_capabilities(settings),
+        lifetime_milliseconds=int(settings.longest_task_seconds * 1000),
+    )
+
+
+def _capabilities(settings: PoolSettings) -> List[m.Capability]:
+    return [m.Capability(name=name, amount=amount) for name, amount in settings.capabilities.items()]
 
 
 class _Counts:

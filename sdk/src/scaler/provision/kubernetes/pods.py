@@ -14,7 +14,7 @@ from math import ceil
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
 
 from scaler.provision.core.pool import PoolSettings
-from scaler.provision.unit_commands import digest_of, worker_arguments
+from scaler.provision.unit_commands import digest_of, number_text, worker_arguments
 
 Json = Dict[str, Any]
 
@@ -208,7 +208,7 @@ def _worker_of(settings: PodSettings, pool: PoolSettings, unit: str, given: Json
     arguments = worker_arguments(pool, unit, settings.address, key_file, settings.insecure)
     arguments += ["--drain-timeout-seconds", f"{drain_seconds_of(settings.grace_seconds):g}"]
     if pool.lifetime_seconds:
-        arguments += ["--lifetime-seconds", f"{pool.lifetime_seconds:g}"]
+        arguments += ["--lifetime-seconds", number_text(pool.lifetime_seconds)]
     container["args"] = arguments
     return container
 
