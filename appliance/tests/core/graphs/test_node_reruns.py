@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from typing import Dict
+from typing import Any, Dict, List
 
 import pytest
 from keeper import Keeper, nothing_is_kept, submit
@@ -204,16 +204,77 @@ def test_a_node_that_may_run_at_most_once_is_lost_with_its_result(harness: Harne
     nothing_is_kept(harness)
 
 
-def test_a_node_whose_objects_are_gone_does_not_run_again_and_says_why(harness: Harness, client: Client) -> None:
-    maker = Keeper(harness, slots=1)
-    data = client.create(7, b"data")
-    counts = array("H", [1, 0])
-    submit(client, {1: [], 2: [1]}, [2], dependency_counts=counts, dependencies=array("Q", [data]))
+def submit_with_data(client: Client, predecessors: Dict[int, List[int]], **fields: Any) -> int:
+    """Submit a graph whose first node needs an object, which its client deletes at once; returns the object."""
+    data = client.announce(7, 4, m.ObjectStorage.REMOTE)
+    client.take(m.ObjectRequest)
+    client.send(m.ObjectResponse(id=data, size=4), b"data")
+    counts = array("H", [1] + [0] * (len(predecessors) - 1))
+    submit(
+        client, predecessors, [max(predecessors)], dependency_counts=counts, dependencies=array("Q", [data]), **fields
+    )
     client.delete(data)
+    return data
+
+
+def test_a_node_runs_again_with_an_object_that_its_client_has_deleted(harness: Harness, client: Client) -> None:
+    maker = Keeper(harness, slots=1)
+    data = submit_with_data(client, {1: [], 2: [1]})
     maker.read()
     maker.keep(1)
     maker.read()
-    assert data in maker.deleted
+    assert data not in maker.deleted
+    other = Keeper(harness, slots=1)
+    maker.peer.vanish()
+
+    assert other.read() == [1] and other.tasks[1][1] == [data]
+    other.keep(1)
+    assert other.read() == [2] and data not in other.deleted
+    other.finish(2)
+    other.read()
+    assert client.take_results() == {2: b"small"} and data in other.deleted
+    nothing_is_kept(harness)
+
+
+def test_what_a_node_needs_goes_with_its_result(harness: Harness, client: Client) -> None:
+    maker = Keeper(harness, slots=1)
+    data = submit_with_data(client, {1: [], 2: [1], 3: [2]})
+    maker.read()
+    maker.keep(1)
+    maker.read()
+    maker.finish(2)
+    assert maker.read() == [3] and data in maker.deleted, "node 1 cannot have to run again"
+    maker.finish(3)
+    nothing_is_kept(harness)
+
+
+def test_what_a_node_needs_goes_at_once_if_it_may_run_at_most_once(harness: Harness, client: Client) -> None:
+    maker = Keeper(harness, slots=1)
+    data = submit_with_data(client, {1: [], 2: [1]}, options=options(at_most_once=True))
+    maker.read()
+    maker.keep(1)
+    assert maker.read() == [2] and data in maker.deleted
+    maker.finish(2)
+    nothing_is_kept(harness)
+
+
+def test_what_nodes_need_goes_with_their_client(harness: Harness, client: Client) -> None:
+    maker = Keeper(harness, slots=1)
+    data = submit_with_data(client, {1: [], 2: [1]})
+    maker.read()
+    maker.keep(1)
+    client.vanish()
+    maker.read()
+    assert data in maker.deleted and not len(harness.state.objects)
+
+
+def test_a_node_whose_objects_are_gone_does_not_run_again_and_says_why(harness: Harness, client: Client) -> None:
+    maker = Keeper(harness, slots=1)
+    data = submit_with_data(client, {1: [], 2: [1]})
+    maker.read()
+    maker.keep(1)
+    maker.read()
+    harness.core.on_object_unreadable(harness.now, data)
     Keeper(harness, slots=1)
     maker.peer.vanish()
 

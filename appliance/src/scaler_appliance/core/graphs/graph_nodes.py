@@ -9,7 +9,8 @@ Rules:
   cycles. How many predecessors are missing, and how many dependants still wait, are counts in an array.
 - Nodes that become ready together and share a function become one TaskBatch, wherever they stood in the graph; from
   then on they are tasks like all others. Their payloads begin with the results of their predecessors.
-- A result is kept while a dependant waits for it: a small one as bytes, a large one as the id of its object.
+- A result is kept while a dependant waits for it: a small one as bytes, a large one as the id of its object. If only
+  workers have its bytes, the objects that its node needs are kept with it, because the node may have to run again.
 - Data and small accessors only: decisions are made in `graph_reactions`.
 """
 
@@ -68,7 +69,7 @@ class Graph:
         "dependency_offsets", "predecessors", "predecessor_offsets", "successors", "successor_offsets", "states",
         "missing", "dependants", "is_target", "batches", "results", "failures", "checked", "ready", "ended", "passed",
         "unneeded", "unlinking", "unfinished", "is_forced", "held_functions", "counters", "largest_result_bytes",
-        "is_dropped", "lost", "reruns", "told",
+        "is_dropped", "lost", "reruns", "told", "kept_for_reruns",
     )  # fmt: skip
 
     def __init__(self, client: int, message: m.GraphTask, payload: bytes, tenant: str = DEFAULT_TENANT) -> None:
@@ -109,6 +110,7 @@ class Graph:
         self.is_dropped = False  # its client is gone: there are no consequences any more
         self.lost: Deque[Tuple[int, int]] = deque()  # nodes whose result, an object, was lost with its maker
         self.told: Set[int] = set()  # nodes that were targets, were reported, and have begun again
+        self.kept_for_reruns: Dict[int, int] = {}  # results that only workers have, by node: its objects are kept, too
         self.reruns: Dict[int, int] = {}  # how often nodes that have begun again did so because of their own result
 
     def __len__(self) -> int:
@@ -309,6 +311,8 @@ class Graph:
         for node, state in enumerate(self.states[: self.checked]):
             if state == TaskState.WAITING:
                 yield from self.dependencies_of(node)
+        for node in self.kept_for_reruns:
+            yield from self.dependencies_of(node)
         released: Dict[int, int] = {}  # results that batches refer to
         for start, stop, is_released in self.unlinking:
             for predecessor in self.predecessors[start:stop] if is_released else ():

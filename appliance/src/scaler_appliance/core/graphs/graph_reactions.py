@@ -222,6 +222,8 @@ class GraphReactions:
             graph.results[node] = object_id
         if record.copies is not None:
             record.made_by = NodeResult(client.number, graph.ids[0], node)
+            if graph.dependants[node] and graph.dependencies and not graph.options.at_most_once:
+                self._reruns.keep_objects_of(graph, node, object_id)
         if graph.is_target[node]:
             record.owner = client.number
             client.hold_object(record)
@@ -283,6 +285,9 @@ class GraphReactions:
             self._outcomes.release(held.pop())
             if len(held) % self._state.part == 0:
                 yield self._state.part
+        while graph.kept_for_reruns:
+            node, _ = graph.kept_for_reruns.popitem()
+            yield 1 + self._outcomes.release_all(client, graph.dependencies_of(node), 1, is_lost=False)
         client.remove_graph(graph)
         client.advancing.pop(graph.counters.number, None)
         self._state.changes.graphs.remove(graph.counters.number, graph.counters)

@@ -11,7 +11,8 @@ Rules:
 - A dependant that was released waits again: its batch gives it up, and what it was released with becomes the results of
   its predecessors again. If a worker has it, its instance is fenced, and the worker is told to end it: it may have
   begun, with a copy of the result that was fetched in time.
-- A node runs again if its options and its attempts allow it, and all its objects are still there; or it is lost.
+- A node runs again if its options and its attempts allow it, and all its objects are still there; or it is lost. So
+  they are referred to as long as the result that may be lost is there, even if their client has let go of them.
 - Nothing else of the graph has consequences at that time (see `GraphReactions.advance`), so its columns agree.
 """
 
@@ -57,6 +58,15 @@ class NodeReruns:
         self._outcomes = outcomes
         self._count_ended = count_ended
         self._lose_waiting = lose
+
+    # SCL-SCH-049
+    def keep_objects_of(self, graph: Graph, node: int, result: int) -> None:
+        """Refer to all that a node needs as long as its result is there, of which only workers have the bytes."""
+        needed = graph.dependencies_of(node)
+        if needed:
+            graph.kept_for_reruns[node] = result
+        for object_id in needed:
+            self._state.objects.refer(object_id, graph.tenant, graph.client)
 
     def rerun_next(self, client: ClientSession, graph: Graph) -> int:
         """Run the next node of `graph.lost` again if its result is still needed; returns the amount of work."""
@@ -150,6 +160,7 @@ class NodeReruns:
         """
         state, states = self._state, graph.states
         result = graph.results.pop(node) if node in graph.results else None
+        has_objects = graph.kept_for_reruns.pop(node, None) is not None
         if isinstance(result, int):
             self._outcomes.release(result, graph.dependants[node])
         for successor in graph.successors_of(node):
@@ -167,9 +178,11 @@ class NodeReruns:
         graph.reruns[node] = graph.reruns.get(node, 0) + 1
         failure = self._why_not_again(graph, node)
         if failure is not None:
+            if has_objects:
+                self._outcomes.release_all(client, graph.dependencies_of(node), 1, is_lost=True)
             self._lose(client, graph, node, failure)
             return UNITS_OF_A_RERUN
-        for object_id in graph.dependencies_of(node):
+        for object_id in graph.dependencies_of(node) if not has_objects else ():
             state.objects.refer(object_id, graph.tenant, graph.client)
         graph.missing[node] = 0
         for predecessor in graph.predecessors_of(node):

@@ -18,7 +18,7 @@ from scaler_appliance.core.effects import PeerError
 from scaler_appliance.core.graphs.graph_nodes import GraphBatch, NodeFailure
 from scaler_appliance.core.monitoring.run_entries import Entry
 from scaler_appliance.core.monitoring.running_tasks import where_it_ran
-from scaler_appliance.core.objects.object_records import ObjectRecord
+from scaler_appliance.core.objects.object_records import NodeResult, ObjectRecord
 from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps
@@ -306,6 +306,8 @@ class TaskOutcomes:
         home = 0  # of the actor that has ended
         if self._state.objects.find(object_id) is None:
             self._state.durations.forget(object_id)
+            if record.made_by is not None:
+                self._forget_result(record.made_by, object_id)
             actor = self._state.actors.remove(object_id)
             if actor is not None:
                 home = actor.worker
@@ -325,6 +327,16 @@ class TaskOutcomes:
             worker.forget_object(object_id)
             if number == home:
                 self._state.rid_of_actors[number] = worker
+
+    def _forget_result(self, made_by: NodeResult, object_id: int) -> None:
+        """A node's result has ended: what it would have needed to make it again is needed no longer."""
+        client = self._state.clients.get(made_by.client)
+        graph = None if client is None else client.graphs.get(made_by.graph)
+        if client is not None and graph is not None and graph.kept_for_reruns.get(made_by.node) == object_id:
+            del graph.kept_for_reruns[made_by.node]
+            client.unneeded_objects.append(graph.dependencies_of(made_by.node))  # not now: a chain of them may be long
+            if not client.is_gone:
+                self._state.advancing[client.number] = client
 
     # SCL-OBJ-041
     def _tell_keeper(self, object_id: int) -> None:
