@@ -57,13 +57,13 @@ MEMORY_USED = (0.0, 0.3, 0.72, 0.78, 0.85, 0.9)  # of the limit
 DOWN_SECONDS = (0.0, 0.5, 4.0)
 LONG_DOWN_SECONDS = 30.0
 PREFETCH_SECONDS = (0.01, 0.15, 0.15, 0.6)
-CHUNK_BYTES = (9_000, 30_000, 40_000)
+CHUNK_BYTES = (9_000, 24_000, 24_000, 40_000)
 BATCH_BYTES = 300
 CLIENT_BYTES = (0, 400, 3000, 100_000, 1 << 28)
 ANSWER_PAUSES_SECONDS = (0.0, 0.0, 0.001, 0.05)
-HEARTBEATS_SECONDS = (0.3, 0.6, 2.0)  # if sessions can be resumed
+HEARTBEATS_SECONDS = (0.6, 2.0, 2.0)  # if sessions can be resumed
 SPILL_PAUSE_SECONDS = (0.3, 1.9)  # after a failure, in which nothing is to be spilled: what was decided before, is
-TICKS_PER_CHECK, TICKS_PER_CALM_CHECK = 12, 36
+TICKS_PER_CHECK, TICKS_PER_CALM_CHECK = 24, 72
 TRANSFER_BYTES_PER_SECOND = (200e6, 200e6, 20e3)  # with the last one, tasks wait where their bytes are
 LOOKING_SHARES = (0.25,)  # of the ticks of the phase with faults, after which a monitor looks, too
 _FAULTLESS = (m.RefusalReason.NOT_GREETED, m.RefusalReason.SHUTTING_DOWN)
@@ -313,7 +313,7 @@ class SchedulerHost(Process):
 
     def _on_second(self) -> None:
         if self.is_up:
-            self._do(self._on_timer)
+            self.do(self._on_timer)
 
     def _look(self) -> None:
         if self._has_monitor and not self.stopped:

@@ -15,7 +15,7 @@ from whole_system.simulated_world import Plan
 from whole_system.system import Summary, simulate
 
 SEEDS_OF_A_TEST = 100
-SEEDS_PER_COLLECTION = 5
+SEEDS_PER_COLLECTION = 20
 
 
 class Runs(NamedTuple):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from functools import partial
 from hashlib import blake2b
 from math import log
 from random import Random
@@ -106,12 +105,12 @@ FEATURES: Dict[str, float] = {
 
 SAFETY_SECONDS = (0.5, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 6.0)
 """Most histories are short: what goes wrong between two events needs no long one, and many short ones differ more."""
-SAFETY_EVENTS = 200
+SAFETY_EVENTS = 120
 """After as many events the phase with faults ends, but for every tenth seed, whose history is whole: the largest tenth
 of the histories took a third of the time, and caught less than a tenth of what is seldom caught (docs/adr/0019)."""
-SEEDS_PER_WHOLE_HISTORY = 10
+SEEDS_PER_WHOLE_HISTORY = 20
 MOST_EVENTS = 60_000
-MOST_UNFINISHED, MOST_UNFINISHED_OF_A_WHOLE_HISTORY = (5, 5, 5, 15, 15, 30), (5, 5, 5, 15, 15, 60)  # tasks of a user
+MOST_UNFINISHED, MOST_UNFINISHED_OF_A_WHOLE_HISTORY = (5, 5, 5, 10, 15, 20), (5, 5, 5, 15, 15, 60)  # tasks of a user
 NEVER = float("inf")
 THEMES_OFF = "themes"
 REACHING_SECONDS = 40.0
@@ -168,7 +167,7 @@ class World:
         self._calm_since = NEVER
         self.events = 0
         self.trace: Optional[List[str]] = None  # what happened, for who looks into a failure
-        self._heap: List[Tuple[float, int, Callable[[], None]]] = []
+        self._heap: List[Tuple[float, int, Callable[[], None], Optional[Process]]] = []
         self._sequence = 0
 
     def _rate(self, name: str, most: float) -> float:
@@ -218,9 +217,14 @@ class World:
 
     # Time -----------------------------------------------------------------------------------------------------------
 
-    def at(self, time: float, action: Callable[[], None]) -> None:
+    def at(self, time: float, action: Callable[[], None], process: Optional[Process] = None) -> None:
+        """
+        Parameters:
+            process: who does it, unless it hangs or is dead by then.
+        """
         self._sequence += 1
-        heapq.heappush(self._heap, (time if time > self.now else self.now, self._sequence, action))
+        now = self.now
+        heapq.heappush(self._heap, (time if time > now else now, self._sequence, action, process))
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
         self.at(self.now + seconds, action)
@@ -242,11 +246,14 @@ class World:
                 check_at = now + 0.05
                 if is_done():
                     return
-            now, _, action = pop(heap)
+            now, _, action, process = pop(heap)
             self.now = now
             self.events += 1
             assert self.events < MOST_EVENTS, f"{MOST_EVENTS} events: something goes on for ever"
-            action()
+            if process is None:
+                action()
+            else:
+                process.do(action)
         if not is_done():
             self.now = max(self.now, until)
 
@@ -280,7 +287,7 @@ class Process:
 
     def at(self, time: float, action: Callable[[], None]) -> None:
         """Do something then, by the world's clock, unless it hangs or is dead."""
-        self.world.at(time, partial(self._do, action))
+        self.world.at(time, action, self)
 
     def at_own(self, time: float, action: Callable[[], None]) -> None:
         """Do something then, by its own clock."""
@@ -288,9 +295,10 @@ class Process:
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
         world = self.world
-        world.at(world.now + seconds, partial(self._do, action))
+        world.at(world.now + seconds, action, self)
 
-    def _do(self, action: Callable[[], None]) -> None:
+    def do(self, action: Callable[[], None]) -> None:
+        """Do something now, unless it is dead, or after it has hung."""
         if not self.is_alive:
             return
         if self.world.now < self.paused_until:
