@@ -105,12 +105,12 @@ FEATURES: Dict[str, float] = {
 
 SAFETY_SECONDS = (0.5, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 6.0)
 """Most histories are short: what goes wrong between two events needs no long one, and many short ones differ more."""
-SAFETY_EVENTS = 120
+SAFETY_EVENTS = 200
 """After as many events the phase with faults ends, but for every tenth seed, whose history is whole: the largest tenth
 of the histories took a third of the time, and caught less than a tenth of what is seldom caught (docs/adr/0019)."""
-SEEDS_PER_WHOLE_HISTORY = 20
+SEEDS_PER_WHOLE_HISTORY = 10
 MOST_EVENTS = 60_000
-MOST_UNFINISHED, MOST_UNFINISHED_OF_A_WHOLE_HISTORY = (5, 5, 5, 10, 15, 20), (5, 5, 5, 15, 15, 60)  # tasks of a user
+MOST_UNFINISHED, MOST_UNFINISHED_OF_A_WHOLE_HISTORY = (5, 5, 5, 15, 15, 30), (5, 5, 5, 15, 15, 60)  # tasks of a user
 NEVER = float("inf")
 THEMES_OFF = "themes"
 REACHING_SECONDS = 40.0

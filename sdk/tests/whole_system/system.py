@@ -27,7 +27,7 @@ from scaler_protocol.session.session_table import SessionState
 
 LIVENESS_SECONDS = 600.0
 SHORTEST_REST_SECONDS, LONGEST_REST_SECONDS = 0.5, 3.5
-SAFETY_EVENTS_OF_TRANSFERS = 300
+SAFETY_EVENTS_OF_TRANSFERS = 500
 """In histories with many of them: else most would come after the faults."""
 
 

@@ -57,7 +57,7 @@ THEMES: Dict[str, Theme] = {
             "long_tasks": 0.3,
         },
         {
-            "most_unfinished": (15, 40),
+            "most_unfinished": (15, 60),
             "client_tasks_in_flight": (3, 8, 40, 1 << 20),
             "client_bytes_in_flight": (400, 3000, 3000, 1 << 28),
         },
@@ -89,7 +89,7 @@ THEMES: Dict[str, Theme] = {
             "cancel": 0.2,
             "small_limits": 0.3,
         },
-        {"most_unfinished": (45,), "client_bytes_in_flight": (400, 3000, 6000)},
+        {"most_unfinished": (60,), "client_bytes_in_flight": (400, 3000, 6000)},
     ),
     "objects of others": Theme(
         {
@@ -104,7 +104,7 @@ THEMES: Dict[str, Theme] = {
             "slow_reader": 0.3,
         },
         {"users": (2, 3), "delay_seconds": (0.01, 0.05, 0.1), "safety_seconds": (3.0,)},
-        safety_events=300,
+        safety_events=500,
     ),
     "options of one function": Theme(
         {
@@ -130,7 +130,6 @@ THEMES: Dict[str, Theme] = {
             "prefetch_seconds": (0.6,),
             "delay_seconds": (0.0005,),
         },
-        safety_events=200,
     ),
     "owners of large results": Theme(
         {
@@ -173,7 +172,7 @@ THEMES: Dict[str, Theme] = {
             "monitors": 0.3,
             "break": 0.03,
         },
-        {"users": (2, 3), "workers": (1, 2, 3), "slots": (1, 1, 2), "most_unfinished": (5, 15, 40)},
+        {"users": (2, 3), "workers": (1, 2, 3), "slots": (1, 1, 2), "most_unfinished": (5, 15, 60)},
         safety_events=300,
     ),
     "actors": Theme(
@@ -267,12 +266,12 @@ LATER_THEMES: Dict[str, Theme] = {
             "users": (3,),
             "workers": (1,),
             "slots": (1, 1, 2),
-            "most_unfinished": (8, 8, 30),
+            "most_unfinished": (8, 8, 40),
             "prefetch_seconds": (0.01, 0.15),
             "task_seconds": (0.03,),
             "priority": (0, 0, 9),
         },
-        safety_events=300,
+        safety_events=400,
     ),
     "broken links": Theme(
         {
@@ -297,7 +296,7 @@ LATER_THEMES: Dict[str, Theme] = {
             "repeated_results": 0.1,
         },
         {"delay_seconds": (0.0005, 0.01, 0.05), "safety_seconds": (6.0, 20.0), "most_unfinished": (5, 15, 15)},
-        safety_events=300,
+        safety_events=500,
     ),
     "units that come and go": Theme(
         {
@@ -323,7 +322,7 @@ LATER_THEMES: Dict[str, Theme] = {
             "task_seconds": (0.03, 0.5, 2.0),
             "safety_seconds": (6.0, 20.0),
         },
-        safety_events=600,
+        safety_events=1000,
         has_large_steps=True,
     ),
 }
