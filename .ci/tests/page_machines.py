@@ -232,7 +232,8 @@ class Pages:
                         return
             for line in step.logged:
                 if not self._is_logged(line):
-                    self.failures.append(f"{step.place}: no program has written: {line}")
+                    written = "".join(f"$ {each.script}\n{each.text}" for each in self.all)
+                    self.failures.append(f"{step.place}: no program has written: {line}\n{written}")
         self.end()
 
     def _run_one(self, step: Step, machine: Machine, script: str) -> bool:

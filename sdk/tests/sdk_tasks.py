@@ -37,6 +37,11 @@ def wait_for(is_so: Callable[[], Any], what: str, seconds: float = 60.0) -> None
         time.sleep(0.005)
 
 
+def logged(log: Path) -> str:
+    """In a test: what programs have written to a log file, also before midnight, when it gets its date."""
+    return "".join(each.read_text() for each in [*sorted(log.parent.glob(f"{log.name}.*")), log] if each.exists())
+
+
 def notes_of(error: BaseException) -> List[str]:
     """The notes of an exception, which Python has from 3.11 on."""
     return list(getattr(error, "__notes__", []))

@@ -30,6 +30,13 @@ def hang(running: str) -> None:
     time.sleep(300)
 
 
+def hang_beside_threads(running: str) -> None:
+    """Runs until it is stopped, in a process that has threads besides."""
+    for _ in range(30):
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+    hang(running)
+
+
 def is_alive(process_id: int) -> bool:
     try:
         os.kill(process_id, 0)
@@ -86,7 +93,7 @@ def test_a_task_whose_process_gets_no_processor_time_says_where_it_was_all_the_s
     any_client: Client, done_files: List[Path]
 ) -> None:
     running = done_files[0]
-    future = any_client.submit(hang, str(running))
+    future = any_client.submit(hang_beside_threads, str(running))
     wait_for(lambda: running.exists() and running.read_text(), "the task to run")
     process_id = int(running.read_text())
     os.kill(process_id, signal.SIGSTOP)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import List
 
 import pytest
-from sdk_tasks import wait_for_file, wait_until
+from sdk_tasks import logged, wait_for_file, wait_until
 
 from scaler import Client, Cluster, Scheduler
 
@@ -34,7 +34,7 @@ def test_a_task_that_waits_for_workers_is_explained_unasked(tmp_path: Path) -> N
             assert client.explain(futures[9]) == f"the task waits {text}"
             record = records.queue.get(timeout=30.0)
             assert record.levelno == logging.WARNING and record.getMessage() == f"10 tasks wait {text}"
-            assert log.read_text().count(f"10 tasks wait {text}") == 1
+            assert logged(log).count(f"10 tasks wait {text}") == 1
             with Cluster(scheduler.get_address(), n_workers=1, logging_level="WARNING"):
                 assert [future.result(30.0) for future in futures] == list(range(10))
             assert records.queue.empty()

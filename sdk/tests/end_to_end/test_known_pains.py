@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, List
 
 import pytest
-from sdk_tasks import identity, wait_for_file, wait_until
+from sdk_tasks import identity, logged, wait_for_file, wait_until
 
 from scaler import Client, Cluster, Scheduler, SchedulerClusterCombo
 from scaler.exceptions import ProcessorDiedError
@@ -50,7 +50,7 @@ def test_ordinary_cancels_leave_no_complaint_in_the_log(tmp_path: Path) -> None:
             assert all(future.cancel() for future in queued) and all(future.cancel() for future in running)
             assert not done.cancel()
             assert client.map(identity, range(10)) == list(range(10))
-    text = log.read_text()
+    text = logged(log)
     assert "INFO" in text
     assert [line for line in text.splitlines() if "WARN" in line or "ERROR" in line or "Traceback" in line] == []
 

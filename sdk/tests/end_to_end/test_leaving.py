@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, List
 
 import psutil
 import pytest
-from sdk_tasks import identity, wait_for, wait_for_file, wait_until
+from sdk_tasks import identity, logged, wait_for, wait_for_file, wait_until
 
 from scaler import Client, Scheduler
 from scaler.exceptions import WorkerDiedError
@@ -47,7 +47,7 @@ class Program:
         return self.process.wait(TIMEOUT_SECONDS)
 
     def wait_for_line(self, text: str) -> None:
-        wait_for(lambda: text in self.log.read_text(), f"{text!r} in the log")
+        wait_for(lambda: text in logged(self.log), f"{text!r} in the log")
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def test_a_large_result_that_only_its_worker_has_outlives_it(address: str, start
 def test_a_worker_without_tasks_leaves_by_itself(start: Callable[..., Program]) -> None:
     idle = start("--idle-timeout-seconds", "0.2")
     assert idle.exit_code() == 0
-    assert "no tasks for 0.2 s (idle_timeout_seconds)" in idle.log.read_text()
+    assert "no tasks for 0.2 s (idle_timeout_seconds)" in logged(idle.log)
 
 
 def test_a_file_gives_notice(start: Callable[..., Program], tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_file_gives_notice(start: Callable[..., Program], tmp_path: Path) -> N
     worker = start("--drain-file", str(notice))
     notice.touch()
     assert worker.exit_code() == 0
-    assert f"the file {notice} is there (drain_file)" in worker.log.read_text()
+    assert f"the file {notice} is there (drain_file)" in logged(worker.log)
 
 
 @pytest.mark.parametrize("to_all", [False, True], ids=["to its first process", "to all of its processes"])
@@ -206,7 +206,7 @@ def test_an_address_gives_notice(start: Callable[..., Program]) -> None:
             assert is_asked.wait(TIMEOUT_SECONDS) and worker.process.poll() is None
             is_given.set()
             assert worker.exit_code() == 0
-            assert f"{url} gives notice (drain_url), leaving" in worker.log.read_text()
+            assert f"{url} gives notice (drain_url), leaving" in logged(worker.log)
         finally:
             server.shutdown()
             thread.join()
@@ -234,7 +234,7 @@ def test_a_task_that_may_take_long_waits_for_a_worker_that_stays(
 def test_a_worker_has_left_at_the_end_of_its_life(address: str, tmp_path: Path) -> None:
     worker = Program(address, tmp_path, "--lifetime-seconds", "3")  # which may be over before it has connected
     assert worker.exit_code() == 0
-    assert "its end of life is near (lifetime_seconds)" in worker.log.read_text()
+    assert "its end of life is near (lifetime_seconds)" in logged(worker.log)
 
 
 # scaler drain ---------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any, Iterator, List
 
 import pytest
 from quiet_addresses import quiet_address
-from sdk_tasks import wait_for, wait_for_file, wait_until
+from sdk_tasks import logged, wait_for, wait_for_file, wait_until
 
 from scaler import Client, Cluster, Scheduler, SchedulerClusterCombo
 from scaler.cluster.appliance import PROGRAM_VARIABLE, scheduler_command
@@ -267,7 +267,7 @@ def test_a_client_that_does_not_read_fills_no_memory_and_does_not_starve_others(
                 assert slow.stdout.readline() == "submitted\n"
                 slow.send_signal(signal.SIGSTOP)
                 with Client(address=address) as other:
-                    wait_for(lambda: "does not read the results" in log.read_text(), "the scheduler to say so")
+                    wait_for(lambda: "does not read the results" in logged(log), "the scheduler to say so")
                     assert other.map(abs, range(-1000, 0)) == list(range(1000, 0, -1))
                     assert _resident_bytes(combo._scheduler.pid) < 350_000_000
                 slow.send_signal(signal.SIGCONT)

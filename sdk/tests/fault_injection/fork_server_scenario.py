@@ -169,6 +169,7 @@ def run_fork_server(folder: Path, fault: Optional[Fault] = None) -> ForkServerRu
                 patch.setattr(processor_process, name, lambda *_: None)
             patch.setattr(fork_server, "versions", SimpleNamespace(start=lambda: None))
             patch.setattr(fork_server, "_children_of", lambda parent: list(agent.processes.children))
+            patch.setattr(stacks, "ask_for_stack", lambda process: agent.processes.kill(process, stacks.STACK_SIGNAL))
             patch.setattr(stacks, "make_stack_file", lambda: _make_stack_file(system, folder))
             control: Any = agent.control
             page: Any = None

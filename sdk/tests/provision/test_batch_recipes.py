@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Dict, Iterator, List
 
 import pytest
-from sdk_tasks import wait_for
+from sdk_tasks import logged, wait_for
 
 from scaler import Client, Scheduler
 from scaler.provision.core.provision_core import ListedUnit
@@ -144,7 +144,7 @@ def test_jobs_come_with_tasks_say_why_they_wait_and_go_without(system: System) -
     finally:
         program.send_signal(signal.SIGTERM)
         assert program.wait(TIMEOUT_SECONDS) == 0
-    assert "ERROR" not in (system.folder / "log").read_text()
+    assert "ERROR" not in logged(system.folder / "log")
 
 
 @pytest.mark.slow  # a worker that starts, and drains

@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Set
 import pytest
 from provision.fake_kubernetes.api_server import NAMESPACE, FakeApiServer, Fault, api_server
 from provision.fake_kubernetes.kubelet import FakeKubelet
-from sdk_tasks import wait_for
+from sdk_tasks import logged, wait_for
 
 from scaler import Client, Scheduler
 from scaler.provision.kubernetes.pods import pod_name_of
@@ -77,7 +77,7 @@ class Cluster(NamedTuple):
 
     def chosen(self) -> Dict[str, float]:
         """When units were chosen to leave, from a log in JSON: the scheduler has chosen them a little before."""
-        lines = [json.loads(line) for line in self.log().splitlines()] if (self.folder / "log").exists() else []
+        lines = [json.loads(line) for line in self.log().splitlines()]
         found = [(_CHOSEN.match(each["message"]), each["time"]) for each in lines]
         return {match[1]: datetime.fromisoformat(at).timestamp() for match, at in found if match is not None}
 
@@ -85,7 +85,7 @@ class Cluster(NamedTuple):
         return len(self.chosen()) > units
 
     def log(self) -> str:
-        return (self.folder / "log").read_text()
+        return logged(self.folder / "log")
 
 
 @pytest.fixture

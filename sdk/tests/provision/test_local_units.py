@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Iterator, List, Sequence
 
 import pytest
-from sdk_tasks import wait_for, wait_for_file
+from sdk_tasks import logged, wait_for, wait_for_file
 
 from scaler import Client, Scheduler
 from scaler.provision.core.provision_core import ListedUnit
@@ -167,7 +167,7 @@ def test_a_worker_that_gets_the_signal_itself_as_well_finishes_its_task(
         assert not future.done() or future.result()
         (worker,) = client.info().workers
         os.kill(worker.process_id, own)
-        wait_for(lambda: f"asked to stop by {own.name}" in log.read_text(), "it to drain")
+        wait_for(lambda: f"asked to stop by {own.name}" in logged(log), "it to drain")
         closed = pool.submit(units.close)
         wait_for(lambda: bool(units._draining), "the other signal to be sent")
         (tmp_path / "go").touch()
@@ -176,7 +176,7 @@ def test_a_worker_that_gets_the_signal_itself_as_well_finishes_its_task(
         closed.result(TIMEOUT_SECONDS)
         assert units.list() == {}, "it has left well"
     assert (tmp_path / "runs").read_text() == "1\n"
-    assert "asked to stop again" not in log.read_text()
+    assert "asked to stop again" not in logged(log)
 
 
 def asked_at(moment: int, address: str, folder: Path) -> List[ListedUnit]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, List, Mapping, Optional
 
 import pytest
-from sdk_tasks import identity, wait_for, wait_for_file, wait_until
+from sdk_tasks import identity, logged, wait_for, wait_for_file, wait_until
 
 from scaler import Client, Scheduler
 from scaler.provision import provision_program, provisioner
@@ -104,8 +104,8 @@ def test_workers_of_this_host_come_with_tasks_and_go_without(
         last.result(TIMEOUT_SECONDS)
         wait_for(lambda: workers(client) == 0, "idle workers to leave")
         log = tmp_path / "log"
-        wait_for(lambda: "is idle and leaves" in log.read_text(), "the program to note what its workers are told, too")
-        assert "starts unit workers-" in log.read_text() and "ERROR" not in log.read_text()
+        wait_for(lambda: "is idle and leaves" in logged(log), "the program to note what its workers are told, too")
+        assert "starts unit workers-" in logged(log) and "ERROR" not in logged(log)
 
         client.submit(identity, 4).result(TIMEOUT_SECONDS)
         program.send_signal(signal.SIGTERM)
@@ -199,7 +199,7 @@ def test_units_beyond_a_limit_fail_and_the_others_of_the_same_start_do_not(
         future = client.submit(identity, 1)
         pending = "3 units of the pool workers are pending (Resources)"
         wait_for(lambda: pending in client.explain(future), "the others to wait")
-    failed = [line for line in (tmp_path / "log").read_text().splitlines() if "has failed: " in line]
+    failed = [line for line in logged(tmp_path / "log").splitlines() if "has failed: " in line]
     assert [re.findall(r"unit workers-[0-9a-f]+-(\d+) has failed: .*MaxSubmitJobs", line) for line in failed[:2]] == [
         ["4"],
         ["5"],

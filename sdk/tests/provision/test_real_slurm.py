@@ -13,7 +13,7 @@ from typing import Callable, Iterator, List
 
 import pytest
 from provision.slurm_cluster import CPUS, KILL_WAIT_SECONDS, NODES, SlurmCluster, reason_not_to_run, slurm_cluster
-from sdk_tasks import wait_for, wait_for_file
+from sdk_tasks import logged, wait_for, wait_for_file
 
 from scaler import Client, ScalerFuture, Scheduler
 from scaler.provision.core.pool import PoolSettings
@@ -164,9 +164,9 @@ def test_jobs_come_in_stages_up_to_the_maximum_say_why_they_wait_and_go(
 
         assert watch.most == MAXIMUM
     assert runs(notes) == sorted(2 * list(range(40))), "a task ran twice"
-    assert "ERROR" not in program.log.read_text()
+    assert "ERROR" not in logged(program.log)
     states = [state for _, state, name in slurm.jobs("--states=all") if name.startswith("jobs-")]
-    withdrawn = program.log.read_text().count("is withdrawn")  # of which Slurm keeps nothing, if it was in an array
+    withdrawn = logged(program.log).count("is withdrawn")  # of which Slurm keeps nothing, if it was in an array
     assert states.count("CANCELLED") <= withdrawn, "what waits without tasks, and no other"
     assert set(states) <= {"COMPLETED", "CANCELLED"}
 
@@ -191,7 +191,7 @@ def test_a_job_that_waits_is_cancelled_when_its_tasks_have_gone(
         assert len(running(slurm)) == len(NODES)
         go.touch()
         assert [each.result(TIMEOUT_SECONDS) for each in kept] == runs(notes)
-    assert "is withdrawn" in program.log.read_text() and "ERROR" not in program.log.read_text()
+    assert "is withdrawn" in logged(program.log) and "ERROR" not in logged(program.log)
 
 
 def test_a_job_that_is_cancelled_loses_nothing_and_runs_nothing_twice(
@@ -241,7 +241,7 @@ def test_a_job_that_is_preempted_loses_nothing_and_runs_nothing_twice(
         "asked to stop by SIGTERM: finishing what runs" in (tmp_path / f"{slurm.own_id_of(preempted)}.out").read_text()
     )
     assert slurm.state_of(preempted) == "PREEMPTED"
-    assert "ERROR" not in program.log.read_text()
+    assert "ERROR" not in logged(program.log)
 
 
 def test_no_job_is_submitted_for_tasks_that_wait_for_others_or_that_no_pool_can_run(
@@ -263,7 +263,7 @@ def test_no_job_is_submitted_for_tasks_that_wait_for_others_or_that_no_pool_can_
         for each in impossible:
             each.cancel()
         wait_for(lambda: slurm.jobs() == [], "the job to end")
-    log = program.log.read_text()
+    log = logged(program.log)
     assert "no pool has units for tasks that need gpu=1" in log
     assert log.count("starts unit") <= MAXIMUM, "as many as the tasks that waited can use"
 
@@ -398,7 +398,7 @@ def test_units_that_start_together_are_one_array_which_another_run_finds_and_of_
         assert [each.result(TIMEOUT_SECONDS) for each in futures] == list(range(8 * CPUS))
         assert slurm.state_of(cancelled) == "CANCELLED" and slurm.state_of(other) == "RUNNING"
         assert watch.most == MAXIMUM
-        assert "ERROR" not in second.log.read_text()
+        assert "ERROR" not in logged(second.log)
     assert runs(notes) == list(range(8 * CPUS)), "a task ran twice"
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from sdk_tasks import wait_for
+from sdk_tasks import logged, wait_for
 from upgrades.loaded_cluster import Cluster
 from upgrades.loading_client import DEADLINE_SECONDS
 from upgrades.version_skew import newer_build, this_build
@@ -42,5 +42,5 @@ def test_a_provisioner_of_another_version_starts_units_and_lets_them_go(
                     cluster.replace_scheduler(successor, signal.SIGUSR1, 0)
         program.send_signal(signal.SIGTERM)
         assert program.wait(DEADLINE_SECONDS) == 0
-    log = Path(cluster.provision_log).read_text()
+    log = logged(Path(cluster.provision_log))
     assert log.count("is idle and leaves") >= 2 and "ERROR" not in log

@@ -11,7 +11,7 @@ from typing import Iterator, List
 
 import psutil
 import pytest
-from sdk_tasks import wait_for
+from sdk_tasks import logged, wait_for
 
 from scaler import Client, Scheduler
 from scaler.restarts import EXIT_ERROR, Restarts
@@ -37,7 +37,7 @@ class Host:
         return [self.supervisor, *self.supervisor.children(recursive=True)]
 
     def wait_for_line(self, text: str, count: int = 1) -> None:
-        wait_for(lambda: self.log.exists() and self.log.read_text().count(text) >= count, text)
+        wait_for(lambda: logged(self.log).count(text) >= count, text)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_a_killed_agent_is_replaced(address: str, host: Host, number: int, name:
     agent.send_signal(number)
     host.wait_for_line("connected as session", 2)
     assert_that_it_serves(address)
-    assert f"process {agent.pid} was killed by {name}, this process replaces it" in host.log.read_text()
+    assert f"process {agent.pid} was killed by {name}, this process replaces it" in logged(host.log)
     assert host.process.poll() is None and host.agent().pid != agent.pid
 
 
@@ -82,7 +82,7 @@ def test_an_agent_whose_fork_server_was_killed_is_replaced(address: str, host: H
     agent.children()[0].kill()
     host.wait_for_line("connected as session", 2)
     assert_that_it_serves(address)
-    assert f"process {agent.pid} ended with code {EXIT_ERROR}, this process replaces it" in host.log.read_text()
+    assert f"process {agent.pid} ended with code {EXIT_ERROR}, this process replaces it" in logged(host.log)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
@@ -91,7 +91,7 @@ def test_a_signal_ends_all_of_it(host: Host, number: signal.Signals) -> None:
     host.process.send_signal(number)
     assert host.process.wait(TIMEOUT_SECONDS) == 0
     assert_that_all_ended(processes[1:])
-    assert host.log.read_text().count("connected as session") == 1
+    assert logged(host.log).count("connected as session") == 1
 
 
 def test_a_supervisor_asked_to_stop_while_no_agent_runs_does_not_start_another(host: Host) -> None:
@@ -101,7 +101,7 @@ def test_a_supervisor_asked_to_stop_while_no_agent_runs_does_not_start_another(h
     os.kill(host.process.pid, signal.SIGTERM)
     os.kill(host.process.pid, signal.SIGCONT)
     assert host.process.wait(TIMEOUT_SECONDS) in (0, 128 + signal.SIGKILL)
-    assert host.log.read_text().count("starting 1 worker with 1 slot,") == 1
+    assert logged(host.log).count("starting 1 worker with 1 slot,") == 1
 
 
 def test_the_agent_ends_with_its_supervisor(host: Host) -> None:
@@ -115,7 +115,7 @@ def test_who_cannot_go_on_is_not_started_again(tmp_path: Path) -> None:
     command = [str(PROGRAM), "tcp://127.0.0.1:1", "-n", "1", "-ds", "0.2", "--logging-paths", str(log)]
     finished = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=TIMEOUT_SECONDS)
     assert finished.returncode == EXIT_NO_SCHEDULER
-    assert log.read_text().count("starting 1 worker with 1 slot,") == 1
+    assert logged(log).count("starting 1 worker with 1 slot,") == 1
 
 
 def test_a_wrong_option_is_named_once() -> None:

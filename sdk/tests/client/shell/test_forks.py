@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, List
 
 import pytest
-from sdk_tasks import wait_for_file
+from sdk_tasks import logged, wait_for_file
 
 from scaler import Client, SchedulerClusterCombo
 from scaler.exceptions import DisconnectedError
@@ -149,7 +149,7 @@ def test_a_client_ends_with_its_process_though_forks_of_it_live_on(tmp_path: Pat
             try:
                 parent.kill()
                 deadline = time.monotonic() + TIMEOUT_SECONDS
-                while f"process {parent.pid}) is gone: its connection was lost" not in log.read_text():
+                while f"process {parent.pid}) is gone: its connection was lost" not in logged(log):
                     assert time.monotonic() < deadline, "the scheduler takes the fork for its client"
                     time.sleep(0.01)
             finally:

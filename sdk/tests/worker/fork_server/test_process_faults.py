@@ -100,10 +100,18 @@ def test_a_processor_whose_group_cannot_be_killed_is_killed_itself(
     bench.server._children[PROCESS] = 7
     fail(monkeypatch, "killpg", error_of(number))
     kills = fail(monkeypatch, "kill", error_of(number))
+    asked: List[int] = []
+
+    def ask_for_stack(process_id: int) -> None:
+        asked.append(process_id)
+        raise error_of(number)
+
+    monkeypatch.setattr(stacks, "ask_for_stack", ask_for_stack)
     bench.server._end_child(PROCESS, at_once=True)
-    assert kills == [(PROCESS, signal.SIGKILL)]
+    assert kills == [(PROCESS, signal.SIGKILL)] and asked == []
     bench.server._end_child(PROCESS, at_once=False)
-    assert len(kills) == 2 and PROCESS in bench.server._endings, "it is killed if it does not stop"
+    assert len(kills) == 1 and asked == [PROCESS]
+    assert PROCESS in bench.server._endings, "it is killed if it does not stop"
 
 
 def killed_at(bench: Bench, monkeypatch: pytest.MonkeyPatch, runs_at: float) -> float:
@@ -114,7 +122,7 @@ def killed_at(bench: Bench, monkeypatch: pytest.MonkeyPatch, runs_at: float) -> 
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(stacks, "has_not_run", lambda process_id: now[0] < runs_at)
     monkeypatch.setattr(module, "_kill_group", lambda process_id: killed.append(now[0]))
-    fail(monkeypatch, "kill")
+    monkeypatch.setattr(stacks, "ask_for_stack", lambda process_id: None)
     bench.server._end_child(PROCESS, at_once=False)
     while not killed:
         pause_seconds = bench.server._kill_overdue()

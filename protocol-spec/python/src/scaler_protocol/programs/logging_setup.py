@@ -123,4 +123,4 @@ def _make_handler(path: str) -> logging.Handler:
         return LogStream(sys.stderr)
     from scaler_protocol.programs.log_files import RotatedLogFile  # like logging.config
 
-    return RotatedLogFile(path, when="midnight", encoding="utf-8")
+    return RotatedLogFile(path)

@@ -208,7 +208,7 @@ class _ForkServer:
             now = time.monotonic()
             self._endings[process_id] = _Ending(now + stacks.GRACE_SECONDS, now + stacks.LONGEST_GRACE_SECONDS)
             with contextlib.suppress(OSError):
-                os.kill(process_id, stacks.STACK_SIGNAL)  # it is not reaped yet, so the id is still its own
+                stacks.ask_for_stack(process_id)  # it is not reaped yet, so the id is still its own
 
     def _import(self, name: str) -> None:
         try:

@@ -6,8 +6,10 @@
 Rules:
 - The stack is written by a C signal handler, which does not need the interpreter lock: this also works for a function
   that never releases the lock.
+- The signal goes to the main thread, which runs the tasks. One that goes to the process may be taken by any thread, and
+  in a process that was halted (Ctrl-Z, a debugger) often is.
 - It is best effort. A processor that blocks or ignores the signal is killed GRACE_SECONDS later, without a stack. One
-  that has not run since, because the machine is busy or swaps, has GRACE_SECONDS from when it runs, and
+  that has not run since, because the machine is busy or swaps or it is halted, has GRACE_SECONDS from when it runs, and
   LONGEST_GRACE_SECONDS in all.
 - The file is unlinked memory that the fork server also holds open, so it outlives the processor but nothing else.
 """
@@ -15,6 +17,7 @@ Rules:
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import os
 import re
@@ -28,6 +31,7 @@ STACK_SIGNAL = int(getattr(signal, "SIGRTMAX", signal.SIGUSR2 + 1)) - 1
 GRACE_SECONDS = 0.3
 LONGEST_GRACE_SECONDS = 3.0
 
+_SAID = (b"State:", b"SigPnd:", b"ShdPnd:", b"SigBlk:")
 _MAXIMUM_BYTES = 32 * 1024
 _MAXIMUM_FRAMES = 100  # of faulthandler
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<name>.*)')
@@ -49,16 +53,32 @@ def write_stack_on_signal(descriptor: int) -> None:
         faulthandler.register(STACK_SIGNAL, file=descriptor, all_threads=False, chain=True)
 
 
+def ask_for_stack(process_id: int) -> None:
+    """Let a processor write its stack and end. Raises OSError.
+
+    Parameters:
+        process_id: of a child that has not been waited for; else it may be another process's by now.
+    """
+    try:
+        send_to_thread = ctypes.CDLL(None, use_errno=True).tgkill
+    except (OSError, AttributeError):  # not on Linux, or with a C library of before 2020
+        os.kill(process_id, STACK_SIGNAL)
+        return
+    if send_to_thread(process_id, process_id, STACK_SIGNAL) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
 def has_not_run(process_id: int) -> bool:
-    """Whether a process has not run since STACK_SIGNAL was sent, and does not block it: the signal waits for it. False
-    where the system does not say so."""
+    """Whether a process could not act on STACK_SIGNAL so far: it has not run since, or is halted. False where the
+    system does not say so."""
     try:
         with open(f"/proc/{process_id}/status", "rb") as file:
-            masks = dict(line.split(b":", 1) for line in file if line.startswith((b"ShdPnd:", b"SigBlk:")))
-        waiting, blocked = int(masks[b"ShdPnd"], 16), int(masks[b"SigBlk"], 16)
-    except (OSError, MemoryError, KeyError, ValueError):
+            said = dict(line.split(b":", 1) for line in file if line.startswith(_SAID))
+        waiting = int(said[b"SigPnd"], 16) | int(said[b"ShdPnd"], 16)
+        is_halted, blocked = said[b"State"].split()[0] == b"T", int(said[b"SigBlk"], 16)
+    except (OSError, MemoryError, LookupError, ValueError):
         return False
-    return bool(waiting & ~blocked & 1 << STACK_SIGNAL - 1)
+    return is_halted or bool(waiting & ~blocked & 1 << STACK_SIGNAL - 1)
 
 
 def read_stack_file(descriptor: int) -> str:
