@@ -116,6 +116,18 @@ def test_a_connection_within_the_host_is_not_resumed() -> None:
     assert link.resumption.log is None
 
 
+def test_a_peer_that_wanted_to_leave_before_its_welcome_does_not_resume() -> None:
+    """The scheduler counts its DisconnectRequest."""
+    link = Link()
+    link.resumption.before_sending(link.resumption.introduce(m.Hello(), True))
+    link.resumption.before_sending(m.DisconnectRequest())
+    welcome = m.Welcome(session=7, features=[RESUME], heartbeat_interval_milliseconds=2000, resume_token=TOKEN)
+    link.resumption.on_message(link.now, welcome)
+
+    assert (link.state, link.resumption.log, welcome.resume_token) == (LinkState.NONE, None, b"")
+    assert link.open().state is LinkState.OPEN, "the next session is resumed again"
+
+
 def test_each_message_counts_and_heartbeats_acknowledge() -> None:
     link = Link().open()
     link.send(b"one", b"two")

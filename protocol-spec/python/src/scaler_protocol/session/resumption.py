@@ -14,9 +14,11 @@ Rules:
 - A connection on which Hello was sent stays open until the Welcome has come, on this or on a later one: its end would
   say that this peer has gone. What it delivers late is recognized by the number of the attempt.
 - A connection that has ended ends its session, as before: only silence is bridged.
+- A session ends with its first connection, too, if this peer wanted to leave before the Welcome had come: one end counts
+  that message, and the other does not.
 - The token is told to no one but the scheduler: it is taken out of Welcome before that is passed on.
 
-Source: session.md of the specification, SCL-SES-027 to SCL-SES-035.
+Source: session.md of the specification, SCL-SES-027 to SCL-SES-036.
 """
 
 from __future__ import annotations
@@ -121,7 +123,7 @@ class Resumption:
         self._effects = effects
         self._random = random
         self._most_bytes = most_bytes
-        self._hello: Optional[m.Hello] = None  # of this session
+        self._hello: Optional[m.Hello] = None  # of this session, if it can be resumed
         self.number = 0
         self._token = b""
         self._patience_seconds = 0.0
@@ -153,9 +155,13 @@ class Resumption:
         return offer
 
     def before_sending(self, message: m.Member) -> None:
-        """Complete a message that is about to be sent in the session."""
+        """Complete a message that is about to be sent, in the session or before its Welcome."""
+        if self.log is None:
+            # SCL-SES-036
+            if not isinstance(message, m.Hello):
+                self._hello = None
         # SCL-SES-029
-        if self.log is not None and isinstance(message, (m.Heartbeat, m.HeartbeatEcho)):
+        elif isinstance(message, (m.Heartbeat, m.HeartbeatEcho)):
             message.received = self.log.received
 
     def on_message(self, now: float, message: m.Message) -> None:

@@ -278,7 +278,7 @@ class Agent:
         except OSError:
             pass  # a terminal that hung up
         self._loop.remove_reader(0)
-        self._core.on_stop_requested("standard input was closed", time.monotonic())
+        self._core.on_stop_requested("its parent process has ended", time.monotonic())
         self._turn()
 
     # Turns ---------------------------------------------------------------------------------------------------------
