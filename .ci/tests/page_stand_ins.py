@@ -267,8 +267,11 @@ def snakemake(arguments: List[str]) -> None:
 
 
 def pkill(arguments: List[str]) -> None:
-    """The real one, for the processes of this machine of the page. It kills one after the other: on a busy machine, those
-    that are still there could say why they leave, so all of them are halted first."""
+    """The real one, for the processes of this machine of the page.
+
+    It kills one after the other: on a busy machine, those that are still there could say why they leave, so all of them
+    are halted first.
+    """
     own = [real("pkill"), "--ns", str(os.getpid()), "--nslist", "net"]
     subprocess.run([*own, "-STOP", arguments[-1]], check=True)
     os.execv(own[0], [*own, *arguments])

@@ -116,6 +116,8 @@ class Future:
         if kind == kinds.REJECTED:
             return system.scheduler.may_reject(task.tenant)
         if kind in (kinds.OBJECT_MISSING, kinds.ARGUMENT_NOT_LOADED, kinds.FUNCTION_NOT_LOADED):
+            if "cannot run again" in failure.message and "does not exist" in failure.message:
+                return False  # what it needs may be lost, and is not let go of
             has_no_room = kind == kinds.FUNCTION_NOT_LOADED and failure.message == "no space left on device"
             is_over_quota = not system.scheduler.keeps_all_objects(task.tenant)
             is_named = kind != kinds.OBJECT_MISSING or failure.missing_reason != m.MissingReason.UNKNOWN

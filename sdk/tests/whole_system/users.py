@@ -123,20 +123,13 @@ class User:
         if endless and self.host.is_open:
             self._cancel(endless, is_forced=True)
         if self._actors and self.host.is_open:  # else workers that drain wait for them, and others for these workers
-            self._let_go_of_actors()
+            self._let_go_of(self._actors, {each.object_id for each in self._actors})
         if not self.is_done:
             self.host.after(CANCELLING_SECONDS, self.end_the_endless)
 
     def _draws_large_nodes(self) -> bool:
         """Drawn apart, so that histories without them stay what they were."""
         return self._nodes_random.random() < self.world.rates["large_nodes"]
-
-    def _let_go_of_actors(self) -> None:
-        needed = self._held_by_submissions()
-        free = [each for each in self._actors if each.object_id not in needed]
-        self._actors = [each for each in self._actors if each.object_id in needed]
-        if free:
-            self.host.post(c.LetGo([each.object_id for each in free]))
 
     def _submit(self) -> None:
         world = self.world
@@ -223,11 +216,16 @@ class User:
         for held in (self._objects, self._functions, self._actors, self._former_actors):
             free = [each for each in held if each.object_id not in needed]
             if free and random.random() < 0.5:
-                chosen = random.choice(free)
-                held.remove(chosen)
-                self.host.post(c.LetGo([chosen.object_id]))
+                self._let_go_of(held, {random.choice(free).object_id})
         if self._former_code:
             self._let_go_of_former_code()
+
+    def _let_go_of(self, held: List[KeptObject], object_ids: Set[int]) -> None:
+        """Let go of what is held of these, as a program does whose graph has had large arguments."""
+        free = [each for each in held if each.object_id in object_ids - self._held_by_submissions()]
+        held[:] = [each for each in held if each not in free]
+        if free:
+            self.host.post(c.LetGo([each.object_id for each in free]))
 
     def _ask(self, question: Any) -> None:
         self._await(lambda asker: c.Ask(question, asker))
@@ -548,3 +546,5 @@ class User:
         run = GraphRun(columns, b"".join(task.payload for task in tasks), list(functions.values()))
         targets = {position: self._future(tasks[position]) for position in chosen}
         host.post(c.SubmitGraph(run, sorted(set(columns.dependencies)), targets))
+        if self._nodes_random.random() < world.rates["let_go"]:
+            self._let_go_of(self._objects, set(columns.dependencies))

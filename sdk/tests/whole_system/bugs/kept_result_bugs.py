@@ -43,6 +43,12 @@ KEPT_RESULT_BUGS: Dict[str, PlantedBug] = {
         "graph.missing[successor] += 1",
         "pass",
     ),
+    "what a node needs to run again goes before its result": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.graphs.graph_reactions:GraphReactions._keep_object",
+        "self._reruns.keep_objects_of(graph, node, object_id)",
+        "pass",
+    ),
     "batches of a graph are told apart by their first nodes": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.peers.sessions:ClientSession.add_graph_batch",

@@ -61,4 +61,10 @@ LINK_BUGS: Dict[str, PlantedBug] = {
         "if not self._has_second or hello is None or log is None:",
         "if True:",
     ),
+    "a session is resumed though its peer had wanted to leave before": PlantedBug(
+        "session",
+        f"{SESSION}.resumption:Resumption.before_sending",
+        "self._hello = None",
+        "pass",
+    ),
 }

@@ -44,8 +44,8 @@ class LinkJudge:
 
     def on_arrived(self, peer: str, session: int, is_up: bool, frames: Tuple[bytes, bytes]) -> None:
         way = self._under_way.get((peer, session, is_up))
-        if not way and isinstance(decode(frames[0]), m.DisconnectRequest):
-            return  # it was sent before the Welcome had come
+        if way is None and isinstance(decode(frames[0]), m.DisconnectRequest):
+            return  # it was sent before the Welcome, so its peer keeps nothing of what it sends in this session
         sent = way.popleft() if way else None
         if sent != frames:  # only then is there anything to say
             where = f"{'from' if is_up else 'at'} {peer} in session {session}"

@@ -14,8 +14,8 @@ Rules:
 - A connection on which Hello was sent stays open until the Welcome has come, on this or on a later one: its end would
   say that this peer has gone. What it delivers late is recognized by the number of the attempt.
 - A connection that has ended ends its session, as before: only silence is bridged.
-- A session ends with its first connection, too, if this peer wanted to leave before the Welcome had come: one end counts
-  that message, and the other does not.
+- A session also ends with its first connection if this peer wanted to leave before the Welcome had come: one end
+  counts that message, and the other does not.
 - The token is told to no one but the scheduler: it is taken out of Welcome before that is passed on.
 
 Source: session.md of the specification, SCL-SES-027 to SCL-SES-036.
