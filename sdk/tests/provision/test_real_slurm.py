@@ -430,6 +430,8 @@ def test_an_element_of_an_array_is_stopped_alone(slurm: SlurmCluster, address: s
         wait_for(lambda: named(m.UnitState.PENDING) == [names[-1]], "the next one to begin")
         units.stop(names[1])
         wait_for(lambda: named(m.UnitState.PENDING) == [], "the last one to begin, which has the id of the array")
+        # A job that is stopped while it is launched has failed, for Slurm; not for a pool that has asked it to leave.
+        wait_for(lambda: client.info().worker_count == len(NODES), "its worker to come")
         units.stop(names[-1])
         wait_for(lambda: units.list().keys() == {names[-3]}, "it to end alone")
 
