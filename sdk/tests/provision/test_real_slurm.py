@@ -335,13 +335,15 @@ def test_a_controller_that_hangs_stops_nothing_but_starts(
 def test_another_run_of_the_program_finds_its_jobs(
     slurm: SlurmCluster, address: str, start: Callable[..., Program], tmp_path: Path
 ) -> None:
-    notes = tmp_path / "notes"
+    notes, go = tmp_path / "notes", tmp_path / "go"
     first = start("--maximum", str(MAXIMUM))
     with Client(address) as client, Watch(slurm) as watch:
-        futures = [client.submit(work, number, 1.0, str(notes)) for number in range(20 * CPUS)]
+        futures = [client.submit(work_after, str(go), number, str(notes)) for number in range(20 * CPUS)]
         wait_for(lambda: len(slurm.jobs()) == MAXIMUM, "all jobs")
         assert first.stop() == 0
-        start("--maximum", str(MAXIMUM))
+        second = start("--maximum", str(MAXIMUM))
+        wait_for(lambda: "connected to the scheduler" in logged(second.log), "the second program")
+        go.touch()
 
         assert [each.result(TIMEOUT_SECONDS) for each in futures] == list(range(20 * CPUS))
         wait_for(lambda: slurm.jobs() == [], "all jobs to end")
