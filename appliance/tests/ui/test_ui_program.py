@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from feed.played_status import PlayedScheduler
 from scheduler_process import INTERPRETERS, unavailable
 from ui.running import DEADLINE_SECONDS, MODULE, Program, Publishing, event
 
+from scaler_appliance.ui.ui_options import given_token
 from scaler_protocol.host.discovery import SCHEDULER, Announcement, link_to
 
 
@@ -236,6 +238,15 @@ def test_a_token_comes_from_a_file_or_the_environment_and_is_printed_nowhere(
         assert token not in program.output()
 
 
+@pytest.mark.parametrize(("mode", "text"), [(0o600, "at least 16"), (0o644, "other users can access it (mode 0644)")])
+def test_a_token_that_others_can_read_is_refused(mode: int, text: str, tmp_path: Path) -> None:
+    token_file = tmp_path / "token"
+    token_file.write_text("short" if mode == 0o600 else "a-token-of-mine-that-is-long\n")
+    token_file.chmod(mode)
+    with pytest.raises(ValueError, match=re.escape(text)):
+        given_token(str(token_file))
+
+
 @pytest.mark.exhaustive_on_pypy
 def test_a_proxy_logs_users_in_and_others_need_the_token(start: Callable[..., Program], address: str) -> None:
     options = ("--trusted-user-header", "X-Forwarded-User", "--trusted-proxy", "127.0.0.1")
@@ -256,7 +267,7 @@ def test_a_proxy_logs_users_in_and_others_need_the_token(start: Callable[..., Pr
         (["nowhere"], "is not a scheduler address"),
         (["ipc:///tmp/x", "--port", "70000"], "a whole number, 0 to 65535"),
         (["ipc:///tmp/x", "--token-file", "/nonexistent/token"], "/nonexistent/token"),
-        (["ipc:///tmp/x", "--token-file", "/dev/null"], "at least 16"),
+        (["ipc:///tmp/x", "--token-file", "/dev/null"], "it is not a regular file"),
         (["ipc:///tmp/x", "--trusted-proxy", "10.0.0.1"], "need each other"),
         (["ipc:///tmp/x", "--trusted-user-header", "X-Forwarded-User"], "need each other"),
         (

@@ -16,6 +16,7 @@ from scaler_appliance import __version__
 from scaler_appliance.feed.finding import find_monitor
 from scaler_appliance.ui.access import TrustedProxies, normal_address
 from scaler_protocol.host.interpreter import interpreter_name, python_version
+from scaler_protocol.keys.private_files import read_private
 from scaler_protocol.programs.options import (
     EARLIER_LOGGING,
     EARLIER_SECURITY,
@@ -68,11 +69,11 @@ class _Host(Kind):
 def given_token(token_file: Optional[str]) -> Optional[str]:
     """The token from the file, or else from the environment; None when there is none.
 
-    Raises OSError when the file cannot be read, and ValueError when the token is invalid.
+    Raises FileNotFoundError when the file does not exist, KeyFileError when it cannot be read or others can read it,
+    and ValueError when the token is invalid.
     """
     if token_file is not None:
-        with open(token_file, encoding="utf-8") as opened:
-            return _checked(opened.readline().strip(), token_file)
+        return _checked(read_private(token_file).partition("\n")[0].strip(), token_file)
     text = os.environ.get(TOKEN_VARIABLE)
     return _checked(text, TOKEN_VARIABLE) if text else None
 

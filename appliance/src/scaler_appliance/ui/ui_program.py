@@ -12,10 +12,8 @@ import contextlib
 import functools
 import importlib.util
 import logging
-import os
 import secrets
 import socket
-import stat
 import sys
 from typing import TYPE_CHECKING, List, Optional
 from urllib.parse import quote
@@ -77,7 +75,6 @@ async def _serve(options: argparse.Namespace, token: Optional[str], service_mana
     from scaler_appliance.ui.watching import Watch
 
     _log_for_uvicorn()
-    _warn_about(options.token_file)
     proxies = trusted_proxies(options)
     # All users of the host reach loopback: they may look, but not let workers leave.
     needs_token = proxies is not None or options.allow_actions or not is_loopback(options.host)
@@ -127,11 +124,6 @@ def _log_for_uvicorn() -> None:
     """Send uvicorn's log to ours."""
     logging.getLogger("uvicorn").handlers = logger.handlers
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-
-
-def _warn_about(token_file: Optional[str]) -> None:
-    if token_file is not None and os.stat(token_file).st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        logger.warning("scaler_ui: other users can read %s: chmod 600 %s", token_file, token_file)
 
 
 def _url(host: str, port: int) -> str:

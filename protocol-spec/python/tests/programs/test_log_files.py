@@ -10,6 +10,7 @@ from typing import Iterator, List
 
 import pytest
 
+from scaler_protocol.host import system
 from scaler_protocol.programs import log_files
 from scaler_protocol.programs.log_files import RotatedLogFile
 
@@ -91,7 +92,7 @@ def test_a_process_that_renames_a_file_just_before_another_one_does_is_noticed(
     writers.write(0, "evening")
     clock.now += 1
     locks: List[int] = []
-    flock = log_files.system.flock
+    flock = system.flock
 
     def other_first(descriptor: int, operation: int) -> None:
         locks.append(descriptor)
@@ -99,7 +100,7 @@ def test_a_process_that_renames_a_file_just_before_another_one_does_is_noticed(
             writers.write(1, "other")
         flock(descriptor, operation)
 
-    monkeypatch.setattr(log_files.system, "flock", other_first)
+    monkeypatch.setattr(system, "flock", other_first)
     writers.write(0, "own")
     assert len(locks) == 2
     assert lines(log.with_name(log.name + YESTERDAY)) == ["evening"] and lines(log) == ["other", "own"]
