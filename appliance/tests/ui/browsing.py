@@ -199,11 +199,13 @@ class Stream:
 class Site:
     """An application over a played cluster."""
 
-    def __init__(self, steps: int = 3, actions_allowed: bool = False, **options: Any) -> None:
+    def __init__(self, steps: int = 3, actions_allowed: bool = False, is_own: bool = True, **options: Any) -> None:
         self.state, self.feed = told_state(steps)
         self.state.actions_allowed = actions_allowed
         self.watch = Watch(self.feed, self.state)
-        self.application = make_application(self.state, self.watch, clock=lambda: 0.0, **options)
+        self.application = make_application(
+            self.state, self.watch, clock=lambda: 0.0, is_own=lambda scope: is_own, **options
+        )
         self.browser = Browser(self.application)
 
     def open(self, url: str, client: str = "127.0.0.1", **headers: str) -> Stream:

@@ -48,6 +48,20 @@ def test_on_loopback_names_of_this_machine_are_answered(open_site: Site, host: s
     assert open_site.browser.get("/api/workers", host=host).status == 200
 
 
+def test_without_a_token_another_user_of_the_host_sees_nothing_and_reads_what_to_do() -> None:
+    browser = Site(is_own=False).browser
+    for path in ("/", "/api/workers", "/events?page=workers", "/metrics", "/readyz", "/static/x"):
+        answer = browser.get(path)
+        assert answer.status == 403
+        assert "--token-file" in answer.text
+    assert browser.get("/livez").status == 200
+
+
+def test_with_a_token_another_user_of_the_host_needs_just_that() -> None:
+    browser = Site(is_own=False, token=TOKEN).browser
+    assert browser.get("/api/workers", authorization=f"Bearer {TOKEN}").status == 200
+
+
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8081", "127.0.0.1.evil.example", "localhost.evil.example", "", "[", "0x7f.1"]
 )

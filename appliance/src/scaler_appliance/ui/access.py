@@ -1,7 +1,8 @@
 """Access control: every request is checked here first.
 
     without a token (loopback only):  the Host header must be one of ours, because another site may make its own
-                                      name point to 127.0.0.1 (DNS rebinding)
+                                      name point to 127.0.0.1 (DNS rebinding); and the client must be a process of
+                                      our user, because all users of the host reach loopback
     with a token:                     Authorization: Bearer TOKEN, or the cookie and the page's key of a session, which
                                       /?token=TOKEN begins
     from a trusted proxy:             its header with the name of a user, and one of our host names: otherwise a page
@@ -40,6 +41,7 @@ from typing import (
 from urllib.parse import parse_qsl, urlencode
 
 from scaler_appliance.ui.browser_sessions import BrowserSessions, Visit
+from scaler_appliance.ui.local_users import is_of_this_user
 
 ACTION_HEADER = "x-scaler-ui"
 """A header that forms and links of other sites cannot send."""
@@ -52,6 +54,7 @@ FILES_PATH = "/static/"
 LOGOUT_PATH = "/logout"
 OPEN_PATHS = frozenset({"/healthz", "/livez"})
 TOKEN_PARAMETER = "token"
+TOKEN_VARIABLE = "SCALER_UI_TOKEN"
 VIEWER = "scaler_ui.viewer"
 """The key of an allowed request's scope for its `PageViewer`."""
 
@@ -121,10 +124,11 @@ class Guard:
 
     Parameters:
         application: serves allowed requests.
-        token: required in requests; None: none is required under one of our host names.
+        token: required in requests; None: none is required of our user under one of our host names.
         hosts: our host names, in addition to those of loopback.
         sessions: of browsers that have presented the token.
         proxies: whose users need no token.
+        is_own: whether a request is our user's, where no token is required.
     """
 
     def __init__(
@@ -134,11 +138,13 @@ class Guard:
         hosts: Iterable[str] = (),
         sessions: Optional[BrowserSessions] = None,
         proxies: Optional[TrustedProxies] = None,
+        is_own: Callable[[Scope], bool] = is_of_this_user,
     ) -> None:
         self._application = application
         self._token = token
         self._hosts: FrozenSet[str] = frozenset(host.lower() for host in hosts)
         self._proxies = proxies
+        self._is_own = is_own
         self._sessions = BrowserSessions(time.monotonic, secrets.token_urlsafe) if sessions is None else sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -185,7 +191,7 @@ class Guard:
         if scope["path"] in OPEN_PATHS:
             return None
         if self._token is None:
-            return self._refusal_by_host(scope)
+            return self._refusal_by_host(scope) or self._refusal_by_user(scope)
         parameters = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         given = [value for name, value in parameters if name == TOKEN_PARAMETER]
         if self._knows(given):
@@ -206,6 +212,15 @@ class Guard:
         text = (
             "This server answers only to names of this machine. To use another name, start it with"
             " --allowed-host NAME, or with a token.\n"
+        )
+        return _Refusal(403, text, {})
+
+    def _refusal_by_user(self, scope: Scope) -> Optional[_Refusal]:
+        if self._is_own(scope):
+            return None
+        text = (
+            "Without a token, this page is only for the user that scaler_ui runs as. To let others of this machine see"
+            f" it, start it with --token-file FILE, or with a token in {TOKEN_VARIABLE}.\n"
         )
         return _Refusal(403, text, {})
 

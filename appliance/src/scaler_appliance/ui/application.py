@@ -20,10 +20,11 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from scaler_appliance.ui import health
-from scaler_appliance.ui.access import ACTION_HEADER, VIEWER, Guard, PageViewer, TrustedProxies
+from scaler_appliance.ui.access import ACTION_HEADER, VIEWER, Guard, PageViewer, Scope, TrustedProxies
 from scaler_appliance.ui.actions import ActionError, NotAllowedError, reachable, shut_down_worker
 from scaler_appliance.ui.browser_sessions import BrowserSessions
 from scaler_appliance.ui.events import Events, EventStream, to_json
+from scaler_appliance.ui.local_users import is_of_this_user
 from scaler_appliance.ui.metrics import CONTENT_TYPE, Metrics
 from scaler_appliance.ui.pages.page_names import page_named
 from scaler_appliance.ui.pages.queries import Query, QueryError
@@ -55,11 +56,12 @@ def make_application(
     clock: Callable[[], float] = time.perf_counter,
     sessions: Optional[BrowserSessions] = None,
     proxies: Optional[TrustedProxies] = None,
+    is_own: Callable[[Scope], bool] = is_of_this_user,
 ) -> Guard:
     """The web application.
 
     Parameters:
-        token, hosts, sessions, proxies: for access control, see `Guard`.
+        token, hosts, sessions, proxies, is_own: for access control, see `Guard`.
         files: the page's; by default the package's.
         ask_to_shut_down: asks the scheduler to let a worker leave.
         clock: measures how long making bodies takes.
@@ -80,7 +82,7 @@ def make_application(
         *([Mount("/static", files)] if files.is_there else []),
     ]
     errors: Dict[Any, Any] = {QueryError: _on_query_error, HTTPException: _on_http_error}
-    return Guard(Starlette(routes=routes, exception_handlers=errors), token, hosts, sessions, proxies)
+    return Guard(Starlette(routes=routes, exception_handlers=errors), token, hosts, sessions, proxies, is_own)
 
 
 class _Handlers:

@@ -14,7 +14,7 @@ from typing import List, Optional
 
 from scaler_appliance import __version__
 from scaler_appliance.feed.finding import find_monitor
-from scaler_appliance.ui.access import TrustedProxies, normal_address
+from scaler_appliance.ui.access import TOKEN_VARIABLE, TrustedProxies, normal_address
 from scaler_protocol.host.interpreter import interpreter_name, python_version
 from scaler_protocol.keys.private_files import read_private
 from scaler_protocol.programs.options import (
@@ -35,7 +35,6 @@ from scaler_protocol.programs.options import (
     service_options,
 )
 
-TOKEN_VARIABLE = "SCALER_UI_TOKEN"
 SHORTEST_TOKEN = 16
 LAST_PORT = 65535
 

@@ -76,7 +76,7 @@ async def _serve(options: argparse.Namespace, token: Optional[str], service_mana
 
     _log_for_uvicorn()
     proxies = trusted_proxies(options)
-    # All users of the host reach loopback: they may look, but not let workers leave.
+    # Without a token, any program of this user may look, but not let workers leave.
     needs_token = proxies is not None or options.allow_actions or not is_loopback(options.host)
     is_made = token is None and needs_token
     if is_made:
