@@ -50,7 +50,7 @@ class ObjectDirectory:
 
     def __init__(self, parent: Optional[str] = None) -> None:
         self.spill: Optional[ObjectDirectory] = None
-        parent = parent or default_parent()
+        parent = os.path.abspath(parent or default_parent())  # peers and links read it from other folders
         for _ in remove_abandoned(parent):
             pass
         self.path = tempfile.mkdtemp(prefix=f"{_DIRECTORY_PREFIX}{system.user_id()}-", dir=parent)
