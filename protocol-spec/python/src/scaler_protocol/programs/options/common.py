@@ -65,7 +65,7 @@ def recording_options(who: str, group: str = "recording") -> List[Option]:
             "--record",
             NewFile(),
             f"write everything that reaches the {who} to this file, for scaler replay; payloads are left out;"
-            " %p stands for the process id",
+            " %p stands for the process id; a recording that is there already is renamed to PATH.previous",
             group=group,
         ),
         Option(
