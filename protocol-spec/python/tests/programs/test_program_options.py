@@ -378,13 +378,6 @@ def test_a_wrong_command_line_and_a_wrong_file_end_a_program_with_two(
     assert errors == f"scaler_top: error: {path}: [top] has no key 'cuont'; did you mean 'count'?\n"
 
 
-def test_an_address_is_not_taken_for_a_log(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        PROGRAM.read(["-lp", "log", ADDRESS])
-    assert f"--logging-paths: {ADDRESS} is an address, not a file: write it before" in capsys.readouterr().err
-    assert read("-lp", "log", "--", ADDRESS)[0].address == ADDRESS
-
-
 def test_what_does_not_fit_together_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     program = Program("x", "top", "", str, OPTIONS, faults=lambda values: ["too many"] if values.count > 5 else [])
     assert program.read([ADDRESS]).count == 3
