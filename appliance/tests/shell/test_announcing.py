@@ -34,6 +34,16 @@ def test_it_is_found_until_it_stops(folder: Path, start: Start) -> None:
     assert os.listdir(folder) == []
 
 
+def test_one_at_relative_paths_is_found_from_every_folder(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    start("--monitor-address", "ipc://m", address="ipc://s")
+    (entry,) = entries(SCHEDULER)
+    assert entry.address == f"ipc://{tmp_path}/s"
+    assert entry.details["monitor_address"] == f"ipc://{tmp_path}/m"
+
+
 def test_one_that_was_killed_is_not_found(folder: Path, start: Start) -> None:
     killed, running = start(), start()
     assert [entry.address for entry in entries(SCHEDULER)] == [running.address, killed.address]

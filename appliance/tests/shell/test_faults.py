@@ -171,6 +171,8 @@ class NoFiles(ObjectFiles):
         self._ended_sessions: Set[int] = set()
         self._sweeps_left = 0
 
+    def restore(self) -> None: ...
+
     def remove_of_sessions(self, sessions: Set[int], is_kept: Callable[[int], bool]) -> Iterator[None]:
         return iter(())
 

@@ -24,7 +24,7 @@ from scaler_appliance.shell.scheduler_recording import SchedulerRecorder, argume
 from scaler_appliance.shell.scheduler_replay import SchedulerReplay
 from scaler_protocol import encode
 from scaler_protocol import messages as m
-from scaler_protocol.recording.file_recorder import DIGEST_SECONDS
+from scaler_protocol.recording.file_recorder import DIGEST_SECONDS, FLUSH_SECONDS
 from scaler_protocol.recording.recording_file import (
     Digest,
     Header,
@@ -103,6 +103,16 @@ def test_a_replay_leads_to_the_same_state_and_effects(path: Path, has_payloads: 
     assert state_tables(replay.core.state) == state_tables(recorded.core.state)
     assert replay.effects == len(recorded.effects) and replay.digests > 1
     assert len(replay.core.state.ready) == 2
+
+
+def test_the_recording_of_a_process_that_was_killed_outlives_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "recording"
+    killed = Recorded(path)
+    killed.work()
+    killed.recorder.on_effects(killed.now + FLUSH_SECONDS, [])
+    before = path.read_bytes()
+    Recorded(path).recorder.close()
+    assert (tmp_path / "recording.previous").read_bytes() == before != path.read_bytes()
 
 
 def test_payloads_are_recorded_only_when_asked_for(tmp_path: Path) -> None:

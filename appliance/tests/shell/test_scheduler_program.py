@@ -116,6 +116,14 @@ def test_a_log_that_cannot_be_written_is_told(tmp_path: Path, capsys: pytest.Cap
     assert "error: logging cannot be set up: " in capsys.readouterr().err
 
 
+def test_an_address_is_not_taken_for_a_log(capsys: pytest.CaptureFixture[str]) -> None:
+    address = "tcp://127.0.0.1:0"
+    with pytest.raises(SystemExit):
+        main(["-lp", "log", address])
+    assert f"--logging-paths: {address} is an address, not a file: write it before" in capsys.readouterr().err
+    assert SCHEDULER.read(["-lp", "log", "--", address]).address == address
+
+
 @pytest.mark.parametrize(
     "address", ["localhost", "udp://1.2.3.4:5", "tcp://127.0.0.1", "tcp://h:99999", "ipc://" + "x" * 200]
 )

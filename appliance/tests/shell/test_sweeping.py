@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
-from typing import Any, Iterator, List
+from typing import Any, Callable, Iterator, List
 
 import pytest
+from scheduler_process import SchedulerProcess
 from shell.faulty_system import SimulatedSystem
 from shell.test_faults import Played
 
 from scaler_appliance.core.effects import Forget
 from scaler_appliance.shell.object_files import ObjectFiles
 from scaler_protocol.host import segments
-from scaler_protocol.host.segments import TOKEN_NAME, ObjectDirectory, object_name, remove_abandoned
+from scaler_protocol.host.segments import (
+    TOKEN_NAME,
+    ObjectDirectory,
+    object_name,
+    remove_abandoned,
+    shares_directory,
+)
 from scaler_protocol.host.spill import LOCK_SUFFIX, remove_orphans
 from scaler_protocol.session.ids import object_id_of
 
@@ -109,3 +117,11 @@ def test_peers_are_served_between_the_parts_of_a_sweep(monkeypatch: pytest.Monke
         played.loop.soon.popleft()()
     server._on_timer()
     assert swept == [{5}, {5, 6} if fails else {6}]
+
+
+def test_a_scheduler_whose_directory_was_removed_stores_objects_again(start: Callable[..., SchedulerProcess]) -> None:
+    scheduler = start()
+    welcome = scheduler.client().welcome
+    shutil.rmtree(welcome.object_directory)
+    scheduler.wait_for_output("another program has removed the directory of objects")
+    assert shares_directory(welcome.object_directory, welcome.object_directory_token)

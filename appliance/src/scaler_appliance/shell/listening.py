@@ -28,7 +28,7 @@ logger = logging.getLogger("scaler")
 
 
 def listen(address: Address, is_private: bool = False, advice: str = "") -> Tuple[socket.socket, str]:
-    """A listening socket and its address.
+    """A listening socket and its address, as programs in any folder can use it.
 
     Parameters:
         is_private: whether other users may not connect, if it is a file.
@@ -50,7 +50,7 @@ def listen(address: Address, is_private: bool = False, advice: str = "") -> Tupl
         if umask is not None:
             os.umask(umask)
     if address.path:
-        return listener, str(address)
+        return listener, str(address.from_any_folder())
     host, port = listener.getsockname()[:2]
     return listener, str(Address(host, port))
 

@@ -152,6 +152,23 @@ class ObjectFiles:
         assert self.directory.spill is not None and self._spiller is not None
         self._spiller.delete(os.path.join(self.directory.spill.path, name))
 
+    def restore(self) -> None:
+        """Make the directory again if another program has removed it; the log then says so."""
+        path = self.directory.path
+        try:
+            is_restored = self.directory.restore()
+        except OSError as error:
+            text = "Scheduler: a directory of objects, %s, was removed, and cannot be made again: %s"
+            logger.error(text, error.filename or path, error.strerror or error)
+            return
+        if is_restored:
+            logger.error(
+                "Scheduler: another program has removed the directory of objects, %s, or the one on disk: the objects"
+                " there are lost, and new ones can be stored again. systemd does so when the user logs out: set"
+                " RemoveIPC=no in its logind.conf, or run `loginctl enable-linger`",
+                path,
+            )
+
     # Leftovers of peers ----------------------------------------------------------------------------------------------
 
     def end_session(self, session: int) -> None:

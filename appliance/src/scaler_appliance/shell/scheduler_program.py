@@ -46,7 +46,7 @@ from scaler_appliance.shell.standby import Standby
 from scaler_protocol import messages as m
 from scaler_protocol.host.addresses import parse_address
 from scaler_protocol.host.discovery import SCHEDULER as ANNOUNCED_SCHEDULER
-from scaler_protocol.host.discovery import announced
+from scaler_protocol.host.discovery import announced, keep_announced
 from scaler_protocol.host.interpreter import language
 from scaler_protocol.host.output_files import write_at_once
 from scaler_protocol.host.segments import ObjectDirectory
@@ -234,7 +234,7 @@ def _serve(
         logger.info("Scheduler: listening at %s", peers.address)
         if options.announce:
             otherwise = "Scheduler: clients and workers need its address"
-            closing.enter_context(
+            announcement = closing.enter_context(
                 announced(
                     ANNOUNCED_SCHEDULER,
                     peers.address,
@@ -243,6 +243,7 @@ def _serve(
                     **admission.announced,
                 )
             )
+            keep_announced(announcement, loop.call_later)
         if options.address_file is not None:
             with _at("--address-file", options.address_file):
                 write_at_once(options.address_file, f"{peers.address}\n{monitor.address}\n", mode=0o666)

@@ -327,6 +327,7 @@ class Server:
             return  # its sockets may be closed
         self._loop.call_later(TICK_INTERVAL_SECONDS, self._on_timer)
         now = self._loop.time()
+        self._files.restore()
         self._drain()
         self._peers.sweep(now)
         self._monitor.sweep(now)

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from scaler_appliance.ui.access import is_loopback
 from scaler_appliance.ui.ui_options import UI, given_token, trusted_proxies
-from scaler_protocol.host.discovery import USER_INTERFACE, announced
+from scaler_protocol.host.discovery import USER_INTERFACE, announced, keep_announced
 from scaler_protocol.host.output_files import write_at_once
 from scaler_protocol.host.sodium import MissingLibraryError
 from scaler_protocol.keys.errors import KeyFileError
@@ -98,7 +98,8 @@ async def _serve(options: argparse.Namespace, token: Optional[str], service_mana
         url = _url(options.host, listener.getsockname()[1])
         link = f"{url}?token={quote(token)}" if token is not None else url
         otherwise = "scaler_ui: clients will not show a link to this page"
-        closing.enter_context(announced(USER_INTERFACE, options.monitor_address, otherwise, url=link))
+        announcement = closing.enter_context(announced(USER_INTERFACE, options.monitor_address, otherwise, url=link))
+        keep_announced(announcement, asyncio.get_running_loop().call_later)
         logger.info("scaler_ui: watching %s", options.monitor_address)
         logger.info("scaler_ui: listening at %s", url)
         if is_made:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import Any, Dict, List, Tuple
 
@@ -170,3 +171,16 @@ def test_monitors_of_tenants_get_their_views_and_only_views_that_someone_has_are
     report_whole(reporter, 2.0)
     assert [len(published) for published in monitor.by_view.values()] == [1, 1, 2]
     assert not monitor.by_view["other"][1].is_snapshot
+
+
+@pytest.mark.parametrize("step_seconds", [86400.0, -86400.0])
+def test_a_wall_clock_that_is_set_changes_no_duration(step_seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    core = SchedulerCore(Settings())
+    reporter, monitor = reporter_of(core)
+    before, read_clock = core.status.unix_offset_microseconds, time.time
+    reporter.report(0.0)
+    monkeypatch.setattr(time, "time", lambda: read_clock() + step_seconds)
+    reporter.report(1.0)
+    first, second = (each.unix_microseconds - each.started_unix_microseconds for each in monitor.published)
+    assert 0 <= first <= second < 60e6
+    assert abs(core.status.unix_offset_microseconds - before - (read_clock() + step_seconds) * 1e6) < 60e6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,13 @@ def test_a_path_has_a_limit() -> None:
     assert parse_address("ipc://" + "p" * 107).path == "p" * 107
     with pytest.raises(AddressError, match="longer than 107 bytes"):
         parse_address("ipc://" + "p" * 108)
+
+
+def test_a_relative_path_is_the_same_place_from_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert str(parse_address("ipc://s").from_any_folder()) == f"ipc://{tmp_path}/s"
+    for text in ("ipc:///tmp/../x", "ipc://@name", "tcp://127.0.0.1:80", "ipc://" + "p" * 107):
+        assert str(parse_address(text).from_any_folder()) == text
 
 
 def test_what_the_system_takes() -> None:

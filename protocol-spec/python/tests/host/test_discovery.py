@@ -7,6 +7,7 @@ import fcntl
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ from scaler_protocol.host.discovery import (
     DiscoveryError,
     entries,
     find_scheduler,
+    keep_announced,
 )
 
 ADDRESS = "tcp://127.0.0.1:2345"
@@ -64,6 +66,30 @@ def test_what_is_announced_is_found_until_it_is_closed(folder: Path) -> None:
         assert found.details == {"monitor_address": MONITOR_ADDRESS}
     assert entries(SCHEDULER) == []
     assert list(folder.iterdir()) == []
+
+
+def test_what_others_remove_is_announced_again_until_it_is_closed(folder: Path) -> None:
+    timers: List[Tuple[Any, ...]] = []
+
+    def call_later(seconds: float, *call: Any) -> None:
+        timers.append(call)
+
+    with Announcement(SCHEDULER, ADDRESS) as announcement:
+        keep_announced(announcement, call_later)
+        first = find_scheduler()
+        shutil.rmtree(folder)
+        assert entries(SCHEDULER) == []
+        function, *arguments = timers.pop()
+        function(*arguments)
+        assert find_scheduler() == first
+        (file,) = folder.iterdir()
+        os.utime(file, (0, 0))
+        function, *arguments = timers.pop()
+        function(*arguments)
+        assert file.stat().st_mtime > 0, "old files are cleaned up"
+    function, *arguments = timers.pop()
+    function(*arguments)
+    assert list(folder.iterdir()) == timers == []
 
 
 def test_other_users_cannot_read_the_folder(folder: Path) -> None:

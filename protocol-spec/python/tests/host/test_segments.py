@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from scaler_protocol.host import system
-from scaler_protocol.host.segments import ObjectDirectory, shares_directory
+from scaler_protocol.host.segments import (
+    SPILL_NAME,
+    TOKEN_NAME,
+    ObjectDirectory,
+    is_lock_abandoned,
+    map_object,
+    shares_directory,
+)
+from scaler_protocol.host.spill import link_to_disk
 
 
 def test_a_directory_is_shared_by_those_who_read_its_token_and_are_of_its_user(
@@ -20,5 +30,62 @@ def test_a_directory_is_shared_by_those_who_read_its_token_and_are_of_its_user(
         assert not shares_directory(directory.path, bytes(16))
         monkeypatch.setattr(system, "user_id", lambda: other_user)  # root can read the token, and write beside it
         assert not shares_directory(directory.path, directory.token)
+    finally:
+        directory.remove()
+
+
+def test_directories_given_by_relative_paths_are_found_from_every_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("memory", "disk", "elsewhere"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    directory = ObjectDirectory("memory")
+    try:
+        directory.open_spill("disk")
+        monkeypatch.chdir("elsewhere")
+        assert shares_directory(directory.path, directory.token)
+        spilled = directory.object_path(1)
+        link_to_disk(spilled)
+        with open(spilled, "wb") as file:
+            file.write(b"on disk")
+        assert bytes(map_object(spilled)) == b"on disk"
+    finally:
+        directory.remove()
+    assert os.listdir(tmp_path / "memory") == os.listdir(tmp_path / "disk") == []
+
+
+def test_a_directory_that_another_program_removes_is_made_again(tmp_path: Path) -> None:
+    for name in ("memory", "disk"):
+        (tmp_path / name).mkdir()
+    directory = ObjectDirectory(str(tmp_path / "memory"))
+    try:
+        spill = directory.open_spill(str(tmp_path / "disk"))
+        assert not directory.restore()
+        shutil.rmtree(directory.path)
+        assert directory.restore() and not directory.restore()
+        shutil.rmtree(spill.path)
+        assert directory.restore() and not directory.restore()
+        assert shares_directory(directory.path, directory.token)
+        assert os.path.samefile(os.path.join(directory.path, SPILL_NAME), spill.path)
+        assert not is_lock_abandoned(os.path.join(directory.path, TOKEN_NAME))
+    finally:
+        directory.remove()
+    assert not directory.restore(), "its owner has removed it"
+    assert os.listdir(tmp_path / "memory") == os.listdir(tmp_path / "disk") == []
+
+
+def test_a_directory_whose_name_another_user_has_taken_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = ObjectDirectory(str(tmp_path))
+    try:
+        shutil.rmtree(directory.path)
+        os.mkdir(directory.path)
+        other_user = system.user_id() + 1
+        monkeypatch.setattr(system, "user_id", lambda: other_user)
+        with pytest.raises(FileExistsError):
+            directory.restore()
+        assert os.listdir(directory.path) == []
     finally:
         directory.remove()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import List
+from typing import List, Optional
 
 import pytest
 
@@ -13,6 +13,7 @@ from scaler_protocol.host.sodium import load_sodium
 from scaler_protocol.keys import credentials, lookup
 from scaler_protocol.keys.credentials import Credentials, MissingKeyError
 from scaler_protocol.keys.key_directory import KeyDirectory
+from scaler_protocol.keys.key_file import write_key_file
 from scaler_protocol.wire.secure_zmtp import SecureZmtp
 
 ADDRESS = "tcp://127.0.0.1:2345"
@@ -61,3 +62,18 @@ def test_announcements_are_read_once_for_a_scheduler_without_keys(
     with Announcement("scheduler", ADDRESS, security="none"):
         assert Credentials(ADDRESS).security() is None
     assert reads == ["scheduler"]
+
+
+@pytest.mark.parametrize("given", [None, "shown.key"])
+def test_a_program_that_has_changed_its_folder_connects_again_with_its_key(
+    given: Optional[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = KeyDirectory(str(tmp_path / "keys"))
+    keys.open_or_create(load_sodium())
+    write_key_file(str(tmp_path / "shown.key"), keys.owner())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCALER_KEY_FILE", "no.key" if given else "shown.key")
+    shown = Credentials(ADDRESS, given)
+    monkeypatch.chdir("keys")
+    security = shown.security()
+    assert security is not None and security.keys == keys.owner().keys

@@ -118,3 +118,23 @@ def test_lines_that_cannot_be_written_are_reported_once_without_an_error(capfd: 
     for handler in logger.handlers:
         with contextlib.suppress(OSError):  # what is left in its buffer
             handler.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "'formatters' is missing|is empty"),
+        ("no section", "no section headers"),
+        ("[formatters]\nkeys=\n[handlers]\nkeys=h\n[handler_h]\nclass=nowhere.Handler\n", "nowhere"),
+    ],
+)
+def test_an_invalid_configuration_file_is_named_with_what_is_wrong(text: str, what: str, tmp_path: Path) -> None:
+    path = tmp_path / "logging.ini"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=f"{re.escape(str(path))} is not a valid logging.config file: .*({what})"):
+        setup_logging([], "INFO", str(path))
+
+
+def test_a_configuration_file_that_does_not_exist_is_said(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"logging\.ini"):
+        setup_logging([], "INFO", str(tmp_path / "logging.ini"))

@@ -32,3 +32,24 @@ def test_a_stream_that_is_closed_leads_nowhere(closed: str, tmp_path: Path) -> N
     finished = subprocess.run(command, cwd=tmp_path, env=environment, timeout=30, stdout=subprocess.DEVNULL)
     assert finished.returncode == 3
     assert (tmp_path / "written").read_text() == "True [True, True, True]"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_to_a_full_disk_is_an_error_of_one_line(unbuffered: str) -> None:
+    program = """
+import sys
+from scaler_protocol.programs.startup import run_program
+
+def main():
+    print("x" * 100_000)
+    return 0
+
+sys.exit(run_program(lambda: main))
+"""
+    with open("/dev/full", "w") as full:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": unbuffered}
+        command = [sys.executable, "-c", program]
+        finished = subprocess.run(command, env=environment, timeout=30, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert finished.stderr == "cannot write to the standard output: No space left on device\n"
+    assert finished.returncode == 1

@@ -86,7 +86,8 @@ class ClientArguments:
             "connect_timeout_seconds", connect_timeout_seconds, below=MAXIMUM_SECONDS
         )
         self._serializer = _checked_serializer(serializer)
-        self._key_file = os.fspath(key_file) if key_file is not None else None
+        named = os.fspath(key_file) if key_file is not None else None
+        self._key_file = os.path.abspath(named) if named else named  # copies may be in other folders
         self._insecure = insecure
         self._serving = serving_options(data_address, direct_bytes)
         return code_sources
@@ -478,12 +479,14 @@ def _checked_serializer(serializer: Optional[Serializer]) -> Optional[Serializer
 def _checked_address(address: str) -> str:
     if not isinstance(address, str):
         raise ArgumentTypeError(f"address must be a str such as 'tcp://127.0.0.1:2345', got {type(address).__name__}")
+    if address == SYNCHRONOUS:
+        return SYNCHRONOUS
     try:
-        if address != SYNCHRONOUS:
-            parse_addresses(address)
+        places = parse_addresses(address)
     except AddressError as error:
         raise InvalidAddressError(str(error)) from None
-    return str(address)
+    from_any_folder = tuple(each.from_any_folder() for each in places)
+    return str(address) if from_any_folder == places else ",".join(map(str, from_any_folder))
 
 
 def _address_found() -> str:

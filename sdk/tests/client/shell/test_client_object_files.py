@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Iterator
 
@@ -50,4 +51,18 @@ def test_a_disk_that_was_full_when_the_client_began_is_used_once_it_has_room(
     assert isinstance(second, FileContent) and is_on_disk(second.path)
     assert Path(second.path).read_bytes() == LARGE[0]
     assert files.own is not None
+    files.own.remove()
+
+
+def test_a_client_whose_directory_was_removed_makes_it_again(scheduler: ObjectDirectory) -> None:
+    files = ClientObjectFiles(
+        m.Welcome(session=1, object_directory=scheduler.path, object_directory_token=scheduler.token)
+    )
+    files.store(LARGE, 1)
+    assert files.own is not None
+    shutil.rmtree(files.own.path)
+
+    stored = files.store(LARGE, 2)
+
+    assert isinstance(stored, FileContent) and Path(stored.path).read_bytes() == LARGE[0]
     files.own.remove()

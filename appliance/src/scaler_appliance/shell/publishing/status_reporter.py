@@ -11,6 +11,7 @@ Rules:
   the time, however often subscribers come.
 - Between two parts of a publication, peers are served.
 - Figures about this process come from the operating system's files.
+- The wall clock may be set while the scheduler runs: when that started is then given by the clock of now.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ from scaler_protocol.keys.allow_list import ANY_TENANT
 from scaler_protocol.wire.codec import encode_in_parts
 
 SNAPSHOT_SHARE = 0.02
+CLOCK_STEP_MICROSECONDS = 1_000_000
+"""By how much the wall clock differs at least once it was set; less may be the time between two readings."""
+
+_SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the first one goes on while the host sleeps
 
 
 class StatusReporter:
@@ -63,6 +68,7 @@ class StatusReporter:
         self._host = socket.gethostname()
         self._sent = sent
         self._received = received
+        self._started_since_boot = time.clock_gettime(_SINCE_BOOT)
         self._started = int(time.time() * 1e6)
         self._unix_offset_microseconds = self._started - int(now * 1e6)
         self._last_sample = now
@@ -88,6 +94,7 @@ class StatusReporter:
         interest = self._monitor.interest()
         self._snapshot_is_due = interest.has_status and (self._snapshot_is_due or interest.is_new)
         self._sample(now)
+        self._follow_wall_clock(now)
         has_status = interest.has_status and (self._has_status or now >= self._next_snapshot)
         if (has_status, interest.has_runs) != (self._has_status, self._has_runs):
             self._has_status, self._has_runs = has_status, interest.has_runs
@@ -168,6 +175,15 @@ class StatusReporter:
         elapsed_seconds = max(1e-3, now - self._last_sample)
         self._cpu_permille = int(1000 * (cpu_seconds - self._last_cpu_seconds) / elapsed_seconds)
         self._last_sample, self._last_cpu_seconds = now, cpu_seconds
+
+    def _follow_wall_clock(self, now: float) -> None:
+        unix_microseconds = int(time.time() * 1e6)
+        offset = unix_microseconds - int(now * 1e6)
+        if abs(offset - self._unix_offset_microseconds) > CLOCK_STEP_MICROSECONDS:
+            self._unix_offset_microseconds = self._core.status.unix_offset_microseconds = offset
+        started = unix_microseconds - int((time.clock_gettime(_SINCE_BOOT) - self._started_since_boot) * 1e6)
+        if abs(started - self._started) > CLOCK_STEP_MICROSECONDS:
+            self._started = started
 
     def _add_figures(self, status: m.SchedulerStatus) -> None:
         """The figures of the process, which the core does not have."""

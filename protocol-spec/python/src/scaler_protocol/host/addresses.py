@@ -66,6 +66,16 @@ class Address(NamedTuple):
             return f"ipc://{self.path}"
         return f"tcp://[{self.host}]:{self.port}" if ":" in self.host else f"tcp://{self.host}:{self.port}"
 
+    def from_any_folder(self) -> Address:
+        """The same place, for programs in other folders than this one: a relative path becomes an absolute one.
+
+        If that would be too long for a socket, the path stays as it is.
+        """
+        if not self.path or self.path.startswith(("@", "/")):
+            return self
+        path = os.path.abspath(self.path)
+        return self if len(path.encode()) > MAXIMUM_PATH_BYTES else self._replace(path=path)
+
 
 def parse_address(text: str) -> Address:
     """Parse an address.

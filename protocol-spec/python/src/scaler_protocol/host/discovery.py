@@ -11,6 +11,8 @@ Rules:
   guessing from process ids. Two may do so at once: a file is removed under its lock, and names are never used again.
 - Other files in the folder are neither read nor removed, because SCALER_RUN_DIRECTORY may name any private folder, such
   as a home directory: a file must have a name of ours, be a regular one, and belong to the user.
+- Programs run longer than their files stay: a user who logs out takes `$XDG_RUNTIME_DIR` along, and old files in the
+  temporary directory are cleaned up. So an announcement is renewed every RENEWAL_SECONDS.
 - A program that announces itself must not fork: the child would keep the lock.
 - Running programs of another host, or of a container with its own network, are not used, and their files stay.
 """
@@ -29,7 +31,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from types import TracebackType
-from typing import ContextManager, Dict, Iterator, List, Mapping, Optional, Type
+from typing import Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Type
 
 from scaler_protocol.host import system
 from scaler_protocol.host.addresses import parse_address
@@ -39,6 +41,7 @@ FOLDER_VARIABLE = "SCALER_RUN_DIRECTORY"
 SCHEDULER = "scheduler"
 USER_INTERFACE = "ui"
 
+RENEWAL_SECONDS = 10.0
 _UNFINISHED_PREFIX = "new-"
 _MAXIMUM_ENTRY_BYTES = 1 << 16
 _UNFINISHED_SECONDS = 60.0
@@ -81,12 +84,8 @@ class Announcement:
     """
 
     def __init__(self, kind: str, address: str, **details: str) -> None:
-        folder = own_folder()
-        os.makedirs(os.path.dirname(folder), exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(folder, 0o700)
-        _check_folder(folder)
-        entry = {
+        self._kind = kind
+        self._entry = {
             "kind": kind,
             "address": connectable(address),
             "process_id": os.getpid(),
@@ -94,14 +93,23 @@ class Announcement:
             "network": _network(),
             "details": details,
         }
-        name = f"{kind}-{os.getpid()}-{next(_numbers)}-{os.urandom(4).hex()}.json"
+        self._is_withdrawn = False
+        self._announce()
+
+    def _announce(self) -> None:
+        folder = own_folder()
+        os.makedirs(os.path.dirname(folder), exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
+        _check_folder(folder)
+        name = f"{self._kind}-{os.getpid()}-{next(_numbers)}-{os.urandom(4).hex()}.json"
         self.path = os.path.join(folder, name)
         unfinished = os.path.join(folder, _UNFINISHED_PREFIX + name)
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.O_CLOEXEC, 0o600)
         self._file = os.fdopen(descriptor, "wb")
         try:
             system.flock(self._file, system.LOCK_EX)
-            self._file.write(json.dumps(entry).encode())
+            self._file.write(json.dumps(self._entry).encode())
             self._file.flush()
             os.rename(unfinished, self.path)
         except BaseException:
@@ -111,8 +119,24 @@ class Announcement:
             raise
         _remove_stale(folder)
 
+    def renew(self) -> bool:
+        """Announce the program again if its file is gone; to be called every RENEWAL_SECONDS.
+
+        Returns whether to go on with that: not after `close`.
+        """
+        if self._is_withdrawn:
+            return False
+        with contextlib.suppress(OSError):
+            os.utime(self.path)  # folders of temporary files are cleaned of old ones
+            return True
+        self._file.close()
+        with contextlib.suppress(OSError, DiscoveryError):
+            self._announce()
+        return True
+
     def close(self) -> None:
         """Withdraw the announcement. Idempotent."""
+        self._is_withdrawn = True
         if not self._file.closed:
             with contextlib.suppress(OSError):
                 os.unlink(self.path)
@@ -130,7 +154,7 @@ class Announcement:
         self.close()
 
 
-def announced(kind: str, address: str, otherwise: str, **details: str) -> ContextManager[object]:
+def announced(kind: str, address: str, otherwise: str, **details: str) -> ContextManager[Optional[Announcement]]:
     """Announce the program within the context; on failure, log a warning: peers can still use its address.
 
     Parameters:
@@ -142,6 +166,17 @@ def announced(kind: str, address: str, otherwise: str, **details: str) -> Contex
     except (DiscoveryError, OSError) as error:
         logger.warning("%s, it is not announced: %s", otherwise, error)
         return contextlib.nullcontext()
+
+
+def keep_announced(announcement: Optional[Announcement], call_later: Callable[..., object]) -> None:
+    """Renew an announcement every RENEWAL_SECONDS until it is closed.
+
+    Parameters:
+        announcement: None: there is none.
+        call_later: of the program's event loop, which takes seconds, a function and its arguments.
+    """
+    if announcement is not None and announcement.renew():
+        call_later(RENEWAL_SECONDS, keep_announced, announcement, call_later)
 
 
 def own_folder() -> str:

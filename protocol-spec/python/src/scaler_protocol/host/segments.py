@@ -15,10 +15,12 @@ Rules:
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import mmap
 import os
 import shutil
+import stat
 import tempfile
 from typing import Iterator, List, Optional, Sequence
 
@@ -50,22 +52,56 @@ class ObjectDirectory:
 
     def __init__(self, parent: Optional[str] = None) -> None:
         self.spill: Optional[ObjectDirectory] = None
-        parent = parent or default_parent()
+        parent = os.path.abspath(parent or default_parent())  # peers and links read it from other folders
         for _ in remove_abandoned(parent):
             pass
         self.path = tempfile.mkdtemp(prefix=f"{_DIRECTORY_PREFIX}{system.user_id()}-", dir=parent)
         self.token = os.urandom(16)
         try:
-            self._token_file = open(os.path.join(self.path, TOKEN_NAME), "xb", buffering=0)
-            try:
-                system.flock(self._token_file, system.LOCK_EX)
-                self._token_file.write(self.token)
-            except BaseException:
-                self._token_file.close()
-                raise
+            self._token_file = self._locked_token_file()
         except BaseException:
             shutil.rmtree(self.path, ignore_errors=True)
             raise
+
+    def _locked_token_file(self) -> io.FileIO:
+        token_file = open(os.path.join(self.path, TOKEN_NAME), "xb", buffering=0)
+        try:
+            system.flock(token_file, system.LOCK_EX)
+            token_file.write(self.token)
+        except BaseException:
+            token_file.close()
+            raise
+        return token_file
+
+    def restore(self) -> bool:
+        """Make the directory again where another program has removed it; returns whether one had.
+
+        systemd does that in /dev/shm when the user logs out (RemoveIPC in logind.conf), and what cleans up /tmp. The
+        objects are lost, but others can be stored.
+
+        Raises OSError if it cannot be made, also because another user has taken its name.
+        """
+        is_restored = self._restore_own()
+        return (self.spill is not None and self.spill.restore()) or is_restored
+
+    def _restore_own(self) -> bool:
+        if self._token_file.closed or os.fstat(self._token_file.fileno()).st_nlink:
+            return False  # it is there, or on a disk that is away and may come back
+        try:
+            os.mkdir(self.path, 0o700)
+        except FileExistsError:
+            found = os.lstat(self.path)
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != system.user_id():
+                raise
+        if self.spill is not None and not os.path.lexists(os.path.join(self.path, SPILL_NAME)):
+            os.symlink(self.spill.path, os.path.join(self.path, SPILL_NAME))
+        try:
+            made = self._locked_token_file()
+        except FileExistsError:  # another thread has just done all this
+            return False
+        removed, self._token_file = self._token_file, made
+        removed.close()
+        return True
 
     def object_path(self, object_id: int) -> str:
         return os.path.join(self.path, object_name(object_id))

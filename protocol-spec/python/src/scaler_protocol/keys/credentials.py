@@ -7,7 +7,8 @@
     none of these ─────────────────────▶ MissingKeyError, before anything is sent
 
 Rules:
-- The key is looked for at each connection, because a scheduler that was started again may have other keys.
+- The key is looked for at each connection, because a scheduler that was started again may have other keys. A relative
+  path is one from the folder in which the program was at first: programs change theirs.
 - There is no way down: with a key, a scheduler that cannot prove its own gets nothing.
 - A program that was given a key is what the key says, on the scheduler's host too: it takes no local socket, at which
   it would be an owner.
@@ -50,9 +51,10 @@ class Credentials:
     def __init__(
         self, address: str, key_file: Optional[str] = None, insecure: Optional[bool] = None, role: str = "client"
     ) -> None:
-        self.address, self.key_file = address, key_file
+        named = os.environ.get(FILE_VARIABLE) if key_file is None else key_file
+        self.address, self.key_file = address, os.path.abspath(named) if named else key_file
         self._role = role
-        self._is_named = bool(key_file or os.environ.get(FILE_VARIABLE))
+        self._is_named = bool(named)
         self._is_insecure = not self._is_named and (is_insecure_by_default() if insecure is None else insecure)
 
     def local_socket(self, address: Address) -> Optional[socket.socket]:

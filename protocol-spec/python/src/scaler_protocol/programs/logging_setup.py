@@ -86,14 +86,12 @@ def setup_logging(
         line_format: one of FORMATS.
 
     Raises:
-        ValueError: the level is not in LEVELS, or the format is not in FORMATS.
+        ValueError: the level is not in LEVELS, the format is not in FORMATS, or the configuration file is invalid.
         OSError: a file cannot be opened.
     """
     logger = logging.getLogger(LOGGER_NAME)
     if config_file is not None:
-        from logging.config import fileConfig  # which takes a twentieth of a start
-
-        fileConfig(config_file, disable_existing_loggers=False)
+        _configure(config_file)
         for handler in {*logger.handlers, *logging.getLogger().handlers}:
             limit_repetitions(handler, LOGGER_NAME)
         logger.info("logging as in %s", config_file)
@@ -114,6 +112,18 @@ def setup_logging(
     logger.propagate = False
     logger.info("logging to %s", tuple(paths))
     return logger
+
+
+def _configure(config_file: str) -> None:
+    from logging.config import fileConfig  # which takes a twentieth of a start
+
+    with open(config_file, "rb"):  # what cannot be read is taken for an empty file before Python 3.12
+        pass
+    try:
+        fileConfig(config_file, disable_existing_loggers=False)
+    except Exception as error:  # of the parser, of what the file names, and of its expressions
+        what = f"the section or key {error} is missing" if isinstance(error, KeyError) else str(error).strip()
+        raise ValueError(f"{config_file} is not a valid logging.config file: {what}") from error
 
 
 def _make_handler(path: str) -> logging.Handler:

@@ -1,16 +1,20 @@
-"""Program startup and exit: Ctrl-C at any time and a closed reader of the output are not errors.
+"""Program startup and exit: Ctrl-C at any time and a closed reader of the output are not errors; a full disk behind the
+output is one of a line.
 
 Rule: only cheap imports here; slow imports happen in `load`, where Ctrl-C is handled.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
 import sys
 from typing import Callable
 
+EXIT_UNWRITTEN = 1
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 EXIT_INTERRUPTED = 130  # the shells' convention
 
 
@@ -18,7 +22,8 @@ def run_program(load: Callable[[], Callable[[], int]]) -> int:
     """Import a program and run it; returns its exit code, or EXIT_INTERRUPTED if Ctrl-C came before the program handles
     it.
 
-    The code is 0 if the reader of the output has gone, as in `scaler_scheduler --print-config | head -1`.
+    The code is 0 if the reader of the output has gone, as in `scaler_scheduler --print-config | head -1`, and
+    EXIT_UNWRITTEN if the output cannot be written for another reason.
 
     Parameters:
         load: imports the program, and returns its main function.
@@ -34,8 +39,14 @@ def run_program(load: Callable[[], Callable[[], int]]) -> int:
     except BrokenPipeError:
         if not _has_lost_its_reader(sys.stdout.fileno()):
             raise  # another pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the final flush succeeds
+        _discard_output()
         code = 0
+    except OSError as error:
+        if error.errno not in _NO_ROOM or not _is_output_full():
+            raise
+        print(f"cannot write to the standard output: {error.strerror or error}", file=sys.stderr)
+        _discard_output()
+        code = EXIT_UNWRITTEN
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing left to clean up
     return code
 
@@ -54,6 +65,20 @@ def _open_what_is_closed() -> None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # open for the life of this process
     if sys.stderr is None:
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)
+
+
+def _discard_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the final flush succeeds
+
+
+def _is_output_full() -> bool:
+    """Whether the output takes no further line."""
+    try:
+        sys.stdout.flush()
+        os.write(sys.stdout.fileno(), b"\n")
+    except OSError as error:
+        return error.errno in _NO_ROOM
+    return False
 
 
 def _has_lost_its_reader(descriptor: int) -> bool:

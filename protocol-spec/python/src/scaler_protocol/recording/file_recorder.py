@@ -5,6 +5,8 @@
 Rules:
 - An input is recorded before the core gets it: the one that breaks an invariant is the last of the recording.
 - Recording never stops the program: if it cannot continue, one log line says so.
+- The recording of the process before this one stays, as FILE.previous: that process may have been killed, and what it
+  recorded is then all that there is.
 - Records reach the file within FLUSH_SECONDS while there are inputs, and all of them when the program ends normally.
 - Without a recorder nothing is kept: even keeping the last inputs would cost a scheduler 0.8 µs per burst, about 2 % of
   a round trip, and they could not be repeated, because a core cannot start in the middle.
@@ -12,8 +14,10 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import stat
 from math import inf
 from typing import Callable, List, Optional, Sequence, TypeVar
 
@@ -34,7 +38,7 @@ class FileRecorder:
     """Records all inputs of a core from the first one on.
 
     Parameters:
-        path: of the file, which is replaced if it exists.
+        path: of the file; a recording that is there already is renamed.
         limit_bytes: of the file; 0: no limit.
         raising_limit: what to do for a longer recording, for the log.
 
@@ -55,6 +59,7 @@ class FileRecorder:
         self._flushed_at = header.began
         self._digested_at = -inf
         self._effects = 0
+        _keep_previous(path)
         self._descriptor = create_output(path)
         self._write(header_bytes(header))
 
@@ -140,3 +145,10 @@ class FileRecorder:
             logger.error("%s: the recording %s cannot be renamed: %s", self._who, self.path, error.strerror or error)
             return self.path
         return kept
+
+
+def _keep_previous(path: str) -> None:
+    """Rename the recording at a path, if there is one. If it cannot be renamed, it is replaced."""
+    with contextlib.suppress(OSError):
+        if stat.S_ISREG(os.lstat(path).st_mode):
+            os.replace(path, f"{path}.previous")

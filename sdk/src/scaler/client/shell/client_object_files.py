@@ -112,6 +112,9 @@ class ClientObjectFiles:
             self.own = self._made.setdefault("own", made)
             if self.own is not made:
                 made.remove()
+        else:
+            with contextlib.suppress(OSError, MemoryError):
+                self.own.restore()  # another program may have removed it
         return self.own.path
 
     def _make_directory(self) -> ObjectDirectory:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import Any, List
 
 from scaler_protocol.programs.logging_setup import FORMATS, LEVELS
 from scaler_protocol.programs.options.kinds import Bytes, Choice, ExistingFile, NewFile, Switch, Words
@@ -10,7 +10,15 @@ from scaler_protocol.programs.options.table import Earlier, Option
 
 
 class _LogPath(NewFile):
-    """A file to be written, or one of the standard streams."""
+    """A file to be written, or one of the standard streams.
+
+    The option takes all words that follow it, and so an address behind it, too, which is no name of a log.
+    """
+
+    def parse(self, text: str) -> Any:
+        if text.startswith(("tcp://", "ipc://")):
+            raise ValueError(f"{text} is an address, not a file: write it before this option, or after it and --")
+        return super().parse(text)
 
     def fault_here(self, value: str) -> str:
         return "" if value in ("/dev/stdout", "/dev/stderr") else super().fault_here(value)
@@ -65,7 +73,7 @@ def recording_options(who: str, group: str = "recording") -> List[Option]:
             "--record",
             NewFile(),
             f"write everything that reaches the {who} to this file, for scaler replay; payloads are left out;"
-            " %p stands for the process id",
+            " %p stands for the process id; a recording that is there already is renamed to PATH.previous",
             group=group,
         ),
         Option(
