@@ -226,7 +226,7 @@ def _become(request: _Request) -> None:
         if not isinstance(leave.code, (int, type(None))):
             raise  # Python says why
         code = leave.code or 0
-    threading._shutdown()  # type: ignore[attr-defined]
+    threading._shutdown()  # type: ignore[attr-defined]  # as Python itself does
     atexit._run_exitfuncs()
     try:
         for stream in (sys.stdout, sys.stderr):
