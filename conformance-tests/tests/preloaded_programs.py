@@ -4,14 +4,17 @@
            ◀──its process id; later, through the pipe, its exit code──┘
 
 Rules:
-- `start` is called as `subprocess.Popen` is by the suite. The program is the leader of a session, ends as any Python
-  does, and has in /proc the mark that the suite gave it. `run` is like `subprocess.run`.
+- `start` is called as `subprocess.Popen` is by the suite. The program is the leader of a session, and has in /proc the
+  mark that the suite gave it. `run` is like `subprocess.run`.
+- The program ends as any Python does: its threads are joined, its exit functions called and its output flushed. But it
+  does not free its modules, for which the system would copy all that has been imported.
 - The process that has imported has one thread, and ends when its other end is closed.
 - How a program starts by itself is not tried so: others do that.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -214,8 +217,26 @@ def _reap(ends: Dict[int, int]) -> None:
         os.close(end)
 
 
+def _become(request: _Request) -> None:
+    """Be the program, to its end."""
+    code = 0
+    try:
+        _run(request)
+    except SystemExit as leave:
+        if not isinstance(leave.code, (int, type(None))):
+            raise  # Python says why
+        code = leave.code or 0
+    threading._shutdown()  # type: ignore[attr-defined]  # as Python itself does
+    atexit._run_exitfuncs()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    except (OSError, ValueError):
+        sys.exit(code)  # Python says what it can
+    os._exit(code & 0xFF)
+
+
 def _run(request: _Request) -> None:
-    """Be the program."""
     os.setsid()
     for number, descriptor in enumerate(request.streams):
         os.dup2(descriptor, number)
@@ -250,7 +271,7 @@ def main(channel: str, *modules: str) -> None:
     gc.freeze()
     request = _serve(socket.socket(fileno=int(channel)))
     if request is not None:
-        _run(request)
+        _become(request)
 
 
 if __name__ == "__main__":

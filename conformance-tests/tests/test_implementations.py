@@ -19,11 +19,23 @@ from scaler_conformance.benches import implementation as command_starts
 
 EXHAUSTIVE = {"scheduler-pypy"}  # the same scheduler as on CPython
 PRELOADED = {
-    "python-client": ["scaler.client.client"],
-    "scheduler": ["scaler_appliance.shell.scheduler_program"],
-    "worker-sdk": ["scaler.programs.worker_host", "scaler.worker.worker_program"],
+    "python-client": ["scaler.client.client", "scaler.data_serving.data_connections", "encodings.idna"],
+    "scheduler": [
+        "scaler_appliance.shell.scheduler_program",
+        "scaler_protocol.programs.options.command_line",
+        "encodings.idna",
+    ],
+    "worker-sdk": [
+        "scaler.programs.worker_host",
+        "scaler.compat.installation",
+        "scaler.supported_systems",
+        "scaler.worker.supervisor",
+        "scaler.worker.agent.shell.agent_shell",
+        "scaler_protocol.programs.options.command_line",
+        "encodings.idna",
+    ],
 }
-"""What each of them imports."""
+"""What each of them imports, before and after it has read its options."""
 
 
 def _each() -> List[object]:

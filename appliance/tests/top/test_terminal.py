@@ -22,11 +22,11 @@ WORKERS = 3
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchedulerProcess]:
-    """A scheduler whose three workers are busy."""
+    """A scheduler whose three workers have tasks every second."""
     pytest.importorskip("scaler")
     folder = tmp_path_factory.mktemp("cluster")
     scheduler = start_scheduler(folder, quiet_address(), 0)
-    with Load(scheduler.address, WORKERS):
+    with Load(scheduler.address, WORKERS, pause_seconds=1.0):
         yield scheduler
     scheduler.close()
 

@@ -23,7 +23,6 @@ import os
 import sys
 import time
 import types
-import zipfile
 from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from scaler.exceptions import ArgumentTypeError, ModuleUploadError
@@ -134,6 +133,8 @@ class CodeSource:
         return files
 
     def _pack(self, listing: List[_File]) -> Archive:
+        import zipfile  # slow, and needed only where code is uploaded
+
         self._read_at = time.time()
         digest = hashlib.blake2b(digest_size=16)
         stream = io.BytesIO()

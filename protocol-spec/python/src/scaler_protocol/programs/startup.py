@@ -1,12 +1,17 @@
 """Program startup and exit: Ctrl-C at any time and a closed reader of the output are not errors; a full disk behind the
 output is one of a line.
 
-Rule: only cheap imports here; slow imports happen in `load`, where Ctrl-C is handled.
+Rules:
+- Only cheap imports here; slow imports happen in `load`, where Ctrl-C is handled.
+- The garbage collector runs neither while modules are imported nor when the process ends: it would find nothing in the
+  one case, and what it found in the other ends with the process anyway.
 """
 
 from __future__ import annotations
 
+import atexit
 import errno
+import gc
 import os
 import select
 import signal
@@ -29,9 +34,11 @@ def run_program(load: Callable[[], Callable[[], int]]) -> int:
         load: imports the program, and returns its main function.
     """
     _open_what_is_closed()
+    if hasattr(gc, "freeze"):  # PyPy has none
+        atexit.register(gc.freeze)
     try:
         try:
-            code = load()()
+            code = _without_collections(load)()
         finally:
             sys.stdout.flush()
     except KeyboardInterrupt:
@@ -49,6 +56,16 @@ def run_program(load: Callable[[], Callable[[], int]]) -> int:
         code = EXIT_UNWRITTEN
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing left to clean up
     return code
+
+
+def _without_collections(load: Callable[[], Callable[[], int]]) -> Callable[[], int]:
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return load()
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _open_what_is_closed() -> None:

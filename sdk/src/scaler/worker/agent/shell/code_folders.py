@@ -9,7 +9,6 @@ import hashlib
 import io
 import os
 import shutil
-import zipfile
 
 from scaler.values.code_notes import (
     FOOTER,
@@ -48,6 +47,8 @@ def unpack(content: Buffer, digest: str, folder: str) -> None:
 
     Raises CodeError when its content does not match its digest, and OSError; then no files are left.
     """
+    import zipfile  # slow, and needed only where code is uploaded
+
     found = hashlib.blake2b(digest_size=16)
     partial = folder + ".new"
     shutil.rmtree(partial, ignore_errors=True)
