@@ -89,7 +89,7 @@ def test_what_others_remove_is_announced_again_until_it_is_closed(folder: Path) 
         assert file.stat().st_mtime > 0, "old files are cleaned up"
     function, *arguments = timers.pop()
     function(*arguments)
-    assert list(folder.iterdir()) == timers == []
+    assert not timers and not list(folder.iterdir())
 
 
 def test_other_users_cannot_read_the_folder(folder: Path) -> None:

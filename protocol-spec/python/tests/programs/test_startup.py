@@ -23,6 +23,22 @@ def main():
 sys.exit(run_program(lambda: main))
 """
 
+COLLECTIONS = """
+import atexit, gc, sys
+from scaler_protocol.programs.startup import run_program
+
+def load():
+    print("imports:", gc.isenabled())
+    return main
+
+def main():
+    print("runs:", gc.isenabled())
+    return 0
+
+atexit.register(lambda: print("ends:", gc.get_freeze_count() == 0))  # the last of all
+sys.exit(run_program(load))
+"""
+
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_stream_that_is_closed_leads_nowhere(closed: str, tmp_path: Path) -> None:
@@ -53,3 +69,11 @@ sys.exit(run_program(lambda: main))
         finished = subprocess.run(command, env=environment, timeout=30, stdout=full, stderr=subprocess.PIPE, text=True)
     assert finished.stderr == "cannot write to the standard output: No space left on device\n"
     assert finished.returncode == 1
+
+
+@pytest.mark.skipif(sys.implementation.name != "cpython", reason="no other garbage collector can be told")
+def test_the_garbage_collector_runs_while_the_program_does_and_neither_before_nor_after() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", COLLECTIONS]
+    finished = subprocess.run(command, env=environment, timeout=30, stdout=subprocess.PIPE, text=True)
+    assert finished.stdout.splitlines() == ["imports: False", "runs: True", "ends: False"]
