@@ -193,6 +193,11 @@ def test_other_addresses_are_refused_in_the_log(caplog: pytest.LogCaptureFixture
     assert "neither a path nor an abstract address: vsock:2:1234" in caplog.text
 
 
+class NoFiles:
+    def restore(self) -> None:
+        """There are none."""
+
+
 class FailingPeers:
     address = "tcp://127.0.0.1:1"
 
@@ -207,8 +212,9 @@ def test_a_turn_that_fails_is_no_sign_of_life(listening: PlayedServiceManager) -
 
     nothing: Any = None
     peers: Any = FailingPeers()
+    files: Any = NoFiles()
     with contextlib.closing(BuiltinLoop()) as loop:
-        server = Server(loop, SchedulerCore(Settings()), peers, nothing, nothing, service_manager=told)
+        server = Server(loop, SchedulerCore(Settings()), peers, nothing, files, service_manager=told)
         with pytest.raises(RuntimeError, match="nothing can be read"):
             server._on_timer()
     assert listening.has_nothing()

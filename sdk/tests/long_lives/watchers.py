@@ -48,7 +48,7 @@ class Watchers:
         self.feed.task_log = TaskHistory(LOG_BYTES)
         self.state = UiState(self.feed, unix_time=lambda: system.world.now)
         self.watch = Watch(self.feed, self.state)
-        self.application = make_application(self.state, self.watch)
+        self.application = make_application(self.state, self.watch, is_own=lambda scope: True)
         self.viewer = Viewer(self.feed, View(), clock=lambda: system.world.now)
         system.scheduler._has_monitor = False  # of its own, which takes increments, too
         system.scheduler.core.watch(True, True)

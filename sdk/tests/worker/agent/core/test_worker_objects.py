@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from typing import Any, Dict, Iterator
 
 import pytest
@@ -407,12 +406,6 @@ def test_the_own_directory_goes_with_the_worker(bench: Bench) -> None:
     bench.close()
 
     assert not os.path.exists(directory)
-
-
-def test_an_own_directory_that_was_removed_is_made_again(bench: Bench) -> None:
-    shutil.rmtree(os.path.dirname(bench.write_prefix))
-    bench.files.restore()
-    assert bench.write_result(bytes(5))
 
 
 def test_named_functions_have_one_id_each(bench: Bench) -> None:

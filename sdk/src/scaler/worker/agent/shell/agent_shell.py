@@ -319,7 +319,6 @@ class Agent:
         now = time.monotonic()
         self._rounds.read()
         self._fork_server.flush()
-        self._files.restore()
         report_repetitions()
         self._core.on_time(now)
         self._turn()

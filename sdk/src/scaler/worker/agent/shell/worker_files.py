@@ -113,18 +113,6 @@ class WorkerFiles:
             self._open_spill(self._private)
         return self._private
 
-    def restore(self) -> None:
-        """Make the worker's own directory again if another program has removed it."""
-        if self._private is None:
-            return
-        try:
-            if self._private.restore():
-                text = "Worker: another program has removed the directory of objects, %s, or the one on disk"
-                logger.error(text, self._private.path)
-        except (OSError, MemoryError) as error:
-            text = "Worker: the directory of objects, %s, was removed, and cannot be made again: %s"
-            logger.error(text, self._private.path, why(error))
-
     def _open_spill(self, directory: ObjectDirectory) -> None:
         with contextlib.suppress(OSError, MemoryError):
             self._remove_at_end(_escape(directory.open_spill().path))
