@@ -40,7 +40,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Writers:
-    """Processes with one log file: handlers that share nothing but its path."""
+    """Processes with one log file: handlers that share only its path."""
 
     def __init__(self, path: Path, count: int) -> None:
         self._handlers = [RotatedLogFile(str(path)) for _ in range(count)]

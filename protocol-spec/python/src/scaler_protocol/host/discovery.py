@@ -172,7 +172,7 @@ def keep_announced(announcement: Optional[Announcement], call_later: Callable[..
     """Renew an announcement every RENEWAL_SECONDS until it is closed.
 
     Parameters:
-        announcement: None: there is none.
+        announcement: None if the program could not be announced.
         call_later: of the program's event loop, which takes seconds, a function and its arguments.
     """
     if announcement is not None and announcement.renew():
