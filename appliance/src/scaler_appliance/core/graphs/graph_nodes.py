@@ -329,46 +329,53 @@ class Graph:
         Parameters:
             is_left: its client has gone: results that still come are not kept.
         """
-        waiting = TaskState.WAITING
+        waiting, states = TaskState.WAITING, self.states
         counters = self.counters
-        assert counters.waiting == self.states.count(waiting) and counters.nodes == len(self)
-        assert counters.ended == [self.states.count(state) if state in FINAL_STATES else 0 for state in TaskState]
-        assert 0 <= counters.running <= counters.running + counters.queued == self.states.count(TaskState.QUEUED)
-        open_states = (TaskState.WAITING, TaskState.QUEUED)
-        assert self.unfinished == sum(state in open_states for state in self.states)
+        assert counters.waiting == states.count(waiting) and counters.nodes == len(self)
+        assert counters.ended == [states.count(state) if state in FINAL_STATES else 0 for state in TaskState]
+        queued = states.count(TaskState.QUEUED)
+        assert 0 <= counters.running <= counters.running + counters.queued == queued
+        assert self.unfinished == counters.waiting + queued
         if not self.is_dropped:
             self._check_edges(is_left)
             assert set(self.ended).issuperset([node for node, _ in self.failures.values()])
-        for node, state in enumerate(self.states):
-            assert (node in self.batches) == (state == TaskState.QUEUED)
+        in_batches = [node for node, _ in self.batches.values()]
+        assert in_batches == [node for node, state in enumerate(states) if state == TaskState.QUEUED]
 
     def _check_edges(self, is_left: bool) -> None:
-        waiting, ready, untold = TaskState.WAITING, set(self.ready), set(self.ended)
+        states, predecessors = bytes(self.states), self.predecessors
+        ready, untold = set(self.ready), set(self.ended)
         unlinking: Dict[int, int] = {}
         for start, stop, _ in self.unlinking:
-            for predecessor in self.predecessors[start:stop]:
+            for predecessor in predecessors[start:stop]:
                 unlinking[predecessor] = unlinking.get(predecessor, 0) + 1
         told: Dict[int, int] = {}  # edges of which the dependant has learned, before the others of its predecessor
         for current in self.ended.front(1):
             for successor in self.successors_of(current)[: self.passed]:
-                told[successor] = told.get(successor, 0) + (self.states[current] == TaskState.SUCCEEDED)
-        for node, state in enumerate(self.states):
-            succeeded = [
-                self.states[each] == TaskState.SUCCEEDED and each not in untold for each in self.predecessors_of(node)
-            ]
-            if state == waiting:
-                assert self.missing[node] == succeeded.count(False) - told.get(node, 0), f"node {node} is miscounted"
-                is_known = self.missing[node] or node in ready or node >= self.checked
+                told[successor] = told.get(successor, 0) + (states[current] == _SUCCEEDED)
+        has_succeeded = bytearray(states.translate(_IS_SUCCEEDED))  # and its dependants know it
+        for node in untold:
+            has_succeeded[node] = False
+        with_results = {node for node, _ in self.results.values()}
+        for node, state in enumerate(states):
+            if state == _WAITING:
+                missing = self.missing[node]
+                open_edges = [each for each in self.predecessors_of(node) if not has_succeeded[each]]
+                assert missing == len(open_edges) - told.get(node, 0), f"node {node} is miscounted"
+                is_known = missing or node in ready or node >= self.checked
                 assert is_known, f"node {node} waits for nothing"
-            waiting_dependants = sum(self.states[each] == waiting for each in self.successors_of(node))
-            edges = waiting_dependants + unlinking.get(node, 0)
+            edges = unlinking.get(node, 0)
+            for each in self.successors_of(node):
+                edges += states[each] == _WAITING
             assert self.dependants[node] == edges, f"node {node} has {edges} edges, {self.dependants[node]} counted"
-            is_kept = state == TaskState.SUCCEEDED and edges > 0
-            assert (node in self.results) == is_kept or (is_left and is_kept), (
+            is_kept = state == _SUCCEEDED and edges > 0
+            assert (node in with_results) == is_kept or (is_left and is_kept), (
                 f"the result of node {node} is kept too long, or too short"
             )
 
 
+_WAITING, _SUCCEEDED = int(TaskState.WAITING), int(TaskState.SUCCEEDED)
+_IS_SUCCEEDED = bytes(state == _SUCCEEDED for state in range(256))
 _ONE_RESULT = struct.Struct("<3I")
 _EMPTY: Dict[str, object] = {
     **dict.fromkeys(("offsets", "dependency_offsets", "successor_offsets", "ids", "functions"), array("Q")),
