@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
@@ -112,6 +113,25 @@ def test_of_several_the_newest_is_taken_and_the_log_says_so(caplog: pytest.LogCa
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     assert "3 schedulers" in record.getMessage() and "tcp://127.0.0.1:2 " in record.getMessage()
+
+
+def test_a_wall_clock_that_is_set_back_makes_no_older_scheduler_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Announcement(SCHEDULER, ADDRESS):
+        now = time.time()
+        monkeypatch.setattr(discovery.time, "time", lambda: now - 3600.0)
+        with Announcement(SCHEDULER, "tcp://127.0.0.1:1"):
+            assert find_scheduler().address == "tcp://127.0.0.1:1"
+
+
+def test_a_scheduler_of_an_earlier_version_says_by_the_wall_clock_when_it_was_started() -> None:
+    with Announcement(SCHEDULER, ADDRESS) as earlier, Announcement(SCHEDULER, "tcp://127.0.0.1:1"):
+        path = Path(earlier.path)
+        said = json.loads(path.read_bytes())
+        del said["started_steady"]
+        path.write_text(json.dumps(said))
+        assert find_scheduler().address == "tcp://127.0.0.1:1"
+        path.write_text(json.dumps({**said, "started": time.time() + 5.0}))
+        assert find_scheduler().address == ADDRESS
 
 
 def test_none_is_an_error_that_says_what_to_do() -> None:

@@ -63,7 +63,8 @@ class Entry:
         kind: SCHEDULER or USER_INTERFACE.
         address: where clients and workers connect; for a user interface, the monitor address that it watches.
         process_id: of the program.
-        started: when it was announced, in seconds since the epoch.
+        started: when it was announced, in seconds of this host's steady clock: if the wall clock is set back between two
+            programs, the older one seems to be the newer.
         details: further data, such as a scheduler's `monitor_address` or a user interface's `url`.
     """
 
@@ -90,6 +91,7 @@ class Announcement:
             "address": connectable(address),
             "process_id": os.getpid(),
             "started": time.time(),
+            "started_steady": time.monotonic(),
             "network": _network(),
             "details": details,
         }
@@ -328,7 +330,9 @@ def _parse(text: bytes) -> Optional[Entry]:
     try:
         read = json.loads(text)
         details: Dict[str, str] = {str(name): str(value) for name, value in read["details"].items()}
-        entry = Entry(str(read["kind"]), str(read["address"]), int(read["process_id"]), float(read["started"]), details)
+        # Programs of earlier versions say only when that was by the wall clock.
+        started = float(read.get("started_steady", float(read["started"]) - time.time() + time.monotonic()))
+        entry = Entry(str(read["kind"]), str(read["address"]), int(read["process_id"]), started, details)
         parse_address(entry.address)
         return entry if read["network"] == _network() else None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
