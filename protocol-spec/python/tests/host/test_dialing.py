@@ -22,6 +22,9 @@ A: List[Target] = [(socket.AF_INET6, ("fd00::1", 1, 0, 0)), (socket.AF_INET, ("1
 B: List[Target] = [(socket.AF_INET, ("10.0.0.2", 1))]
 
 
+ANSWERING, REFUSING = "127.0.83.1", "127.0.83.2"
+"""Addresses of these tests alone: others listen at any port of 127.0.0.1 and 127.0.0.2."""
+
 # Which place is tried when: the race, in simulated time ---------------------------------------------------------------
 
 
@@ -94,6 +97,15 @@ def listening(stack: ExitStack, family: int = socket.AF_INET, host: str = "127.0
     return listener, listener.getsockname()[1]
 
 
+def listening_beside_a_refusal(stack: ExitStack) -> Tuple[socket.socket, int]:
+    """One that listens at ANSWERING, at a port that is refused at REFUSING: other tests listen at other addresses."""
+    port = refusing_port(stack, host=REFUSING)
+    listener = stack.enter_context(socket.socket())
+    listener.bind((ANSWERING, port))
+    listener.listen()
+    return listener, port
+
+
 def refusing_port(stack: ExitStack, family: int = socket.AF_INET, host: str = "127.0.0.1") -> int:
     bound = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
     bound.bind((host, 0))
@@ -118,8 +130,8 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Dict[str, Answer]:
 
 
 def test_the_address_of_a_name_that_answers_wins(stack: ExitStack, names: Dict[str, Answer]) -> None:
-    listener, port = listening(stack)
-    names["scheduler.example"] = lambda: ["127.0.0.2", "127.0.0.1"]
+    listener, port = listening_beside_a_refusal(stack)
+    names["scheduler.example"] = lambda: [REFUSING, ANSWERING]
     dialing = dial(stack, f"tcp://scheduler.example:{port}")
     with connected(dialing) as stream:
         assert stream.getpeername() == listener.getsockname()
@@ -155,16 +167,16 @@ def test_names_are_resolved_again_at_each_attempt(stack: ExitStack, names: Dict[
 
 
 def test_the_error_says_what_happened_at_each_place(stack: ExitStack, names: Dict[str, Answer]) -> None:
-    names["half.example"] = lambda: ["127.0.0.1", "127.0.0.2"]
+    names["half.example"] = lambda: [ANSWERING, REFUSING]
     names["no-such-name.invalid"] = no_such_name
-    port = refusing_port(stack)
+    port = refusing_port(stack, host=REFUSING)
     with pytest.raises(OSError) as raised:
         connected(dial(stack, f"tcp://half.example:{port},tcp://no-such-name.invalid:1"))
     error = raised.value
     assert error.errno == errno.ECONNREFUSED
     said = why_not_connected(Address("half.example", port), error)
-    assert f"nothing listens at tcp://half.example:{port}, which is 127.0.0.1, (Connection refused)" in said
-    assert f"nothing listens at tcp://half.example:{port}, which is 127.0.0.2, (Connection refused)" in said
+    assert f"nothing listens at tcp://half.example:{port}, which is {ANSWERING}, (Connection refused)" in said
+    assert f"nothing listens at tcp://half.example:{port}, which is {REFUSING}, (Connection refused)" in said
     assert "tcp://no-such-name.invalid:1" in said
 
 
