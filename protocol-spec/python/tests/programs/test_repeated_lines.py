@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import logging.config
 import subprocess
@@ -149,6 +150,20 @@ def test_a_count_is_written_without_another_line_when_its_minute_is_over_or_the_
     assert log.take() == ["... and 1 more like it in 3 seconds: again"]
     repeated_lines.report_repetitions(is_final=True)
     assert log.take() == []
+
+
+def test_nothing_is_written_where_the_destination_has_been_closed(
+    logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    limit_repetitions(handler, "scaler")
+    logger.addHandler(handler)
+    for number in range(20):
+        logger.warning("peer %d is gone", number)
+    stream.close()  # as a test runner closes what a test has printed to
+    repeated_lines.report_repetitions(is_final=True)
+    assert capsys.readouterr().err == ""
 
 
 def test_memory_is_bounded_and_a_count_that_is_forgotten_is_written(log: Log) -> None:

@@ -130,7 +130,7 @@ class RepetitionFilter(logging.Filter):
     def _report(self, handler: logging.Handler, key: _Key) -> None:
         name, level, _ = key
         kind = self._kinds.pop(key)
-        if kind.unwritten:
+        if kind.unwritten and not getattr(getattr(handler, "stream", None), "closed", False):
             seconds = self._clock() - kind.since
             values = kind.unwritten, seconds, kind.text
             text = "... and %d more like it in %.0f seconds: %s"
