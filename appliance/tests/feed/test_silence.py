@@ -112,6 +112,25 @@ def test_probes_leave_no_descriptor_open(listener: socket.socket, tmp_path: Path
     assert last < first + 5, "one for each of fifteen probes"
 
 
+def test_without_room_for_a_thread_a_probe_asks_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    def has_no_room(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    now, answered = [100.0], threading.Event()
+
+    def ask(address: str) -> str:
+        answered.set()
+        return "nothing listens"
+
+    probe = SilenceProbe("tcp://somewhere:1", ask, lambda: now[0])
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(threading.Thread, "start", has_no_room)
+        assert probe.reason() == ""
+    now[0] += PROBE_INTERVAL_SECONDS
+    probe.reason()
+    assert answered.wait(30)
+
+
 def test_a_probe_asks_in_the_background_and_not_all_the_time() -> None:
     now, asked, answered = [100.0], [], threading.Semaphore(0)
 

@@ -7,6 +7,7 @@ import os
 import queue
 import re
 import stat
+import threading
 from pathlib import Path
 from typing import Callable, List, Tuple
 from unittest import mock
@@ -117,6 +118,27 @@ def test_a_copy_of_an_object_removed_meanwhile_is_not_finished(
     monkeypatch.setattr(spilling, "copy_file", copy_while_it_is_removed)
     assert copy(files, outcomes).name == ""
     assert nothing_is_on_disk(files)
+    files.close()
+
+
+def test_without_room_for_a_thread_nothing_is_copied_and_the_next_copy_is(
+    files: ObjectFiles, outcomes: queue.SimpleQueue[Copied], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def has_no_room(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    make_object(files, 1, b"content")
+    assert files.directory.spill is not None
+    left = os.path.join(files.directory.spill.path, "left")
+    os.close(os.open(left, os.O_CREAT))
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(threading.Thread, "start", has_no_room)
+        copied = copy(files, outcomes)
+        files.drop_copy("left")
+    assert copied.name == "" and "no room for a thread" in str(copied.error)
+    assert not os.path.exists(left), "files are deleted all the same"
+    assert copy(files, outcomes).name
+    files.remove(1)
     files.close()
 
 

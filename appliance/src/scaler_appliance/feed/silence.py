@@ -13,6 +13,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from contextlib import suppress
 from typing import Callable, Optional
 
 from scaler_protocol.host.addresses import (
@@ -54,8 +55,10 @@ class SilenceProbe:
         is_idle = self._asking is None or not self._asking.is_alive()
         if is_idle and self._clock() >= self._next_at:
             self._next_at = self._clock() + PROBE_INTERVAL_SECONDS
-            self._asking = threading.Thread(target=self._run, name="silence probe", daemon=True)
-            self._asking.start()
+            thread = threading.Thread(target=self._run, name="silence probe", daemon=True)
+            with suppress(RuntimeError, MemoryError):  # no room for a thread: asked later
+                thread.start()
+                self._asking = thread
         return self._reason
 
     def _run(self) -> None:

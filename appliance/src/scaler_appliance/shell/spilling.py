@@ -6,10 +6,12 @@ Rules:
 - The thread only makes copies and deletes files on disk, which also takes long. The event loop decides whether a copy
   is still wanted and replaces the file, so that an object that is removed in the meantime leaves no files.
 - One copy at a time, because more would not make a disk faster.
+- A system without room for a thread costs the copy that was asked for, and the next one tries again.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import threading
@@ -34,7 +36,7 @@ class Spiller:
     """A thread that copies files from an object directory to the one on disk that belongs to it.
 
     Parameters:
-        on_copied: called on that thread with each outcome.
+        on_copied: called with each outcome, on that thread, or on the caller's if there is no room for one.
     """
 
     def __init__(self, directory: ObjectDirectory, on_copied: Callable[[Copied], None]) -> None:
@@ -48,17 +50,25 @@ class Spiller:
 
     def spill(self, object_id: int) -> None:
         self._wanted.add(object_id)
-        self._put(object_id)
+        try:
+            self._put(object_id)
+        except (RuntimeError, MemoryError) as error:
+            self._on_copied(Copied(object_id, "", OSError(errno.EAGAIN, f"no room for a thread: {error}")))
 
     def delete(self, path: str) -> None:
         """Delete a file on disk, after earlier requests."""
-        self._put(path)
+        try:
+            self._put(path)
+        except (RuntimeError, MemoryError):
+            _delete(path)
 
     def _put(self, what: Union[int, str]) -> None:
-        self._queue.put(what)
+        """Raises RuntimeError or MemoryError if there is no thread, nor room for one."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="scaler-spill", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="scaler-spill", daemon=True)
+            thread.start()
+            self._thread = thread
+        self._queue.put(what)
 
     def forget(self, object_id: int) -> None:
         """An object is removed: its copy is no longer wanted."""
@@ -77,8 +87,7 @@ class Spiller:
             if what is None:
                 return
             if isinstance(what, str):
-                with suppress(OSError):
-                    os.unlink(what)
+                _delete(what)
             elif what in self._wanted:
                 self._on_copied(self._copy(what))
 
@@ -90,3 +99,8 @@ class Spiller:
         except OSError as error:
             return Copied(object_id, "", error)
         return Copied(object_id, name if is_whole else "", None)
+
+
+def _delete(path: str) -> None:
+    with suppress(OSError):
+        os.unlink(path)

@@ -73,6 +73,22 @@ def test_what_comes_after_the_agent_has_settled_is_not_given_back() -> None:
     processor_end.close()
 
 
+def test_without_room_for_a_thread_there_is_no_watchdog_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    def has_no_room(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    agent_end, processor_end = socket.socketpair()
+    processor = Processor(processor_end, memoryview(array("Q", [0])), ProcessorSettings())
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(threading.Thread, "start", has_no_room)
+        processor._want_watchdog()
+    assert processor._watchdog is None
+    processor._want_watchdog()
+    assert processor._watchdog is not None and processor._watchdog.is_alive()
+    agent_end.close()
+    processor_end.close()
+
+
 def test_a_long_task_gives_back_the_chunk_queued_behind_its_own(watched_processor: ForkedProcessor) -> None:
     function = watched_processor.define_function(waits_at(watched_processor.gate_reader))
     first = watched_processor.send_calls(function, (True,), (False,))

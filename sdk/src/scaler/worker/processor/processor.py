@@ -21,6 +21,7 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import socket
@@ -264,8 +265,12 @@ class Processor:
         if not self._watch_wanted.is_set():
             self._watch_wanted.set()
         if self._watchdog is None:
-            self._watchdog = threading.Thread(target=self._watch, name="scaler-watchdog", daemon=True)
-            self._watchdog.start()
+            thread = threading.Thread(target=self._watch, name="scaler-watchdog", daemon=True)
+            with contextlib.suppress(
+                RuntimeError, MemoryError
+            ):  # no room for a thread: tried again with the next tasks
+                thread.start()
+                self._watchdog = thread
 
     def _watch(self) -> None:
         try:

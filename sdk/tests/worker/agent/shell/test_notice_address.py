@@ -166,6 +166,25 @@ def test_an_address_that_cannot_be_reached_is_asked_until_it_is_closed(
     address.close()
 
 
+def test_without_room_for_a_thread_it_can_be_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def has_no_room(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    told: queue.SimpleQueue[str] = queue.SimpleQueue()
+    with served([(200, "")]) as service:
+        address = NoticeAddress(service.url, (), "", told.put)
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(threading.Thread, "start", has_no_room)
+            assert not address.start() and not address.start()
+        assert caplog.text.count("cannot be asked for notice (drain_url): there is no room for a thread") == 1
+        assert address.start()
+        assert told.get(timeout=DEADLINE_SECONDS)
+        address.close()
+    assert address.start(), "once it is closed, there is nothing to try again"
+
+
 def test_a_loop_that_has_ended_is_told_nothing() -> None:
     is_told = threading.Event()
 

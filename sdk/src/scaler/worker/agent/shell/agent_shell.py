@@ -220,7 +220,11 @@ class Agent:
                 settings.drain_url_text,
                 lambda text: self._loop.call_soon_threadsafe(self._on_notice, text),
             )
-            self._notice_address.start()
+            self._ask_for_notice(self._notice_address)
+
+    def _ask_for_notice(self, address: NoticeAddress) -> None:
+        if not address.start():
+            self._loop.call_later(LOOK_INTERVAL_SECONDS, self._ask_for_notice, address)
 
     def _on_notice(self, text: str) -> None:
         if not self._is_broken:

@@ -53,9 +53,16 @@ class NoticeAddress:
         self._fault = ""
         self._is_closed = threading.Event()
 
-    def start(self) -> None:
-        """Ask from now on."""
-        threading.Thread(target=self._run, name="scaler-notice", daemon=True).start()
+    def start(self) -> bool:
+        """Ask from now on; returns whether there is room for a thread. If not, it may be tried again."""
+        if self._is_closed.is_set():
+            return True
+        try:
+            threading.Thread(target=self._run, name="scaler-notice", daemon=True).start()
+        except (RuntimeError, MemoryError) as error:
+            self._warn(f"there is no room for a thread ({error})")
+            return False
+        return True
 
     def close(self) -> None:
         """Ask no more."""
