@@ -118,7 +118,7 @@ def test_of_several_the_newest_is_taken_and_the_log_says_so(caplog: pytest.LogCa
 def test_a_wall_clock_that_is_set_back_makes_no_older_scheduler_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     with Announcement(SCHEDULER, ADDRESS):
         now = time.time()
-        monkeypatch.setattr(discovery.time, "time", lambda: now - 3600.0)
+        monkeypatch.setattr(time, "time", lambda: now - 3600.0)
         with Announcement(SCHEDULER, "tcp://127.0.0.1:1"):
             assert find_scheduler().address == "tcp://127.0.0.1:1"
 

@@ -73,6 +73,10 @@ def test_what_comes_after_the_agent_has_settled_is_not_given_back() -> None:
     processor_end.close()
 
 
+def has_watchdog(processor: Processor) -> bool:
+    return processor._watchdog is not None and processor._watchdog.is_alive()
+
+
 def test_without_room_for_a_thread_there_is_no_watchdog_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     def has_no_room(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -82,9 +86,9 @@ def test_without_room_for_a_thread_there_is_no_watchdog_until_there_is_room(monk
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(threading.Thread, "start", has_no_room)
         processor._want_watchdog()
-    assert processor._watchdog is None
+    assert not has_watchdog(processor)
     processor._want_watchdog()
-    assert processor._watchdog is not None and processor._watchdog.is_alive()
+    assert has_watchdog(processor)
     agent_end.close()
     processor_end.close()
 

@@ -63,8 +63,8 @@ class Entry:
         kind: SCHEDULER or USER_INTERFACE.
         address: where clients and workers connect; for a user interface, the monitor address that it watches.
         process_id: of the program.
-        started: when it was announced, in seconds of this host's steady clock: if the wall clock is set back between two
-            programs, the older one seems to be the newer.
+        started: when it was announced, in seconds of this host's steady clock, since the wall clock may be set back
+            between two programs.
         details: further data, such as a scheduler's `monitor_address` or a user interface's `url`.
     """
 
