@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any, List
@@ -105,12 +106,35 @@ def test_a_replay_leads_to_the_same_state_and_effects(path: Path, has_payloads: 
     assert len(replay.core.state.ready) == 2
 
 
+def end_of_process(recorded: Recorded) -> None:
+    """What the system does at its end, and nothing else."""
+    os.close(recorded.recorder._file._descriptor)
+
+
+def test_a_recording_that_another_process_writes_is_left_to_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "recording"
+    first = Recorded(path)
+    second = Recorded(path)
+    for each in (first, second):
+        each.work()
+        each.recorder.close()
+    names = ["recording", f"recording.{os.getpid()}"]
+    assert sorted(os.listdir(tmp_path)) == names
+    assert all(list(read(tmp_path / name).records()) for name in names)
+    assert f"another process is recording to {path}" in caplog.text
+    Recorded(path).recorder.close()
+    assert (tmp_path / "recording.previous").exists(), "once it has ended, it is one of before"
+
+
 def test_the_recording_of_a_process_that_was_killed_outlives_the_next_one(tmp_path: Path) -> None:
     path = tmp_path / "recording"
     killed = Recorded(path)
     killed.work()
     killed.recorder.on_effects(killed.now + FLUSH_SECONDS, [])
     before = path.read_bytes()
+    end_of_process(killed)
     Recorded(path).recorder.close()
     assert (tmp_path / "recording.previous").read_bytes() == before != path.read_bytes()
 

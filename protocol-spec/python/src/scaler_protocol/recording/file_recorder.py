@@ -7,6 +7,7 @@ Rules:
 - Recording never stops the program: if it cannot continue, one log line says so.
 - The recording of the process before this one stays, as FILE.previous: that process may have been killed, and what it
   recorded is then all that there is.
+- A file that another process is recording to is left to it: this one appends its process id to the name, and says so.
 - Records reach the file within FLUSH_SECONDS while there are inputs, and all of them when the program ends normally.
 - Without a recorder nothing is kept: even keeping the last inputs would cost a scheduler 0.8 µs per burst, about 2 % of
   a round trip, and they could not be repeated, because a core cannot start in the middle.
@@ -21,6 +22,7 @@ import stat
 from math import inf
 from typing import Callable, List, Optional, Sequence, TypeVar
 
+from scaler_protocol.host import system
 from scaler_protocol.host.output_files import create_output
 from scaler_protocol.recording.recording_file import Digest, Header, block, digest_record, header_bytes, record
 
@@ -38,7 +40,7 @@ class FileRecorder:
     """Records all inputs of a core from the first one on.
 
     Parameters:
-        path: of the file; a recording that is there already is renamed.
+        path: of the file; a recording that is there already is renamed, unless another process is writing it.
         limit_bytes: of the file; 0: no limit.
         raising_limit: what to do for a longer recording, for the log.
 
@@ -48,9 +50,12 @@ class FileRecorder:
     def __init__(
         self, path: str, header: Header, limit_bytes: int, raising_limit: str = "raise --record-limit"
     ) -> None:
-        self.path = path
         self.has_payloads = header.has_payloads
         self._who = header.core.capitalize()
+        self.path = path if not _is_being_written(path) else f"{path}.{os.getpid()}"
+        if self.path != path:
+            text = "%s: another process is recording to %s: the recording of this one is %s"
+            logger.warning(text, self._who, path, self.path)
         self._limit_bytes = limit_bytes
         self._raising_limit = raising_limit
         self._records: List[bytes] = []
@@ -59,8 +64,10 @@ class FileRecorder:
         self._flushed_at = header.began
         self._digested_at = -inf
         self._effects = 0
-        _keep_previous(path)
-        self._descriptor = create_output(path)
+        _keep_previous(self.path)
+        self._descriptor = create_output(self.path)
+        with contextlib.suppress(OSError):  # a file system without locks
+            system.flock(self._descriptor, system.LOCK_EX | system.LOCK_NB)
         self._write(header_bytes(header))
 
     @property
@@ -145,6 +152,25 @@ class FileRecorder:
             logger.error("%s: the recording %s cannot be renamed: %s", self._who, self.path, error.strerror or error)
             return self.path
         return kept
+
+
+def _is_being_written(path: str) -> bool:
+    """Whether a living process holds the lock of a recording."""
+    flags = os.O_RDONLY | system.O_CLOEXEC | system.O_NONBLOCK | system.O_NOFOLLOW
+    try:
+        descriptor = os.open(path, flags)
+    except OSError:
+        return False  # there is none
+    try:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            system.flock(descriptor, system.LOCK_SH | system.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # a file system without locks
+    finally:
+        os.close(descriptor)
 
 
 def _keep_previous(path: str) -> None:
