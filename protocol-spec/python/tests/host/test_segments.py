@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -73,6 +75,47 @@ def test_a_directory_that_another_program_removes_is_made_again(tmp_path: Path) 
         directory.remove()
     assert not directory.restore(), "its owner has removed it"
     assert os.listdir(tmp_path / "memory") == os.listdir(tmp_path / "disk") == []
+
+
+def is_locked(path: str) -> bool:
+    """Whether somebody shares the lock of a directory."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def test_a_directory_is_locked_until_it_is_removed_also_when_it_is_made_again(tmp_path: Path) -> None:
+    for name in ("memory", "disk"):
+        (tmp_path / name).mkdir()
+    directory = ObjectDirectory(str(tmp_path / "memory"))
+    on_disk = directory.open_spill(str(tmp_path / "disk"))
+    assert is_locked(directory.path) and is_locked(on_disk.path)
+    shutil.rmtree(on_disk.path)
+    assert directory.restore()
+    assert is_locked(directory.path) and is_locked(on_disk.path)
+    directory.after_fork_in_child()
+    assert not is_locked(directory.path) and not is_locked(on_disk.path)
+    directory.remove()
+
+
+@pytest.mark.skipif(not shutil.which("systemd-tmpfiles"), reason="no systemd-tmpfiles here (Debian: systemd)")
+def test_what_cleans_temporary_directories_keeps_objects_until_their_owner_has_ended(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.conf"
+    rules.write_text(f"d {tmp_path}/tmp 0700 - - 0\n")  # all is old enough to be removed
+    (tmp_path / "tmp").mkdir()
+    directory = ObjectDirectory(str(tmp_path / "tmp"))
+    path = Path(directory.object_path(1))
+    path.write_bytes(b"content")
+    for is_owned in (True, False):
+        subprocess.run(["systemd-tmpfiles", "--clean", str(rules)], check=True)
+        assert path.exists() is is_owned
+        directory.after_fork_in_child()  # as if its process had ended
+    directory.remove()
 
 
 def test_a_directory_whose_name_another_user_has_taken_is_not_used(

@@ -7,6 +7,8 @@ Rules:
   the processes that mapped it, so deleting never affects a reader.
 - The owner of a directory holds a lock on its `token` file. A directory whose lock is free was left by a killed owner,
   and the next owner to start removes it.
+- It also shares a lock on the directory itself: systemd-tmpfiles, which removes what has not been used for some days
+  from /tmp, passes over directories that are locked, and what is in them.
 - Sharing is proven, not assumed: a peer that can read the scheduler's token at the path sees the same file system, and
   the owner of that file is the user whose files both can read.
 - Objects that do not fit in memory are on disk, behind a link (see `spill`).
@@ -31,6 +33,7 @@ TOKEN_NAME = "token"
 SPILL_NAME = "spill"
 NAMES_OF_A_PART = 512  # whose files are removed within 5 ms
 _DIRECTORY_PREFIX = "scaler-"
+_NONE = -1  # no descriptor
 _MAXIMUM_BUFFERS_PER_WRITE = 512  # below IOV_MAX of every system
 _MAXIMUM_BYTES_PER_WRITE = 1 << 30
 _temporary_numbers = itertools.count(1)
@@ -57,11 +60,24 @@ class ObjectDirectory:
             pass
         self.path = tempfile.mkdtemp(prefix=f"{_DIRECTORY_PREFIX}{system.user_id()}-", dir=parent)
         self.token = os.urandom(16)
+        self._lock = _NONE
         try:
             self._token_file = self._locked_token_file()
         except BaseException:
             shutil.rmtree(self.path, ignore_errors=True)
             raise
+        self._lock_directory()
+
+    def _lock_directory(self) -> None:
+        self._unlock_directory()
+        with contextlib.suppress(OSError):  # there are no such locks: what is old may be removed
+            self._lock = os.open(self.path, os.O_RDONLY | system.O_CLOEXEC)
+            system.flock(self._lock, system.LOCK_SH | system.LOCK_NB)
+
+    def _unlock_directory(self) -> None:
+        lock, self._lock = self._lock, _NONE
+        if lock != _NONE:
+            os.close(lock)
 
     def _locked_token_file(self) -> io.FileIO:
         token_file = open(os.path.join(self.path, TOKEN_NAME), "xb", buffering=0)
@@ -101,6 +117,7 @@ class ObjectDirectory:
             return False
         removed, self._token_file = self._token_file, made
         removed.close()
+        self._lock_directory()
         return True
 
     def object_path(self, object_id: int) -> str:
@@ -111,6 +128,7 @@ class ObjectDirectory:
         if self.spill is not None:
             self.spill.after_fork_in_child()
         self._token_file.close()
+        self._unlock_directory()
 
     def open_spill(self, parent: Optional[str] = None) -> ObjectDirectory:
         """Create a directory for objects that do not fit in this one, unless it exists.
@@ -136,6 +154,7 @@ class ObjectDirectory:
             self.spill.remove()
         shutil.rmtree(self.path, ignore_errors=True)
         self._token_file.close()
+        self._unlock_directory()
 
 
 def default_parent() -> str:
