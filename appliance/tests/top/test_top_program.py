@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
 import sys
+import termios
 import threading
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Set
@@ -244,3 +247,21 @@ def test_the_scheduler_imports_nothing_of_its_monitors() -> None:
     finished = subprocess.run([sys.executable, "-c", imported], capture_output=True, text=True, timeout=60, check=True)
     others = {"blessed", "jinxed", "wcwidth", "curses", "starlette", "uvicorn", "prometheus_client", "anyio"}
     assert others.isdisjoint(finished.stdout.split())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_terminal_that_answers_no_question_can_be_left_before_anything_is_shown(address: str, number: int) -> None:
+    here, there = pty.openpty()
+    before = termios.tcgetattr(there)
+    command = [sys.executable, "-m", "scaler_appliance.top", address]
+    environment = {**os.environ, "TERM": "xterm", "BLESSED_QUERY_TIMEOUT_SECONDS": str(DEADLINE_SECONDS)}
+    with subprocess.Popen(command, stdin=there, stdout=there, stderr=there, env=environment) as process:
+        os.read(here, 4096)  # the first question
+        process.send_signal(number)
+        assert process.wait(DEADLINE_SECONDS / 2) == 0
+    assert termios.tcgetattr(there) == before
+    os.set_blocking(here, False)
+    with contextlib.suppress(BlockingIOError):
+        assert b"Traceback" not in os.read(here, 4096)
+    os.close(here)
+    os.close(there)

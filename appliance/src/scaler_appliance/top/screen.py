@@ -21,6 +21,7 @@ from scaler_appliance.top.frame import Size
 from scaler_appliance.top.lines import ALARM, BAD, FAINT, NOTICE, PLAIN, SORTED, STOPPED, TITLE, Line
 
 ESCAPE_SECONDS = 0.05  # after which an Esc is a key and not the beginning of one
+ANSWER_SECONDS = "1"  # in which a terminal says what it is
 # A DEC sequence that terminal descriptions often lack, and that all terminals support or ignore.
 WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH, signal.SIGTSTP)
@@ -77,8 +78,19 @@ class Signals:
         return received
 
 
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Signals that end the program raise KeyboardInterrupt, as Ctrl-C does."""
+    previous = {number: signal.signal(number, signal.default_int_handler) for number in QUITTING}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
 class Screen:
-    """A terminal that shows frames.
+    """A terminal that shows frames. To find out what it can do, it is asked, and that can be interrupted.
 
     Raises NoTerminalError, or MissingTerminalPackageError.
     """
@@ -91,6 +103,8 @@ class Screen:
                 f"TERM={os.environ.get('TERM', '')} is not a terminal that can show frames; --once prints one"
             )
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+        # Some terminals answer no questions, as in `script` where nobody sits: 5 s for each of two by default.
+        os.environ.setdefault("BLESSED_QUERY_TIMEOUT_SECONDS", ANSWER_SECONDS)
         # NO_COLOR should only disable colours, but blessed would also not move the cursor.
         without_colors = os.environ.pop("NO_COLOR", "")
         try:

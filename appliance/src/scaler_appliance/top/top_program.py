@@ -17,7 +17,15 @@ from scaler_appliance.feed.status_feed import Feed
 from scaler_appliance.top.frame import FeedSource, Size, render
 from scaler_appliance.top.json_lines import describe
 from scaler_appliance.top.lines import plain
-from scaler_appliance.top.screen import QUITTING, MissingTerminalPackageError, NoTerminalError, Screen, Signals, suspend
+from scaler_appliance.top.screen import (
+    QUITTING,
+    MissingTerminalPackageError,
+    NoTerminalError,
+    Screen,
+    Signals,
+    interruptible,
+    suspend,
+)
 from scaler_appliance.top.top_options import TOP
 from scaler_appliance.top.view import View
 from scaler_appliance.top.watch import Viewer
@@ -117,8 +125,9 @@ def _print_json(options: argparse.Namespace, feed: Feed) -> int:
 
 
 def _show(options: argparse.Namespace, watch: Viewer, feed: Feed) -> int:
-    with Signals() as signals:
+    with interruptible():
         screen = Screen()
+    with Signals() as signals:
         while not watch.view.has_quit:
             with screen.shown():
                 _show_until_left(options, watch, feed, screen, signals)
