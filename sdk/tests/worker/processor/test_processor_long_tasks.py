@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import random
 import socket
+import sys
 import threading
 import time
 from array import array
+from types import ModuleType
 from typing import Any, List
 
 import pytest
@@ -54,6 +56,23 @@ def test_a_long_task_gives_back_the_tasks_behind_it_and_holds_back_no_result(
     watched_processor.assert_nothing_more()
 
 
+@pytest.mark.parametrize("module", [sys, threading], ids=["sys", "threading"])
+def test_tasks_that_remove_hooks_do_not_end_the_processor_of_the_next_ones(
+    watched_processor: ForkedProcessor, module: ModuleType
+) -> None:
+    remove = watched_processor.define_function(lambda: setattr(module, "excepthook", None))
+    watched_processor.send_calls(remove, ())
+    assert watched_processor.outcome().value is None
+    function = watched_processor.define_function(waits_at(watched_processor.gate_reader))
+    first = watched_processor.send_calls(function, (True,), (False,))
+
+    assert watched_processor.given_back() == [(first + 1, 1)]
+    watched_processor.send(frames.signal_frame(FrameKind.SETTLED))
+    watched_processor.open_gate()
+    assert watched_processor.outcome().value == "waited"
+    watched_processor.assert_nothing_more()
+
+
 def test_what_comes_after_the_agent_has_settled_is_not_given_back() -> None:
     agent_end, processor_end = socket.socketpair()
     processor = Processor(processor_end, memoryview(array("Q", [0])), ProcessorSettings())
@@ -74,7 +93,7 @@ def test_what_comes_after_the_agent_has_settled_is_not_given_back() -> None:
 
 
 def has_watchdog(processor: Processor) -> bool:
-    return processor._watchdog is not None and processor._watchdog.is_alive()
+    return processor._watchdog.is_alive()
 
 
 def test_without_room_for_a_thread_there_is_no_watchdog_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:

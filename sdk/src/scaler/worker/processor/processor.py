@@ -84,7 +84,9 @@ class Processor:
         self._unsettled = 0  # GIVEN_BACK frames that the agent has not answered with SETTLED
         self._blocked_depths: Dict[int, int] = {}  # by thread, for threads that wait for other tasks
         self._watch_wanted = threading.Event()
-        self._watchdog: Optional[threading.Thread] = None
+        # Made before any task runs: a new thread needs hooks of `sys` and `threading` that tasks may have removed.
+        self._watchdog = threading.Thread(target=self._watch, name="scaler-watchdog", daemon=True)
+        self._is_watched = False
         self._object_prefix = ""
         self._object_number = 0
         self._worked = False  # since the last garbage collection
@@ -264,13 +266,12 @@ class Processor:
     def _want_watchdog(self) -> None:
         if not self._watch_wanted.is_set():
             self._watch_wanted.set()
-        if self._watchdog is None:
-            thread = threading.Thread(target=self._watch, name="scaler-watchdog", daemon=True)
+        if not self._is_watched:
             with contextlib.suppress(
                 RuntimeError, MemoryError
             ):  # no room for a thread: tried again with the next tasks
-                thread.start()
-                self._watchdog = thread
+                self._watchdog.start()
+                self._is_watched = True
 
     def _watch(self) -> None:
         try:
