@@ -78,7 +78,7 @@ def test_a_directory_that_another_program_removes_is_made_again(tmp_path: Path) 
 
 
 def is_locked(path: str) -> bool:
-    """Whether somebody shares the lock of a directory."""
+    """Whether an open file shares the lock of a directory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
