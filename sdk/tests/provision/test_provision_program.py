@@ -234,6 +234,7 @@ def test_each_pool_is_listed_in_its_own_interval(monkeypatch: pytest.MonkeyPatch
             raise OSError("it is not needed")
 
     monkeypatch.setattr(provision_program, "Provisioner", Recorded)
+    monkeypatch.setattr(provision_program, "setup_logging", lambda *_: None)  # it would stay for later tests
     config = tmp_path / "scaler.toml"
     pools = [f'[[provision]]\nname = "{name}"\nlist_interval_seconds = {seconds}\n' for name, seconds in INTERVALS]
     config.write_text("\n".join(pools))
