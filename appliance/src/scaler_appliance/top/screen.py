@@ -103,7 +103,7 @@ class Screen:
                 f"TERM={os.environ.get('TERM', '')} is not a terminal that can show frames; --once prints one"
             )
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-        # Some terminals answer no questions, as in `script` where nobody sits: 5 s for each of two by default.
+        # Some terminals answer no questions, as that of `script` in a pipeline: 5 s for each of two by default.
         os.environ.setdefault("BLESSED_QUERY_TIMEOUT_SECONDS", ANSWER_SECONDS)
         # NO_COLOR should only disable colours, but blessed would also not move the cursor.
         without_colors = os.environ.pop("NO_COLOR", "")
