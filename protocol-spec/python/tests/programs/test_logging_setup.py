@@ -123,7 +123,7 @@ def test_lines_that_cannot_be_written_are_reported_once_without_an_error(capfd: 
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("", "'formatters' is missing|is empty"),
+        ("", "'formatters' is missing|is an empty file"),
         ("no section", "no section headers"),
         ("[formatters]\nkeys=\n[handlers]\nkeys=h\n[handler_h]\nclass=nowhere.Handler\n", "nowhere"),
     ],
