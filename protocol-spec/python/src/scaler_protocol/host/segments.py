@@ -63,21 +63,23 @@ class ObjectDirectory:
         self._lock = _NONE
         try:
             self._token_file = self._locked_token_file()
+            self._lock_directory()
         except BaseException:
             shutil.rmtree(self.path, ignore_errors=True)
+            self._unlock_directory()
             raise
-        self._lock_directory()
 
     def _lock_directory(self) -> None:
         self._unlock_directory()
-        with contextlib.suppress(OSError):  # there are no such locks: what is old may be removed
+        with contextlib.suppress(OSError, MemoryError):  # it does without: what is old may be removed
             self._lock = os.open(self.path, os.O_RDONLY | system.O_CLOEXEC)
             system.flock(self._lock, system.LOCK_SH | system.LOCK_NB)
 
     def _unlock_directory(self) -> None:
         lock, self._lock = self._lock, _NONE
         if lock != _NONE:
-            os.close(lock)
+            with contextlib.suppress(OSError):  # it is closed all the same
+                os.close(lock)
 
     def _locked_token_file(self) -> io.FileIO:
         token_file = open(os.path.join(self.path, TOKEN_NAME), "xb", buffering=0)
