@@ -111,6 +111,10 @@ def shared_argument(client: Client, size: int) -> bool:
 
 
 class Scene(NamedTuple):
+    """Attributes:
+    workers: the host of each.
+    """
+
     title: str
     workers: tuple[str, ...]
     act: Callable[[Client, int], bool]
@@ -131,6 +135,11 @@ SCENES = {
     "broadcast": Scene(
         f"one result, {USERS_OF_THE_BROADCAST} users on {USERS_OF_THE_BROADCAST} workers",
         tuple(f"worker-{number + 1}" for number in range(USERS_OF_THE_BROADCAST)),
+        broadcast,
+    ),
+    "few-hosts": Scene(
+        f"one result, {USERS_OF_THE_BROADCAST} users on 4 workers of each of 2 hosts",
+        ("worker-1",) * 4 + ("worker-2",) * 4,
         broadcast,
     ),
     "argument": Scene("one argument", ("worker-1",), argument),

@@ -84,9 +84,10 @@ def measure(scene: str, megabytes: int) -> dict[str, Any]:
         stack.enter_context(network(HOSTS))
         start = [sys.executable, "-m", "scaler_appliance", ADDRESS, "--insecure", "--no-announce", "-lp", "/dev/null"]
         stack.enter_context(program("scheduler", start))
-        for name in SCENES[scene].workers:
-            worker = [sys.executable, "-m", "scaler.worker", ADDRESS, "--insecure", "-n", "1", "-wn", name]
-            stack.enter_context(program(name, [*worker, "-lp", "/dev/null"]))
+        for number, host in enumerate(SCENES[scene].workers, 1):
+            name = ["-wn", f"{host} as {number}"]
+            worker = [sys.executable, "-m", "scaler.worker", ADDRESS, "--insecure", "-n", "1", *name]
+            stack.enter_context(program(host, [*worker, "-lp", "/dev/null"]))
         before = {host: counters(host) for host in HOSTS}
         began = time.monotonic()
         this = [sys.executable, __file__, "--inside", scene, "--megabytes", str(megabytes)]

@@ -56,6 +56,18 @@ QUIET_TRANSFER_BUGS: Dict[str, PlantedBug] = {
     "a holder that failed is named again and again": PlantedBug(
         "scheduler", f"{_TRANSFERS}._choose", "number not in failed", "True"
     ),
+    "a worker fetches from elsewhere what another one on its host is fetching": PlantedBug(
+        "scheduler", f"{_TRANSFERS}.answer_waiting", "fetcher.place in receiving or are_all_used", "are_all_used"
+    ),
+    "a holder on the same host is not preferred": PlantedBug(
+        "scheduler", f"{_TRANSFERS}.answer_waiting", "near.get(fetcher.place, ())", "()"
+    ),
+    "hosts of one name are taken for one": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.peers.sessions:Session.__init__",
+        "{hello.data_address.rpartition(':')[0] or number}",
+        "",
+    ),
     "a holder does not learn of a ticket": PlantedBug(
         "scheduler", f"{_TRANSFERS}._issue", '(holder, "", fetcher.hello.data_key),', ""
     ),

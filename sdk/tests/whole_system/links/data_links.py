@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import itertools
 from random import Random
 from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Union
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     Host = Union[ClientHost, WorkerHost]
 
 SLOW_CONNECT_SECONDS = 45.0  # longer than a ticket lives
+SHARED_HOSTS_SHARE = 0.5  # of the programs that serve: they are on one of two hosts, each with others
 
 Item = Optional[Tuple[bytes, bytes]]  # a message; None: the end of the link
 
@@ -112,6 +114,7 @@ class DataLinks:
         self.world = world
         self.serving: Dict[str, Host] = {}  # by address
         self.bytes_moved = 0
+        self._ports = itertools.count(1)
         self._last_number = 0
         self._rate = Random(f"data addresses: {world.plan.seed}").choice((0.0, 0.7, 1.0, 1.0))
         if "data_addresses" in world.plan.off:
@@ -124,12 +127,11 @@ class DataLinks:
 
     def new_address(self, host: Host) -> str:
         """Where a worker or a client serves workers; empty: it does not."""
-        drawn = Random(
-            f"data addresses: {self.world.plan.seed} {host.name}"
-        ).random()  # other draws stay what they were
-        if host.is_shared or drawn >= self._rate:
+        chance = Random(f"data addresses: {self.world.plan.seed} {host.name}")  # other draws stay what they were
+        if host.is_shared or chance.random() >= self._rate:
             return ""
-        address = f"tcp://{host.name}:7"
+        place = chance.choice(("a", "b")) if chance.random() < SHARED_HOSTS_SHARE else host.name
+        address = f"tcp://{place}:{next(self._ports)}"
         self.serving[address] = host
         return address
 

@@ -1,12 +1,14 @@
 """Transfers of objects to workers, from others and from clients: who fetches what from whom, with tickets.
 
     TicketRequest ─▶ choose a holder ─┬─▶ Ticket to the holder, and to the fetcher ─▶ hold: the fetcher is one, too
-                                      ├─▶ wait, while all holders have been fetched from often and a copy is on its way
+                                      ├─▶ wait, while a copy is on its way to this host, or all holders have been
+                                      │   fetched from often and a copy is on its way to any
                                       └─▶ Ticket without a holder: the fetcher requests the bytes from the scheduler
 
 Rules:
 - A holder is fetched from COPIES_PER_HOLDER times, if others can be: so copies spread like a tree, and each of them
   leaves its source a few times only, however many workers need it.
+- The bytes reach a host once: its workers fetch from one another, one after the other what none of them has.
 - Who waits waits for a copy that is on its way, which ends: it arrives, fails, or its fetcher is gone.
 - A holder from which a worker could not fetch an object is not named to it again for that object; a client not for
   others either (see `client_reach`).
@@ -20,7 +22,7 @@ Source: SCL-OBJ-025 to SCL-OBJ-027, SCL-OBJ-035, SCL-OBJ-039.
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from scaler_appliance.core.effects import Effect, Send
 from scaler_appliance.core.objects.client_reach import ClientReach
@@ -142,29 +144,47 @@ class ObjectTransfers:
 
     def answer_waiting(self, object_id: int, copies: Copies) -> None:
         """Tell those that wait, in their order, where they can fetch an object, as far as that is known now."""
-        while copies.waiting:
-            number = next(iter(copies.waiting))
-            found = self._choose(number, copies)
-            if found is None:
-                return
-            del copies.waiting[number]
+        if not copies.waiting:
+            return
+        near: Dict[str, List[int]] = {}  # holders by their place
+        for number in copies.holders:
+            holder = self._holder(number)
+            if holder is not None:
+                near.setdefault(holder.place, []).append(number)
+        receiving = {self._workers[number].place for number in copies.transfers}
+        are_all_used = False  # often enough, so that those wait that have none near
+        for number in list(copies.waiting):
             fetcher = self._workers[number]
+            found = self._choose(number, copies, near.get(fetcher.place, ()), is_last=fetcher.place not in receiving)
+            if found == 0:
+                if fetcher.place in receiving or are_all_used:
+                    continue
+                found = self._choose(number, copies, copies.holders, is_last=not copies.transfers)
+                are_all_used = found is None and number not in copies.failed
+            if found is None:
+                continue
+            del copies.waiting[number]
             if found:
                 self._issue(fetcher, object_id, copies, found)
+                receiving.add(fetcher.place)
             else:
                 self._end(number, object_id, is_complete=False)
                 self._send_to_scheduler(fetcher, object_id)
 
     # SCL-OBJ-027
-    def _choose(self, fetcher: int, copies: Copies) -> Optional[int]:
-        """The holder that a worker can fetch from; 0: there is none; None: it has to wait."""
+    def _choose(self, fetcher: int, copies: Copies, among: Iterable[int], is_last: bool) -> Optional[int]:
+        """The one of some holders that a worker can fetch from; 0: there is none; None: it has to wait.
+
+        Parameters:
+            is_last: no copy is on its way, for which it could wait.
+        """
         failed = copies.failed.get(fetcher, ())
         best, fewest = 0, 0
-        for number, holder in copies.holders.items():
+        for number in among:
             is_possible = number != fetcher and number not in failed and self._can_serve(number, fetcher)
-            if is_possible and (not best or holder.copies < fewest):
-                best, fewest = number, holder.copies
-        return None if best and fewest >= COPIES_PER_HOLDER and copies.transfers else best
+            if is_possible and (not best or copies.holders[number].copies < fewest):
+                best, fewest = number, copies.holders[number].copies
+        return None if best and fewest >= COPIES_PER_HOLDER and not is_last else best
 
     def _holder(self, number: int) -> Optional[Session]:
         return self._workers.get(number) or self._clients.get(number)
