@@ -22,7 +22,7 @@ from scaler_protocol import messages as m
 from scaler_protocol.host.sodium import load_sodium
 
 TIMEOUT_SECONDS = 60.0
-HERE = "tcp://127.0.0.1:0"
+HERE, ELSEWHERE = "tcp://127.0.0.1:0", "tcp://127.0.0.2:0"  # workers are at the first
 SIZE = 5_000_000
 
 
@@ -32,6 +32,12 @@ def digest(data: Any, *others: Any) -> Tuple[int, str]:
 
 def slow_digest(data: Any, until: str) -> Tuple[int, str]:
     wait_for_file(until)
+    return digest(data)
+
+
+def digest_beside(data: Any, own: str, others: str) -> Tuple[int, str]:
+    """It has its result when the other one has begun, too."""
+    wait_for_file(others, running=own)
     return digest(data)
 
 
@@ -105,6 +111,30 @@ def test_an_argument_does_not_pass_the_scheduler_and_is_let_go_of_afterwards(clu
         client.clear()
         wait_until_served(client, 0)
         assert not [each for each in client._shell.core.objects.kept() if each.size >= SIZE]
+
+
+def test_two_workers_on_one_host_fetch_an_argument_from_their_client_once(
+    cluster: Cluster, data: bytes, tmp_path: Path
+) -> None:
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    with cluster.client(data_address=ELSEWHERE) as client:
+        assert client.submit(digest, data).result(TIMEOUT_SECONDS) == digest(data)  # the client can be reached
+        tickets: List[m.Ticket] = []
+        core: Any = client._shell.core
+        on_message = core.on_message
+
+        def record(message: Any, payload: bytes) -> None:
+            if isinstance(message, m.Ticket):
+                tickets.append(message)
+            on_message(message, payload)
+
+        core.on_message = record
+        large = data * 10  # so that the second one needs it while the first one fetches it
+        sent = client.send_object(large)
+        futures = [client.submit(digest_beside, sent, *each) for each in ((first, second), (second, first))]
+        assert {each.result(TIMEOUT_SECONDS) for each in futures} == {digest(large)}
+        assert len(tickets) == 1
+        assert not cluster.stored()
 
 
 @pytest.mark.parametrize("options", [{"data_address": "off"}, {"data_address": HERE, "direct_bytes": "1GB"}, {}])
