@@ -63,6 +63,12 @@ def test_pages_are_up_to_date() -> None:
     assert render.out_of_date() == [], "run protocol-spec/tools/render.py --write"
 
 
+def test_the_first_page_leads_to_all_others() -> None:
+    first = next(page for page in spec.pages() if page.name == "README.md")
+    linked = {path for path, _ in LINK.findall(first.read_text(encoding="utf-8"))}
+    assert {page.name for page in spec.pages()} - {first.name} <= linked
+
+
 def test_links_lead_somewhere() -> None:
     broken = []
     for page in spec.pages():
