@@ -26,6 +26,7 @@ EXPLAINED: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     (r"^Scheduler: objects stay in memory, .* No space left on device", ("disk",)),
     (r"^Scheduler: (an object|\d+ objects) of \d+ bytes could not be stored.*: .*(no room|No space left)", ("disk",)),
     (r"(?i)^Scheduler: .*\bmemory\b", ("starve",)),
+    (r"^a large result is lost: .*: its directory is gone, as after the end of its scheduler", ("kill scheduler",)),
 )
 """Patterns of error lines, and words of the names of faults that explain them."""
 

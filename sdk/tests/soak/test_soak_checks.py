@@ -226,6 +226,13 @@ def test_an_error_line_that_stands_for_others_is_explained_by_what_was_up_to_the
     assert verdict.violations == []
 
 
+def test_a_result_that_is_lost_with_its_scheduler_is_explained_by_that(tmp_path: Path) -> None:
+    text = "a large result is lost: /dev/shm/scaler-0-x/7: its directory is gone, as after the end of its scheduler"
+    (tmp_path / "worker-plain.log").write_text(line(text, "ERROR"))
+    [found] = LogWatch(tmp_path).read(0.0)
+    assert found.explained_by == ("kill scheduler",)
+
+
 def test_a_line_that_is_repeated_within_a_minute_is_found(tmp_path: Path) -> None:
     logs = LogWatch(tmp_path)
     few = "".join(line(f"client {number} connected") for number in range(100))

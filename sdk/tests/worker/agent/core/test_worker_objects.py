@@ -342,6 +342,17 @@ def test_a_result_that_disappeared_is_no_object(bench: Bench) -> None:
     assert bench.sent() == []
 
 
+def test_a_result_whose_directory_went_with_its_scheduler_says_so() -> None:
+    directory = ObjectDirectory()
+    bench = Bench(object_directory=directory.path, object_directory_token=directory.token)
+    directory.remove()
+    object_id = bench.objects.adopt(bench.write_prefix + "77-1", 5)
+
+    assert bench.events == [("unserved", object_id)]
+    assert bench.logs[-1].endswith("its directory is gone, as after the end of its scheduler")
+    bench.close()
+
+
 def test_a_result_that_the_scheduler_does_not_take_is_removed(bench: Bench) -> None:
     bench.start_session(4)
     bench.objects.start_session(m.Welcome(session=5, limits=m.Limits(maximum_object_bytes=10)))

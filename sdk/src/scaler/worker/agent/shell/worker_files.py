@@ -166,14 +166,14 @@ class WorkerFiles:
         self._core.on_chunk_read(effect.object_id, effect.offset, effect.length, chunk, reason, effect.connection)
 
     def _keep(self, effect: KeepResult) -> None:
-        reason = ""
+        reason, directory = "", os.path.dirname(effect.target)
         try:
             os.rename(effect.path, effect.target)
-            directory = os.path.dirname(effect.target)
             if directory != self._scheduler_directory and (self._private is None or directory != self._private.path):
                 self._beside.add(effect.target)
         except (OSError, MemoryError) as error:
-            reason = why(error)
+            is_gone = isinstance(error, FileNotFoundError) and not os.path.isdir(directory)
+            reason = "its directory is gone, as after the end of its scheduler" if is_gone else why(error)
             self._remove_path(effect.path)
         self._core.on_result_kept(effect.object_id, effect.target, reason)
 
