@@ -311,6 +311,7 @@ class SchedulerCore:
             for client in self._flow.short_of_credit():
                 self._work.add(client, self._flow.compact(client))
             self.state.objects.memory.watch(now)
+            self.state.transfers.watch(now)
         if self._silent_peers.is_unfinished:
             self._has_news = True  # tasks of a worker that is removed wait again
             self._silent_peers.go_on(now)

@@ -8,7 +8,7 @@ import pytest
 from keeper import Keeper, submit
 from scheduler_harness import Client, Harness
 
-from scaler_appliance.core.objects.object_transfers import COPIES_PER_HOLDER
+from scaler_appliance.core.objects.object_transfers import COPIES_PER_HOLDER, PATIENCE, PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -100,6 +100,34 @@ def test_who_waits_for_its_host_goes_on_when_the_fetch_there_does_not(
     if end == "fail":
         second.hold(result)
         assert sources([first]) == [second.peer.session]
+
+
+@pytest.mark.parametrize("hosts", ["aa", "abc"])
+def test_who_fetches_and_does_not_go_on_is_not_waited_for_for_ever(
+    harness: Harness, client: Client, hosts: str
+) -> None:
+    maker, result, others = broadcast(harness, client, *hosts)
+    *fetching, waiting = others
+    for each in others:
+        each.ask_ticket(result)
+    assert sources(others) == [maker.peer.session] * len(fetching) + [0]
+    harness.wait(PATIENCE_SECONDS - 1.5)
+    assert sources([waiting]) == [0]
+    harness.wait(3.0)
+    assert sources([waiting]) == [maker.peer.session]
+    fetching[0].hold(result)
+    waiting.hold(result)
+
+
+def test_a_large_object_is_waited_for_as_long_as_it_should_take(harness: Harness, client: Client) -> None:
+    maker, result, (first, second) = broadcast(harness, client, "a", "a")
+    harness.state.objects.find(result).copies.size = 10 * int(harness.state.transfers.rates.of(maker.peer.session))
+    for each in (first, second):
+        each.ask_ticket(result)
+    harness.wait(PATIENCE * 10 + PATIENCE_SECONDS - 1.5)
+    assert sources([second]) == [0]
+    harness.wait(3.0)
+    assert sources([second]) == [maker.peer.session]
 
 
 def test_who_cannot_fetch_on_its_host_fetches_elsewhere(harness: Harness, client: Client) -> None:

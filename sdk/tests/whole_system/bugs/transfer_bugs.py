@@ -59,6 +59,9 @@ QUIET_TRANSFER_BUGS: Dict[str, PlantedBug] = {
     "a worker fetches from elsewhere what another one on its host is fetching": PlantedBug(
         "scheduler", f"{_TRANSFERS}.answer_waiting", "fetcher.place in receiving or are_all_used", "are_all_used"
     ),
+    "who fetches and does not go on is waited for": PlantedBug(
+        "scheduler", f"{_TRANSFERS}.watch", "now >= until", "False"
+    ),
     "a holder on the same host is not preferred": PlantedBug(
         "scheduler", f"{_TRANSFERS}.answer_waiting", "near.get(fetcher.place, ())", "()"
     ),

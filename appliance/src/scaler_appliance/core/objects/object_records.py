@@ -56,15 +56,19 @@ class Holder:
 class Copies:
     """Who has all bytes of an object, and the workers that fetch them there. All by session.
 
+    Parameters:
+        size: of the object, in bytes.
+
     Attributes:
         transfers: the holder by the worker that fetches from it.
         waiting: workers that wait until they can be told a holder, in order.
         failed: holders from which a worker could not fetch.
     """
 
-    __slots__ = ("holders", "transfers", "waiting", "failed")
+    __slots__ = ("size", "holders", "transfers", "waiting", "failed")
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
+        self.size = size
         self.holders: Dict[int, Holder] = {}
         self.transfers: Dict[int, int] = {}
         self.waiting: Dict[int, None] = {}

@@ -215,7 +215,7 @@ class ObjectTable:
         self, record: ObjectRecord, peer: bytes, session: int, tables: Dict[int, Table[ObjectRecord]]
     ) -> None:
         if record.copies is None:
-            record.copies = Copies()
+            record.copies = Copies(record.size)
         record.copies.holders[session] = Holder(peer)
         _enter(tables, session, record)
 

@@ -9,7 +9,8 @@ Rules:
 - A holder is fetched from COPIES_PER_HOLDER times, if others can be: so copies spread like a tree, and each of them
   leaves its source a few times only, however many workers need it.
 - The bytes reach a host once: its workers fetch from one another, one after the other what none of them has.
-- Who waits waits for a copy that is on its way, which ends: it arrives, fails, or its fetcher is gone.
+- Who waits waits for a copy that is on its way: until it arrives, fails, its fetcher is gone, or it has taken twice as
+  long as it should. So who fetches, and does not go on, stops no one else.
 - A holder from which a worker could not fetch an object is not named to it again for that object; a client not for
   others either (see `client_reach`).
 - How long transfers take, from their tickets on, is measured: it says what others from that holder will take.
@@ -22,7 +23,7 @@ Source: SCL-OBJ-025 to SCL-OBJ-027, SCL-OBJ-035, SCL-OBJ-039.
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from scaler_appliance.core.effects import Effect, Send
 from scaler_appliance.core.objects.client_reach import ClientReach
@@ -35,7 +36,20 @@ from scaler_protocol.session.features import KEPT_ARGUMENTS, PEER_FETCH
 COPIES_PER_HOLDER = 2
 MAXIMUM_TRANSFERS = 32  # from one worker at once, of all objects
 TICKET_SECONDS = 30.0
+PATIENCE, PATIENCE_SECONDS = 2.0, 5.0
+"""A transfer is waited for so many times as long as it should take by its size, and so much longer."""
 SECRET_BYTES = 32
+
+
+class _Transfer(NamedTuple):
+    """One that is on its way.
+
+    Attributes:
+        awaited_until: others do not wait for it any longer.
+    """
+
+    secret: bytes
+    awaited_until: float
 
 
 def fetches_from_workers(worker: WorkerSession) -> bool:
@@ -78,7 +92,8 @@ class ObjectTransfers:
         self._tickets = 0  # that were issued
         self._serving: Dict[int, int] = {}  # transfers by holder
         self._of_fetcher: Dict[int, Dict[int, Copies]] = {}  # what each worker fetches or waits for, by object
-        self._secrets: Dict[Tuple[int, int], bytes] = {}  # of the tickets for transfers, by fetcher and object
+        self._transfers: Dict[Tuple[int, int], _Transfer] = {}  # by fetcher and object
+        self._awaited: Dict[int, Tuple[Copies, float]] = {}  # by object: when some no longer wait for a transfer of it
 
     # SCL-OBJ-025
     def request(self, fetcher: WorkerSession, object_id: int, record: Optional[ObjectRecord], failed: int) -> None:
@@ -128,7 +143,7 @@ class ObjectTransfers:
         copies.waiting.pop(fetcher, None)
         number = copies.transfers.pop(fetcher, 0)
         if number:
-            del self._secrets[fetcher, object_id]
+            del self._transfers[fetcher, object_id]
             self._count_serving(number, -1)
             holder = copies.holders.get(number)
             if holder is not None and not is_complete:
@@ -144,14 +159,15 @@ class ObjectTransfers:
 
     def answer_waiting(self, object_id: int, copies: Copies) -> None:
         """Tell those that wait, in their order, where they can fetch an object, as far as that is known now."""
+        self._awaited.pop(object_id, None)
         if not copies.waiting:
             return
+        receiving = {self._workers[number].place for number in self._ends(object_id, copies)}
         near: Dict[str, List[int]] = {}  # holders by their place
         for number in copies.holders:
             holder = self._holder(number)
             if holder is not None:
                 near.setdefault(holder.place, []).append(number)
-        receiving = {self._workers[number].place for number in copies.transfers}
         are_all_used = False  # often enough, so that those wait that have none near
         for number in list(copies.waiting):
             fetcher = self._workers[number]
@@ -159,7 +175,7 @@ class ObjectTransfers:
             if found == 0:
                 if fetcher.place in receiving or are_all_used:
                     continue
-                found = self._choose(number, copies, copies.holders, is_last=not copies.transfers)
+                found = self._choose(number, copies, copies.holders, is_last=not receiving)
                 are_all_used = found is None and number not in copies.failed
             if found is None:
                 continue
@@ -170,6 +186,20 @@ class ObjectTransfers:
             else:
                 self._end(number, object_id, is_complete=False)
                 self._send_to_scheduler(fetcher, object_id)
+        if copies.waiting:
+            self._awaited[object_id] = copies, min(self._ends(object_id, copies).values())
+
+    def _ends(self, object_id: int, copies: Copies) -> Dict[int, float]:
+        """Until when each transfer of an object is waited for, by fetcher, if that is not over."""
+        now = self._now()
+        ends = {number: self._transfers[number, object_id].awaited_until for number in copies.transfers}
+        return {number: end for number, end in ends.items() if end > now}
+
+    def watch(self, now: float) -> None:
+        """Called about once a second: who has waited long enough for a copy is told another holder."""
+        for object_id, (copies, until) in list(self._awaited.items()):
+            if now >= until:
+                self.answer_waiting(object_id, copies)
 
     # SCL-OBJ-027
     def _choose(self, fetcher: int, copies: Copies, among: Iterable[int], is_last: bool) -> Optional[int]:
@@ -206,13 +236,15 @@ class ObjectTransfers:
 
     # SCL-OBJ-026
     def _issue(self, fetcher: WorkerSession, object_id: int, copies: Copies, number: int) -> None:
-        holder = self._holder(number)
+        holder, now = self._holder(number), self._now()
         assert holder is not None
         copies.holders[number].copies += 1
         copies.transfers[fetcher.number] = number
         self._count_serving(number, 1)
-        self.rates.begin(number, self._now())
-        secret = self._secrets[fetcher.number, object_id] = self._next_secret()
+        self.rates.begin(number, now)
+        seconds = PATIENCE * copies.size / self.rates.of(number) + PATIENCE_SECONDS
+        secret = self._next_secret()
+        self._transfers[fetcher.number, object_id] = _Transfer(secret, now + seconds)
         lifetime_milliseconds = int(TICKET_SECONDS * 1000)
         end: Session
         for end, address, key in (
@@ -242,6 +274,7 @@ class ObjectTransfers:
         Parameters:
             is_deleted: the object has ended, which its workers are told; else they request it from the scheduler.
         """
+        self._awaited.pop(object_id, None)
         waiting = list(copies.waiting)
         for number in (*waiting, *copies.transfers):
             self._end(number, object_id, is_complete=True)
@@ -265,7 +298,7 @@ class ObjectTransfers:
         """The holder serves no one any more with the ticket of a fetcher that is gone."""
         holder = self._holder(copies.transfers.get(fetcher, 0))
         if holder is not None and not holder.is_gone:
-            secret = self._secrets[fetcher, object_id]
+            secret = self._transfers[fetcher, object_id].secret
             ticket = m.Ticket(id=object_id, holder=holder.number, secret=secret, lifetime_milliseconds=0)
             self._effects.append(Send(holder.peer, ticket))
 
@@ -293,4 +326,6 @@ class ObjectTransfers:
             fetching += len(copies.waiting) + len(copies.transfers)
             serving += len(copies.transfers)
         assert fetching == sum(map(len, self._of_fetcher.values()))
-        assert serving == sum(self._serving.values()) == len(self._secrets)
+        assert serving == sum(self._serving.values()) == len(self._transfers)
+        waited_for = {record.object_id for record in records if record.copies is not None and record.copies.waiting}
+        assert waited_for == self._awaited.keys(), "workers wait for copies, and no one looks for how long"
