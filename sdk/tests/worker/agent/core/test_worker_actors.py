@@ -240,6 +240,24 @@ def test_a_running_actor_is_stopped_when_its_object_is_deleted() -> None:
     assert bench.losses()[2].kind == m.FailureKind.ACTOR_LOST and bench.flow.is_empty
 
 
+@pytest.mark.parametrize("are_cancelled", [False, True])
+def test_calls_that_come_back_from_an_actor_that_was_closed_do_not_begin_another_one(are_cancelled: bool) -> None:
+    bench = ActorBench()
+    bench.begin()
+    bench.call([2, 3, 4])
+    ((number, chunk),) = bench.dealt()
+    bench.start(number, chunk.first_position)
+    if are_cancelled:
+        bench.cancel(3, 4)
+    bench.flow.on_object_deleted({FUNCTION})
+    bench.turn()
+    bench.flow.on_given_back(number, [(chunk.first_position + 1, chunk.task_count - 1)])
+    bench.turn()
+    bench.die(number)
+    assert bench.flow.is_empty
+    assert {*bench.losses()} == ({2} if are_cancelled else {2, 3, 4})
+
+
 def test_a_worker_with_an_actor_is_not_empty() -> None:
     bench = ActorBench()
     bench.begin()

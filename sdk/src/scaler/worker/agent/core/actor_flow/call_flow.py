@@ -80,10 +80,13 @@ class CallFlow:
         self.actors.wake(actor)
 
     def put_back(self, batch: HeldTasks) -> None:
-        """Calls that a processor had have not started."""
-        actor = self.actors.begin(batch.traits.function)
-        actor.put_back(batch)
-        self.actors.wake(actor)
+        """Calls that a processor had have not started. Their actor may have ended meanwhile."""
+        actor = self.actors.find(batch.traits.function)
+        if actor is not None:
+            actor.put_back(batch)
+            self.actors.wake(actor)
+        elif len(batch):
+            self._lose(batch, m.FailureKind.ACTOR_LOST, CLOSED)
 
     def on_chunk_ended(self, state: ProcessorState) -> None:
         """The processor of an actor may take its next calls."""
