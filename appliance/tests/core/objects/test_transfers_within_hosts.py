@@ -10,10 +10,7 @@ from scheduler_harness import Client, Harness
 
 from scaler_appliance.core.objects.object_transfers import COPIES_PER_HOLDER, PATIENCE, PATIENCE_SECONDS
 
-
-@pytest.fixture
-def harness() -> Harness:
-    return Harness(chunk_bytes=10, protected=False)
+SETTINGS = {"chunk_bytes": 10, "protected": False}
 
 
 @pytest.fixture

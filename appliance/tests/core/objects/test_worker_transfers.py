@@ -14,10 +14,7 @@ from scaler_protocol import messages as m
 
 HELD = m.ObjectStorage.HELD
 
-
-@pytest.fixture
-def harness() -> Harness:
-    return Harness(chunk_bytes=10, protected=False)
+SETTINGS = {"chunk_bytes": 10, "protected": False}
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@
 Rules:
 - A holder is fetched from COPIES_PER_HOLDER times, if others can be: so copies spread like a tree, and each of them
   leaves its source a few times only, however many workers need it.
-- The bytes reach a host once: its workers fetch from one another, one after the other what none of them has.
+- The bytes reach a host once: one worker fetches what no other one there has, and the others fetch it from that one.
 - Who waits waits for a copy that is on its way: until it arrives, fails, its fetcher is gone, or it has taken twice as
   long as it should. So who fetches, and does not go on, stops no one else.
 - A holder from which a worker could not fetch an object is not named to it again for that object; a client not for
@@ -203,7 +203,7 @@ class ObjectTransfers:
 
     # SCL-OBJ-027
     def _choose(self, fetcher: int, copies: Copies, among: Iterable[int], is_last: bool) -> Optional[int]:
-        """The one of some holders that a worker can fetch from; 0: there is none; None: it has to wait.
+        """The one among some holders that a worker can fetch from; 0: no one; None: it has to wait.
 
         Parameters:
             is_last: no copy is on its way, for which it could wait.
@@ -328,4 +328,4 @@ class ObjectTransfers:
         assert fetching == sum(map(len, self._of_fetcher.values()))
         assert serving == sum(self._serving.values()) == len(self._transfers)
         waited_for = {record.object_id for record in records if record.copies is not None and record.copies.waiting}
-        assert waited_for == self._awaited.keys(), "workers wait for copies, and no one looks for how long"
+        assert waited_for == self._awaited.keys(), "workers wait for copies without a time limit"

@@ -57,7 +57,7 @@ class Session:
         self.number = number
         self.peer = peer
         self.hello = hello
-        # The host on which it serves others, as two hosts may have one name; of who serves none, a place of its own.
+        # Where it serves others: by its address, too, as two hosts may have one name. Others have a place of their own.
         self.place = f"{hello.host} {hello.data_address.rpartition(':')[0] or number}"
         self.grant = OWNER_GRANT
         self.tenant = OWNER_GRANT.tenant  # of what it owns

@@ -267,9 +267,8 @@ class Processor:
         if not self._watch_wanted.is_set():
             self._watch_wanted.set()
         if not self._is_watched:
-            with contextlib.suppress(
-                RuntimeError, MemoryError
-            ):  # no room for a thread: tried again with the next tasks
+            # Without room for a thread, it is tried again with the next tasks.
+            with contextlib.suppress(RuntimeError, MemoryError):
                 self._watchdog.start()
                 self._is_watched = True
 
