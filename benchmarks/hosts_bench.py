@@ -173,14 +173,14 @@ class Sampling:
         return [sample for sample in samples if low <= sample[1] <= high]
 
 
-_SENDER = """
+SENDER = """
 import socket, sys
 with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as stream:
     part = bytes(1 << 20)
     for _ in range(int(sys.argv[3])):
         stream.sendall(part)
 """
-_RECEIVER = """
+RECEIVER = """
 import os, socket, sys
 with socket.create_server(("", int(sys.argv[1]))) as listener:
     print(flush=True)
@@ -202,13 +202,13 @@ def plain_socket_rate(megabytes: int, path: str = "") -> float:
     Parameters:
         path: of a file that the receiver writes; empty: it drops what it receives.
     """
-    receiving = inside(WORKERS[1], [sys.executable, "-c", _RECEIVER, str(PORT), *([path] if path else [])])
+    receiving = inside(WORKERS[1], [sys.executable, "-c", RECEIVER, str(PORT), *([path] if path else [])])
     with subprocess.Popen(receiving, stdout=subprocess.PIPE) as receiver:
         assert receiver.stdout is not None
         receiver.stdout.readline()
         place = [f"{NETWORK}.{HOSTS.index(WORKERS[1]) + 1}", str(PORT)]
         with Sampling(WORKERS[:1]) as sampling:
-            sending = [sys.executable, "-c", _SENDER, *place, str(megabytes * MEGABYTE >> 20)]
+            sending = [sys.executable, "-c", SENDER, *place, str(megabytes * MEGABYTE >> 20)]
             subprocess.run(inside(WORKERS[0], sending), check=True, timeout=600)
             receiver.wait(READY_SECONDS)
     return sampling.megabytes_per_second()

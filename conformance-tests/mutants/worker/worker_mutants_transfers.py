@@ -79,6 +79,15 @@ class ForgetsItsCopy(WorkerObjects):
         pass
 
 
+@transfer_mutant(breaks="SCL-OBJ-044", caught_by="worker/transfers/requests-to-a-holder-are-few-and-then-not-many")
+class AsksAHolderForAllAtOnce(WorkerTransfers):
+    def request_next(self, object_id: int, fetch: DirectFetch) -> None:
+        chunk_bytes, size = self.owner.objects.chunk_bytes, fetch.size
+        if not self.owner.objects.fetches[object_id].content:
+            for offset in range(0, size, chunk_bytes):
+                self.request(object_id, fetch, offset)
+
+
 @transfer_mutant(breaks="SCL-OBJ-028", caught_by="worker/transfers/holder-that-cannot-be-reached-is-replaced")
 class BlamesNoHolder(WorkerTransfers):
     def on_failed(self, object_id: int, fetch: DirectFetch) -> None:

@@ -101,9 +101,11 @@ class WorkerTransfers(ReferenceHolder):
         self.request_next(ticket.id, fetch)
 
     def request_next(self, object_id: int, fetch: DirectFetch) -> None:
-        objects = self.owner.objects
-        offset = len(objects.fetches[object_id].content)
-        fields = {"id": object_id, "offset": offset, "length": objects.chunk_bytes, "ticket": fetch.ticket.secret}
+        self.request(object_id, fetch, len(self.owner.objects.fetches[object_id].content))
+
+    def request(self, object_id: int, fetch: DirectFetch, offset: int) -> None:
+        length = self.owner.objects.chunk_bytes
+        fields = {"id": object_id, "offset": offset, "length": length, "ticket": fetch.ticket.secret}
         fetch.socket.send_multipart([SCHEMA.encode("ObjectRequest", fields)])
         fetch.asked_at = time.monotonic()
 

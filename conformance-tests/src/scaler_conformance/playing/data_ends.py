@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from collections import deque
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 import zmq
 from zmq.utils import z85
@@ -76,7 +77,7 @@ class PlayedHolder:
     """
 
     def __init__(self, content: bytes, has_key: bool, lie: Lie = tell_truth) -> None:
-        self._content, self._lie = content, lie
+        self.content, self._lie = content, lie
         self._socket = open_socket(zmq.ROUTER)
         self.key = _use_new_key(self._socket) if has_key else b""
         if has_key:
@@ -85,31 +86,40 @@ class PlayedHolder:
         self._socket.bind(self.address)
         self.offsets: List[int] = []
         self.tickets: List[bytes] = []
+        self.open: Deque[Tuple[bytes, Message]] = deque()  # requests without an answer, each with who sent it
 
     def serve(self, most_answers: int, seconds: float, lie: Optional[Lie] = None) -> None:
         """Answer requests, and then no more. Raises Violation if they do not come in time."""
-        deadline: Optional[float] = time.monotonic() + seconds
-        while most_answers:
-            assert deadline is not None
-            left = max(0.0, deadline - time.monotonic())
-            if not self._socket.poll(int(left * 1000)):
-                raise Violation("an ObjectRequest at the holder of the Ticket", "none came", "SCL-OBJ-028")
-            self._answer(lie or self._lie)
-            most_answers -= 1
+        deadline = time.monotonic() + seconds
+        for _ in range(most_answers):
+            self.gather(max(0.0, deadline - time.monotonic()))
+            self.answer_next(lie)
 
     def serve_rest(self, quiet_seconds: float = 0.5) -> None:
         """Answer requests with the truth, until no more come."""
-        while self._socket.poll(int(quiet_seconds * 1000)):
-            self._answer(tell_truth)
+        while self.open or self._socket.poll(int(quiet_seconds * 1000)):
+            self.gather(quiet_seconds)
+            self.answer_next(tell_truth)
 
-    def _answer(self, lie: Lie) -> None:
-        identity, *frames = self._socket.recv_multipart()
-        request = Message(*SCHEMA.decode(frames), b"")
-        self.offsets.append(request.offset)
-        self.tickets.append(request.ticket)
-        chunk, size = lie(self._content[request.offset : request.offset + request.length], len(self._content))
+    def gather(self, seconds: float) -> None:
+        """Take the requests that are there. Raises Violation if all are answered, and no other one comes in time."""
+        while self._socket.poll(0 if self.open else int(seconds * 1000)):
+            identity, *frames = self._socket.recv_multipart()
+            request = Message(*SCHEMA.decode(frames), b"")
+            self.offsets.append(request.offset)
+            self.tickets.append(request.ticket)
+            self.open.append((identity, request))
+        if not self.open:
+            raise Violation("an ObjectRequest at the holder of the Ticket", "none came", "SCL-OBJ-028")
+
+    def answer_next(self, lie: Optional[Lie] = None) -> int:
+        """Answer the request that came first; returns with how many bytes."""
+        identity, request = self.open.popleft()
+        part = self.content[request.offset : request.offset + request.length]
+        chunk, size = (lie or self._lie)(part, len(self.content))
         fields = {"id": request.id, "offset": request.offset, "status": "ok", "size": size}
         self._socket.send_multipart([identity, SCHEMA.encode("ObjectResponse", fields), chunk])
+        return len(chunk)
 
     def leave(self, requests: int, quiet_seconds: float = 1.0) -> None:
         """Be gone, when so many requests have come, or when no more do.

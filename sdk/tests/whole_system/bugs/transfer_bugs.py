@@ -92,6 +92,12 @@ QUIET_TRANSFER_BUGS: Dict[str, PlantedBug] = {
     "a silent holder is waited for": PlantedBug(
         "agent", f"{_FETCHES}.watch", "now - fetch.heard_at >= limit_seconds", "False"
     ),
+    "a distant holder is asked for no more parts than a near one": PlantedBug(
+        "agent", f"{_FETCHES}.on_message", "fetch.window.most_unanswered = fetch.pace.most", "pass"
+    ),
+    "the next holder is asked for as many parts as the one before": PlantedBug(
+        "agent", f"{_FETCHES}._ask", "window.most_unanswered = fetch.pace.most", "pass"
+    ),
     "data connections outlive their session": PlantedBug("agent", f"{_FETCHES}.clear", "self._close(fetch)", "pass"),
     "the next fetch does not begin when one has ended": PlantedBug(
         "agent", f"{_FETCHES}.end", "self._begin_next()", "pass"

@@ -17,6 +17,7 @@ from scaler_conformance.playing.worker_session import CHUNK_BYTES, WorkerSession
 PEER_FETCH = "peerFetch"
 SECRET = bytes(range(32))
 HOLDER = 5  # its session
+FIRST_REQUESTS, LATER_REQUESTS = 4, 64
 
 
 def fetching_worker(bench: RoleBench) -> WorkerSession:
@@ -57,6 +58,21 @@ def name_holder(worker: WorkerSession, object_id: int, address: str, key: bytes)
     """Tell a fetcher where it can fetch an object."""
     fields: Dict[str, Any] = {"id": object_id, "secret": SECRET, "address": address, "key": key}
     worker.send("Ticket", holder=HOLDER, lifetimeMilliseconds=9000, **fields)
+
+
+def begin_fetch(bench: RoleBench, text: str) -> Tuple[WorkerSession, PlayedHolder, int, int]:
+    """A worker begins to fetch a text from a holder; its task will give that text back.
+
+    Returns the worker, the holder, the object and the task.
+    """
+    worker = fetching_worker(bench)
+    holder = PlayedHolder(worker.json([text]), bool(worker.hello.dataKey))
+    bench.at_end(holder.close)
+    wanted = worker.announce(holder.content, storage="held", is_served=False)
+    task = arguments_task(worker, wanted)
+    worker.expect("TicketRequest", id=wanted)
+    name_holder(worker, wanted, holder.address, holder.key)
+    return worker, holder, wanted, task
 
 
 def expect_refusal(fetcher: PlayedFetcher, reason: str) -> None:
@@ -136,23 +152,33 @@ def ticket_that_was_taken_back_is_refused(bench: RoleBench) -> None:
 @case(covers=["SCL-OBJ-028", "SCL-OBJ-029"], features=["peer-fetch"])
 def object_is_fetched_from_its_holder(bench: RoleBench) -> None:
     """An object announced as held is fetched from the holder of the Ticket; then the worker is a holder, too."""
-    worker = fetching_worker(bench)
     text = text_of(3 * CHUNK_BYTES)
-    content = worker.json([text])
-    holder = PlayedHolder(content, bool(worker.hello.dataKey))
-    bench.at_end(holder.close)
-    wanted = worker.announce(content, storage="held", is_served=False)
-    task = arguments_task(worker, wanted)
-    worker.expect("TicketRequest", id=wanted)
-    name_holder(worker, wanted, holder.address, holder.key)
-    holder.serve(-(-len(content) // CHUNK_BYTES), bench.settings.deadline_seconds)
+    worker, holder, wanted, task = begin_fetch(bench, text)
+    holder.serve(-(-len(holder.content) // CHUNK_BYTES), bench.settings.deadline_seconds)
     worker.expect_value(task, text)
     check(set(holder.tickets) == {SECRET}, "the secret of the Ticket in each ObjectRequest", holder.tickets)
     held = worker.expect("ObjectInstruction", where=lambda each: each.action == "hold")
     check(held.ids == [wanted], f"hold for object {wanted:x}", held)
     worker.send("ObjectRequest", id=wanted, length=10)
     served = worker.expect("ObjectResponse", id=wanted, requirement="SCL-OBJ-029")
-    check(served.payload == content[:10], "the bytes of what it holds", served, "SCL-OBJ-029")
+    check(served.payload == holder.content[:10], "the bytes of what it holds", served, "SCL-OBJ-029")
+
+
+@case(covers=["SCL-OBJ-044"], features=["peer-fetch"])
+def requests_to_a_holder_are_few_and_then_not_many(bench: RoleBench) -> None:
+    """A worker has at most four unanswered requests at a holder before the first answer, and at most 64 after it."""
+    text = text_of(100 * CHUNK_BYTES)
+    worker, holder, _, task = begin_fetch(bench, text)
+    most, answered = FIRST_REQUESTS, 0
+    while answered < len(holder.content):
+        holder.gather(bench.settings.deadline_seconds)
+        worker.fence()
+        holder.gather(0.0)
+        unanswered = len(holder.open)
+        check(unanswered <= most, f"at most {most} unanswered ObjectRequests on a data connection", unanswered)
+        answered += holder.answer_next()
+        most = LATER_REQUESTS
+    worker.expect_value(task, text)
 
 
 @case(covers=["SCL-OBJ-028"], features=["peer-fetch"])

@@ -1,7 +1,7 @@
 """Which parts of an object to request next while it is fetched in chunks.
 
     requests() ──▶ (0, chunk)                    the object's size is unknown until the first answer
-    accept(0, ...) ─▶ requests() ──▶ up to FETCH_WINDOW_CHUNKS unanswered requests, until everything is requested
+    accept(0, ...) ─▶ requests() ──▶ up to `most_unanswered` requests without an answer, until everything is requested
     accept(...) ... ─▶ is_complete
 
 Rules:
@@ -20,7 +20,7 @@ from typing import Dict, List, NamedTuple, Optional
 from scaler_protocol.wire.errors import MalformedMessageError
 
 FETCH_WINDOW_CHUNKS = 4
-"""The maximum number of unanswered requests for one object, so that a large object does not delay other messages."""
+"""The usual maximum of unanswered requests for one object, so that a large object does not delay other messages."""
 
 
 class PartRequest(NamedTuple):
@@ -40,13 +40,19 @@ class FetchWindow:
     Parameters:
         chunk_bytes: how many bytes to request at once.
         size: of the object in bytes, if it is known.
+
+    Attributes:
+        most_unanswered: requests.
     """
 
-    __slots__ = ("size", "received_bytes", "_chunk_bytes", "_requested_bytes", "_unanswered", "_again")
+    __slots__ = (
+        "size", "received_bytes", "most_unanswered", "_chunk_bytes", "_requested_bytes", "_unanswered", "_again"
+    )  # fmt: skip
 
     def __init__(self, chunk_bytes: int, size: Optional[int] = None) -> None:
         self.size = size
         self.received_bytes = 0
+        self.most_unanswered = FETCH_WINDOW_CHUNKS
         self._chunk_bytes = chunk_bytes
         self._requested_bytes = 0
         self._unanswered: Dict[int, int] = {}  # lengths of requests by their offsets
@@ -64,7 +70,7 @@ class FetchWindow:
                 found.append(PartRequest(0, self._chunk_bytes))
                 self._unanswered[0] = self._chunk_bytes
             return found
-        while len(self._unanswered) < FETCH_WINDOW_CHUNKS:
+        while len(self._unanswered) < self.most_unanswered:
             if self._again:
                 request = self._again.pop(0)
             elif self._requested_bytes < self.size:

@@ -157,12 +157,52 @@ def test_an_object_comes_from_its_holder_and_the_fetcher_is_one_then(pair: Pair)
     assert not len(pair.fetcher.transfers.fetches)
 
 
-def test_no_more_requests_are_open_than_at_a_scheduler(pair: Pair) -> None:
+def answer(pair: Pair, connection: int, offset: int) -> List[int]:
+    """The holder answers a request; returns the offsets that are requested then."""
+    message = m.ObjectResponse(id=pair.object_id, offset=offset, size=len(pair.content))
+    pair.fetcher.transfers.on_message(connection, message, pair.content[offset : offset + CHUNK], pair.now)
+    return [each.message.offset for each in pair.fetcher.take_data()]
+
+
+def test_no_more_requests_are_open_than_at_a_scheduler_until_one_is_answered(pair: Pair) -> None:
     pair.fetch()
     pair.issue()
-    pair.connect()
+    connection = pair.connect()
     offsets = [each.message.offset for each in pair.fetcher.take_data()]
     assert offsets == [number * CHUNK for number in range(FETCH_WINDOW_CHUNKS)]
+
+    pair.now = 0.1
+    assert answer(pair, connection, 0) == [4 * CHUNK, 5 * CHUNK], "one more: this is as long as an answer takes"
+    assert answer(pair, connection, CHUNK) == [6 * CHUNK], "and no more than there is"
+
+
+def test_another_holder_is_asked_for_few_parts_again(pair: Pair) -> None:
+    pair.fetch()
+    pair.issue()
+    first = pair.connect()
+    pair.fetcher.take_data()
+    pair.now = 0.1
+    answer(pair, first, 0)
+    pair.fetcher.transfers.on_closed(first, "connection reset by peer")
+    pair.fetcher.bench.sent()
+    pair.fetcher.take_data()
+    pair.issue()
+    [connect] = pair.fetcher.take_data()
+    pair.fetcher.transfers.on_connected(connect.connection, pair.now)
+    offsets = [each.message.offset for each in pair.fetcher.take_data()]
+    assert offsets == [number * CHUNK for number in range(1, 1 + FETCH_WINDOW_CHUNKS)]
+
+
+def test_requests_that_wait_behind_one_another_become_no_more(pair: Pair) -> None:
+    pair.fetch()
+    pair.issue()
+    connection = pair.connect()
+    pair.fetcher.take_data()
+    asked: List[int] = []
+    for number in range(3):
+        pair.now += 0.1  # so long takes a part, and the way nothing
+        asked += answer(pair, connection, number * CHUNK)
+    assert asked == [number * CHUNK for number in range(FETCH_WINDOW_CHUNKS, 7)], "one and one more, twice; then one"
 
 
 def test_a_fetch_goes_on_at_the_scheduler_with_what_is_missing(pair: Pair) -> None:

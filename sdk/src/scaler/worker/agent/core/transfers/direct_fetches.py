@@ -7,6 +7,7 @@
 Rules:
 - What has arrived stays, from any peer: only what is missing is requested from the next one.
 - So many objects are fetched at once, in sum, each over a connection of its own. The others wait.
+- How many parts are requested ahead depends on how far the holder is (see `RequestPace`): each holder begins with few.
 - A holder that sends nothing for STALL_SECONDS although it was asked counts as gone, and one to which there is no
   connection after CONNECT_SECONDS: a client may be behind a router, which drops what would reach it.
 
@@ -19,6 +20,7 @@ from array import array
 from typing import Dict, List, Optional, Protocol
 
 from scaler.worker.agent.core.effects import DEBUG, INFO, CloseData, ConnectData, Effect, Log, Send, SendData
+from scaler.worker.agent.core.transfers.request_pace import RequestPace
 from scaler.worker.frames import Buffer
 from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
@@ -47,10 +49,11 @@ class FetchOwner(Protocol):
 
 
 class _DirectFetch:
-    __slots__ = ("window", "ticket", "connection", "is_connected", "heard_at")
+    __slots__ = ("window", "pace", "ticket", "connection", "is_connected", "heard_at")
 
     def __init__(self, window: FetchWindow) -> None:
         self.window = window
+        self.pace = RequestPace()
         self.ticket: Optional[m.Ticket] = None  # None: it was asked for
         self.connection = 0
         self.is_connected = False
@@ -83,7 +86,8 @@ class DirectFetches:
             self._ask(object_id, window, 0)
 
     def _ask(self, object_id: int, window: FetchWindow, failed: int) -> None:
-        self._fetches[object_id] = _DirectFetch(window)
+        fetch = self._fetches[object_id] = _DirectFetch(window)
+        window.most_unanswered = fetch.pace.most
         self._effects.append(Send(m.TicketRequest(id=object_id, failed_holder=failed)))
 
     def on_ticket(self, ticket: m.Ticket, now: float) -> None:
@@ -118,6 +122,7 @@ class DirectFetches:
         """Request a part of an object from its holder."""
         fetch = self._fetches[object_id]
         assert fetch.ticket is not None
+        fetch.pace.on_request(offset, fetch.heard_at)  # what was heard last is why it is requested now
         request = m.ObjectRequest(id=object_id, offset=offset, length=length, ticket=fetch.ticket.secret)
         self._effects.append(SendData(fetch.connection, request))
 
@@ -126,7 +131,8 @@ class DirectFetches:
         object_id = self._objects.get(connection)
         if object_id is None:
             return  # the connection is being closed
-        self._fetches[object_id].heard_at = now
+        fetch = self._fetches[object_id]
+        fetch.heard_at = now
         if isinstance(message, m.Refusal):
             self._fail(object_id, f"it refuses: {message.message}")
         elif not isinstance(message, m.ObjectResponse) or message.id != object_id:
@@ -134,6 +140,8 @@ class DirectFetches:
         elif message.status != m.ObjectResponseStatus.OK:
             self._fail(object_id, "it does not have the object any more")
         else:
+            fetch.pace.on_answer(message.offset, now)
+            fetch.window.most_unanswered = fetch.pace.most
             try:
                 self._owner.on_part_received(object_id, message, payload)
             except MalformedMessageError as error:
