@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from random import Random
-from typing import TYPE_CHECKING, Any, Deque, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Deque, Dict, Optional, Set, Tuple
 
 from scaler_protocol.session.resumable_sessions import (
     TOKEN_BYTES,
@@ -38,14 +38,19 @@ class LinkJudge:
 
     def __init__(self) -> None:
         self._under_way: Dict[Tuple[str, int, bool], Deque[Tuple[bytes, bytes]]] = {}
+        self._unkept: Set[Tuple[str, int, bool]] = set()  # of which the sender keeps nothing
 
     def on_sent(self, peer: str, session: int, is_up: bool, frames: Tuple[bytes, bytes]) -> None:
         self._under_way.setdefault((peer, session, is_up), deque()).append(frames)
 
     def on_arrived(self, peer: str, session: int, is_up: bool, frames: Tuple[bytes, bytes]) -> None:
-        way = self._under_way.get((peer, session, is_up))
+        key = peer, session, is_up
+        way = self._under_way.get(key)
+        # SCL-SES-036: who says so before its Welcome keeps nothing of what it sends, as that session is not resumed.
         if way is None and isinstance(decode(frames[0]), m.DisconnectRequest):
-            return  # it was sent before the Welcome, so its peer keeps nothing of what it sends in this session
+            self._unkept.add(key)
+        if key in self._unkept:
+            return
         sent = way.popleft() if way else None
         if sent != frames:  # only then is there anything to say
             where = f"{'from' if is_up else 'at'} {peer} in session {session}"
