@@ -429,7 +429,8 @@ class SchedulerCore:
             limit = settings.per_worker_queue_size
             worker = WorkerSession(number, peer, hello, self._now, self.state.touched, limit)
             worker.timeout_seconds = settings.worker_timeout_seconds
-            session = self.state.workers[number] = worker
+            session = worker
+            self.state.add_worker(worker)
             worker.admit(grant)
             self.state.changes.workers.add(number, worker)
             self.state.add_slots(worker, worker.slots)
@@ -515,7 +516,8 @@ class SchedulerCore:
         state = self.state
         self._placement.remove_worker(worker)  # what workers can do has changed again
         state.shares.set_blocked(worker, ())
-        del state.workers[worker.number], state.departing[worker.number]
+        state.remove_worker(worker)
+        del state.departing[worker.number]
         state.over_committed.pop(worker.number, None)
         state.touched.pop(worker.number, None)
         state.changes.workers.remove(worker.number, worker)

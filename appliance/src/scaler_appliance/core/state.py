@@ -7,8 +7,10 @@ Rules:
 
 from __future__ import annotations
 
+from collections import Counter
 from operator import add
 from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import Counter as Counts
 
 from scaler_appliance.core.actor_calls.actor_table import ActorRecord, ActorTable
 from scaler_appliance.core.demand.unit_table import UnitTable
@@ -84,6 +86,8 @@ class SchedulerState:
         self.grants: Dict[bytes, Grant] = {}  # by peer, with a session or without
         self.clients: Dict[int, ClientSession] = {}  # by session number
         self.workers: Dict[int, WorkerSession] = {}
+        self.workers_by_place: Dict[str, Dict[int, WorkerSession]] = {}
+        self.offers: Counts[int] = Counter()  # how many workers offer so many capabilities
         self.over_committed: Dict[int, WorkerSession] = {}  # hold more tasks than slots, or did when last looked at
         self.total_slots = 0  # of all workers
         self.slots: Dict[str, int] = {}  # of the workers of each tenant
@@ -150,6 +154,22 @@ class SchedulerState:
     def count_useless(self, session: Session, units: int) -> None:
         """A peer has caused work that leads to nothing."""
         self.useless[session.peer] = self.useless.get(session.peer, 0) + units
+
+    def add_worker(self, worker: WorkerSession) -> None:
+        """A worker has joined."""
+        self.workers[worker.number] = worker
+        self.workers_by_place.setdefault(worker.place, {})[worker.number] = worker
+        self.offers[len(worker.capabilities)] += 1
+
+    def remove_worker(self, worker: WorkerSession) -> None:
+        """A worker is gone, and holds nothing any more."""
+        del self.workers[worker.number], self.workers_by_place[worker.place][worker.number]
+        if not self.workers_by_place[worker.place]:
+            del self.workers_by_place[worker.place]
+        offered = len(worker.capabilities)
+        self.offers[offered] -= 1
+        if not self.offers[offered]:
+            del self.offers[offered]
 
     def add_slots(self, worker: WorkerSession, count: int) -> None:
         """A worker has come, or with a negative `count` gone."""
@@ -269,6 +289,9 @@ class SchedulerState:
     def check_invariants(self) -> None:
         """Cross-check all indexes; takes time in proportion to the whole state."""
         queued = 0
+        by_place = [worker for workers in self.workers_by_place.values() for worker in workers.values()]
+        assert sorted(self.workers) == sorted(worker.number for worker in by_place)
+        assert self.offers == Counter(len(worker.capabilities) for worker in by_place)
         references: Dict[int, int] = {}  # by object
         charged_bytes = dict.fromkeys(self.clients, 0)
         for record in self.objects.records():

@@ -129,9 +129,16 @@ def test_an_actor_goes_where_its_memory_is_free_and_then_where_fewest_are(harnes
         for worker in workers:
             taken(worker)
             finish(worker)
-    assert [len(harness.state.workers[worker.session].actors) for worker in workers] == [0, 2, 1] or [
-        len(harness.state.workers[worker.session].actors) for worker in workers
-    ] == [0, 1, 2]
+    counts = [len(harness.state.workers[worker.session].actors) for worker in workers]
+    assert counts in ([0, 2, 1], [0, 1, 2])
+
+
+def test_an_actor_leaves_to_others_what_it_does_not_need(harness: Harness) -> None:
+    client, gpu, plain = harness.client(), worker_of(harness, gpu=1), worker_of(harness)
+    make(client)
+    assert (taken(gpu), taken(plain)) == ([], [0])
+    make(client, 2, 1, gpu=1)
+    assert (taken(gpu), taken(plain)) == ([1], [])
 
 
 def test_clients_take_turns_and_each_keeps_its_order(harness: Harness) -> None:

@@ -9,6 +9,7 @@ from keeper import SIZE, Keeper, submit
 from scheduler_harness import Harness
 
 from scaler_protocol import messages as m
+from scaler_protocol.session.features import KEPT_ARGUMENTS
 
 TASK_SECONDS = 0.1
 USERS = [2, 3, 4, 5]
@@ -96,6 +97,58 @@ def test_tasks_that_were_never_measured_do_not_wait() -> None:
     kept, moved = placed(maker, other)
     assert kept[:1] == USERS[:1]
     assert moved
+
+
+# Hosts --------------------------------------------------------------------------------------------------------------
+
+
+def on_host(harness: Harness, host: str, port: int) -> Keeper:
+    return Keeper(harness, 1, data_address=f"tcp://{host}:{port}", data_key=b"key")
+
+
+def one_keeps_beside(*hosts: str) -> Tuple[Keeper, List[Keeper]]:
+    """A worker on the host "a" that has made what three nodes need, and idle workers on some hosts."""
+    harness = Harness(chunk_bytes=SIZE, protected=False)
+    maker = on_host(harness, "a", 1)
+    submit(harness.client(), {1: [], 2: [1], 3: [1], 4: [1]}, [2, 3, 4])
+    maker.read()
+    others = [on_host(harness, host, port) for port, host in enumerate(hosts, 2)]
+    maker.keep(1)
+    return maker, others
+
+
+def test_a_task_goes_to_the_host_where_its_bytes_are_if_their_keeper_is_busy() -> None:
+    maker, others = one_keeps_beside("b", "c", "a")
+    assert placed(maker, *others) == [[2], [4], [], [3]]
+
+
+def test_a_task_goes_elsewhere_if_no_slot_is_free_on_that_host() -> None:
+    maker, others = one_keeps_beside("b", "c")
+    assert placed(maker, *others) == [[2], [3], [4]]
+
+
+def test_a_task_goes_to_the_host_of_the_client_that_keeps_its_argument() -> None:
+    harness = Harness(chunk_bytes=SIZE, protected=False)
+    places = {"data_address": "tcp://b:9", "data_key": b"key"}
+    client = harness.client(features=[KEPT_ARGUMENTS], places=places)
+    argument = client.announce(1, SIZE, m.ObjectStorage.KEPT)
+    others = [on_host(harness, host, port) for port, host in enumerate("acb", 2)]
+    client.submit([7], [b"7"], dependency_counts=[1], dependencies=[argument])
+    assert placed(*others) == [[], [], [7]]
+
+
+def test_who_has_left_its_host_is_no_neighbour() -> None:
+    maker, others = one_keeps_beside("b", "a", "a")
+    harness = maker.peer.harness
+    assert placed(maker, *others) == [[2], [], [3], [4]]
+    others[1].peer.vanish()
+    others[2].peer.vanish()
+    harness.state.check_invariants()
+    maker.finish(2)
+    assert placed(maker, others[0]) == [[4], [3]], "the first one went to who was idle"
+
+
+# Waiting ------------------------------------------------------------------------------------------------------------
 
 
 def is_asked(worker: Keeper) -> bool:

@@ -99,4 +99,10 @@ QUIET_TENANT_BUGS: Dict[str, PlantedBug] = {
         "held_needs.tenant != needs.tenant",
         "False",
     ),
+    "a task takes the slot of a worker that offers more although another one is free": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.spare_capabilities:least_to_spare",
+        "len(worker.capabilities) > fewest_capabilities",
+        "False",
+    ),
 }

@@ -16,6 +16,7 @@ UNIT_TESTS = {
         "appliance/tests/core/tenants/test_fair_share.py",
         "appliance/tests/core/objects",
         "appliance/tests/core/placement/test_kept_bytes.py",
+        "appliance/tests/core/placement/test_spare_capabilities.py",
     ],
     "agent": ["sdk/tests/worker/agent/core/test_transfers.py"],
     "provisioner": ["sdk/tests/provision/test_provision_core.py"],

@@ -62,6 +62,12 @@ QUIET_TRANSFER_BUGS: Dict[str, PlantedBug] = {
     "who fetches and does not go on is waited for": PlantedBug(
         "scheduler", f"{_TRANSFERS}.watch", "now >= until", "False"
     ),
+    "a task goes to any host although its bytes are on one": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.kept_bytes:keeper_of_most",
+        "return _neighbour_of_most(state, idle, span), 0.0",
+        "return None, 0.0",
+    ),
     "a holder on the same host is not preferred": PlantedBug(
         "scheduler", f"{_TRANSFERS}.answer_waiting", "near.get(fetcher.place, ())", "()"
     ),

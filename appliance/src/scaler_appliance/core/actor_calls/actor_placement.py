@@ -242,12 +242,13 @@ class ActorPlacement:
             if is_able and worker.has_room_for_actor(actor.capabilities):
                 yield worker
 
-    def _rank(self, actor: ActorRecord, worker: WorkerSession) -> Tuple[bool, float, bool, float]:
+    def _rank(self, actor: ActorRecord, worker: WorkerSession) -> Tuple[bool, float, bool, int, float]:
         """Smaller is better."""
         free_bytes = worker.heartbeat.free_bytes if worker.heartbeat is not None else 0
         lacks_memory = 0 < free_bytes < actor.memory_limit_bytes + self._memory_of_actors(worker)
         is_busy = worker.assigned >= worker.slots
-        return lacks_memory, worker.distance_microseconds, is_busy, len(worker.actors) / worker.hello.slots
+        used = len(worker.actors) / worker.hello.slots
+        return lacks_memory, worker.distance_microseconds, is_busy, len(worker.capabilities), used
 
     def _memory_of_actors(self, worker: WorkerSession) -> int:
         """What actors that have not begun to use theirs may take: those that came since its last heartbeat."""

@@ -225,8 +225,8 @@ class ObjectTable:
 
     @property
     def has_kept(self) -> bool:
-        """Whether a worker keeps any object."""
-        return bool(self._kept)
+        """Whether a worker or a client keeps any object."""
+        return bool(self._kept or self._of_clients)
 
     def fetch(self, record: ObjectRecord, session: int = 0) -> None:
         """Fetch the bytes of an object that workers have, unless they are here or on their way.

@@ -1,7 +1,8 @@
 """Which workers keep results that tasks need, and whether a task waits for one of them.
 
 Rules:
-- Among workers with a free slot, a task goes to the one that keeps most of its bytes.
+- Among workers with a free slot, a task goes to the one that keeps most of its bytes. If none of these keeps any, and
+  it waits for none, it goes to one on the host where most of them are: they need not leave that host then.
 - It goes behind the tasks of a busy worker if that one is free again before the bytes that it keeps beyond those could
   be moved. When it is free, is known if the function has been measured; and not of a worker that was asked to give
   tasks back and has finished none since.
@@ -70,4 +71,25 @@ def keeper_of_most(
                 busy, busy_bytes = worker, left
                 move_seconds = kept_bytes[number] / bytes_per_second
                 waits_until = state.now + min(move_seconds, PATIENCE * wait_seconds)
+    if busy is None and idle:
+        return _neighbour_of_most(state, idle, span), 0.0
     return busy, waits_until
+
+
+def _neighbour_of_most(
+    state: SchedulerState, idle: Dict[int, WorkerSession], span: TaskSpan
+) -> Optional[WorkerSession]:
+    """A worker with a free slot on the host that has most of the bytes that a task needs, at workers or a client."""
+    bytes_by_place: Dict[str, int] = {}
+    for object_id in span.batch.dependencies_of(span.start, span.stop):
+        record = state.objects.find(object_id)
+        if record is not None and record.copies is not None and record.is_elsewhere:
+            holders = [state.workers.get(each) or state.clients.get(each) for each in record.copies.holders]
+            for place in {holder.place for holder in holders if holder is not None}:
+                bytes_by_place[place] = bytes_by_place.get(place, 0) + record.size
+    needs = span.batch.requirement.needs
+    for place in sorted(bytes_by_place, key=lambda each: -bytes_by_place[each]):
+        for number, worker in state.workers_by_place.get(place, {}).items():
+            if number in idle and worker.offers(needs, state.now) and worker.room_for(needs.capabilities):
+                return worker
+    return None

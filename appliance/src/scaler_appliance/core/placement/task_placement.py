@@ -17,6 +17,8 @@ Rules:
 - Results that their workers keep stay there if possible: among workers with a free slot, a task goes to the one that
   keeps most of the bytes that it needs, and to a busy one if that costs less time (`kept_bytes`). A task whose duration
   is not known does not wait. This is decided for the first few tasks of a class.
+- What a worker offers and a task does not need is left to those that need it: while enough slots are free, tasks go to
+  the workers with the least of it, which costs no one time. By names, as what all offer makes no difference.
 - A worker with blocked tasks, which wait for nested ones, gets tasks more urgent than those it holds, as many as it has
   slots, even when it holds enough: the slots of blocked tasks are for these, and it runs them first. Nested tasks are
   more urgent than the tasks that wait for them, so recursion goes depth first, and few tasks wait at a time.
@@ -36,13 +38,12 @@ from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
 from scaler_appliance.core.actor_calls.actor_table import ActorRecord
 from scaler_appliance.core.large_tables import LARGE, in_chunks
-from scaler_appliance.core.objects.object_records import ObjectRecord
-from scaler_appliance.core.objects.object_table import announcement
-from scaler_appliance.core.objects.object_transfers import fetches_from_workers
 from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.placement.announcing import announce
 from scaler_appliance.core.placement.distance import Distance
 from scaler_appliance.core.placement.kept_bytes import keeper_of_most
 from scaler_appliance.core.placement.ready_class import ReadyClass
+from scaler_appliance.core.placement.spare_capabilities import least_to_spare
 from scaler_appliance.core.placement.tenant_shares import UNLIMITED, count_as_urgent, would_pass
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT
@@ -333,8 +334,13 @@ class Placement:
         self, ready_class: ReadyClass, candidates: Dict[int, WorkerSession], is_distant: Optional[bool]
     ) -> bool:
         """Offer each candidate its share of the class once; returns whether any took some."""
+        is_sparing = False
         if is_distant:  # those further away may take none
             able = sorted(self._able(candidates, ready_class, True), key=lambda worker: worker.distance_microseconds)
+        elif candidates is self._idle and len(self._state.offers) > 1:
+            able, is_sparing = least_to_spare(
+                self._able(candidates, ready_class, is_distant), ready_class.count, min(self._state.offers)
+            )
         else:  # there are no more tasks
             able = list(islice(self._able(candidates, ready_class, is_distant), ready_class.count))
         slots = sum([worker.slots for worker in able])
@@ -343,7 +349,8 @@ class Placement:
             if self._left <= 0 or self._most <= 0:
                 break
             count = ready_class.count
-            share = ceil((count if count < self._most else self._most) * worker.slots / slots)
+            most = count if count < self._most else self._most
+            share = min(most, worker.slots - worker.assigned) if is_sparing else ceil(most * worker.slots / slots)
             slots -= worker.slots
             taken = self._fill(worker, ready_class, share)
             is_changed |= taken > 0
@@ -534,17 +541,6 @@ class Placement:
         return True
 
     def _announce(self, worker: WorkerSession, object_ids: Iterable[int]) -> None:
-        """Announce to the worker those of the objects that it does not know."""
-        unknown: Dict[str, List[ObjectRecord]] = {}  # by codec
-        for object_id in object_ids:
-            if object_id not in worker.known_objects:
-                record = self._state.objects.find(object_id)
-                assert record is not None, f"a waiting task needs object {object_id:x}, which is gone"
-                worker.know_object(object_id)
-                record.announced_to.add(worker.number)
-                unknown.setdefault(record.codec, []).append(record)
-        for records in unknown.values():
-            self._left -= len(records)
-            instruction, payload = announcement(records, fetches_from_workers(worker))
-            self._burst_bytes += sum(map(len, payload))
-            self._state.send(worker.peer, instruction, payload)
+        done = announce(self._state, worker, object_ids)
+        self._left -= done.objects
+        self._burst_bytes += done.payload_bytes
