@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence, Tuple
+from typing import Any, List, Sequence, Tuple
 
 import pytest
 from keeper import SIZE, Keeper, submit
@@ -102,8 +102,8 @@ def test_tasks_that_were_never_measured_do_not_wait() -> None:
 # Hosts --------------------------------------------------------------------------------------------------------------
 
 
-def on_host(harness: Harness, host: str, port: int) -> Keeper:
-    return Keeper(harness, 1, data_address=f"tcp://{host}:{port}", data_key=b"key")
+def on_host(harness: Harness, host: str, port: int, **fields: Any) -> Keeper:
+    return Keeper(harness, 1, data_address=f"tcp://{host}:{port}", data_key=b"key", **fields)
 
 
 def one_keeps_beside(*hosts: str) -> Tuple[Keeper, List[Keeper]]:
@@ -120,6 +120,16 @@ def one_keeps_beside(*hosts: str) -> Tuple[Keeper, List[Keeper]]:
 def test_a_task_goes_to_the_host_where_its_bytes_are_if_their_keeper_is_busy() -> None:
     maker, others = one_keeps_beside("b", "c", "a")
     assert placed(maker, *others) == [[2], [4], [], [3]]
+
+
+def test_on_that_host_it_leaves_to_others_what_it_does_not_need() -> None:
+    harness = Harness(chunk_bytes=SIZE, protected=False)
+    maker = on_host(harness, "a", 1)
+    submit(harness.client(), {1: [], 2: [1], 3: [1]}, [2, 3])
+    maker.read()
+    gpu, plain = on_host(harness, "a", 2, gpu=1.0), on_host(harness, "a", 3)
+    maker.keep(1)
+    assert placed(maker, gpu, plain) == [[2], [], [3]]
 
 
 def test_a_task_goes_elsewhere_if_no_slot_is_free_on_that_host() -> None:

@@ -89,7 +89,8 @@ def _neighbour_of_most(
                 bytes_by_place[place] = bytes_by_place.get(place, 0) + record.size
     needs = span.batch.requirement.needs
     for place in sorted(bytes_by_place, key=lambda each: -bytes_by_place[each]):
-        for number, worker in state.workers_by_place.get(place, {}).items():
-            if number in idle and worker.offers(needs, state.now) and worker.room_for(needs.capabilities):
-                return worker
+        near = [worker for number, worker in state.workers_by_place.get(place, {}).items() if number in idle]
+        able = [each for each in near if each.offers(needs, state.now) and each.room_for(needs.capabilities)]
+        if able:
+            return min(able, key=lambda worker: len(worker.capabilities))
     return None
