@@ -47,9 +47,8 @@ class LinkJudge:
         key = peer, session, is_up
         way = self._under_way.get(key)
         # SCL-SES-036: who says so before its Welcome keeps nothing of what it sends, as that session is not resumed.
-        if way is None and isinstance(decode(frames[0]), m.DisconnectRequest):
+        if way is None and (key in self._unkept or isinstance(decode(frames[0]), m.DisconnectRequest)):
             self._unkept.add(key)
-        if key in self._unkept:
             return
         sent = way.popleft() if way else None
         if sent != frames:  # only then is there anything to say
