@@ -26,7 +26,7 @@ FIRST_REQUEST_SECONDS = 10.0
 IDLE_SECONDS = 30.0
 KEPT_EXPIRED_SECONDS = 60.0  # so that its refusal says why
 MAXIMUM_TICKETS = 4096
-MAXIMUM_EARLY_REQUESTS = 4  # of one connection; a fetcher has no more open
+MAXIMUM_EARLY_REQUESTS = 4  # of one connection; a fetcher has no more open before its first answer
 
 
 class _Ticket:

@@ -15,7 +15,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Tuple
+from typing import Dict, Iterator, KeysView, Optional, Tuple
 
 from scaler_appliance.core.peers.sessions import WorkerSession
 from scaler_appliance.core.state import SchedulerState
@@ -25,6 +25,14 @@ NEARLY_ALL = 0.9
 """Of the bytes that a task needs."""
 PATIENCE = 2.0
 """How many times longer than was estimated a task waits for a worker that keeps its bytes."""
+
+
+def _elsewhere(state: SchedulerState, span: TaskSpan) -> Iterator[Tuple[int, KeysView[int]]]:
+    """The size of each object that a task needs, and that the scheduler has not, with the sessions of its holders."""
+    for object_id in span.batch.dependencies_of(span.start, span.stop):
+        record = state.objects.find(object_id)
+        if record is not None and record.copies is not None and record.is_elsewhere:
+            yield record.size, record.copies.holders.keys()
 
 
 def keeper_of_most(
@@ -39,13 +47,10 @@ def keeper_of_most(
     """
     kept_bytes: Dict[int, int] = {}
     needed_bytes = 0
-    for object_id in span.batch.dependencies_of(span.start, span.stop):
-        record = state.objects.find(object_id)
-        if record is None or record.copies is None or not record.is_elsewhere:
-            continue
-        needed_bytes += record.size
-        for number in record.copies.holders.keys() & state.workers.keys():
-            kept_bytes[number] = kept_bytes.get(number, 0) + record.size
+    for size, holders in _elsewhere(state, span):
+        needed_bytes += size
+        for number in holders & state.workers.keys():
+            kept_bytes[number] = kept_bytes.get(number, 0) + size
     batch, needs = span.batch, span.batch.requirement.needs
     is_measured = state.durations.get(batch.function_key) is not None
     is_urgent = needs.time_request_seconds > 0.0 or batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT
@@ -81,12 +86,10 @@ def _neighbour_of_most(
 ) -> Optional[WorkerSession]:
     """A worker with a free slot on the host that has most of the bytes that a task needs, at workers or a client."""
     bytes_by_place: Dict[str, int] = {}
-    for object_id in span.batch.dependencies_of(span.start, span.stop):
-        record = state.objects.find(object_id)
-        if record is not None and record.copies is not None and record.is_elsewhere:
-            holders = [state.workers.get(each) or state.clients.get(each) for each in record.copies.holders]
-            for place in {holder.place for holder in holders if holder is not None}:
-                bytes_by_place[place] = bytes_by_place.get(place, 0) + record.size
+    for size, holders in _elsewhere(state, span):
+        sessions = [state.workers.get(each) or state.clients.get(each) for each in holders]
+        for place in {session.place for session in sessions if session is not None}:
+            bytes_by_place[place] = bytes_by_place.get(place, 0) + size
     needs = span.batch.requirement.needs
     for place in sorted(bytes_by_place, key=lambda each: -bytes_by_place[each]):
         near = [worker for number, worker in state.workers_by_place.get(place, {}).items() if number in idle]
