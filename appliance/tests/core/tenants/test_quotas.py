@@ -126,6 +126,17 @@ def test_calls_behind_one_that_waits_for_nested_tasks_do_not_count(is_known: boo
     assert harness.state.shares.room_of("a") == 2
 
 
+def test_a_task_that_waits_behind_another_is_asked_back_though_a_quota_keeps_more_waiting() -> None:
+    harness = harness_with(running=2)
+    first, client = harness.worker(tenant="a"), harness.client(tenant="a")
+    client.submit([1, 2, 3])
+    assert len(first.take_all_tasks()) == 2, "one runs, and one waits behind it"
+    harness.worker(tenant="a")
+    harness.wait(1.0)
+    harness.wait(1.0)
+    assert any(isinstance(message, m.BalanceRequest) for message, _ in first.inbox)
+
+
 def test_a_quota_of_a_single_tenant_holds_without_others() -> None:
     harness = Harness(tenants=[["default", 1.0, -1, 2, -1]])
     client, worker = harness.client(), harness.worker(slots=8)

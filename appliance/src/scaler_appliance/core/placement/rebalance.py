@@ -44,7 +44,8 @@ class Rebalance:
         over_committed = self._state.over_committed
         if not over_committed or not any(self._placement.idle_workers()):
             return
-        waiting = self._state.ready.tenants_with_placeable()
+        room_of = self._state.shares.room_of  # tasks that a quota keeps waiting take no slot
+        waiting = {each for each in self._state.ready.tenants_with_placeable() if room_of(each) > 0}
         if waiting and not self._state.ready.has_tenants:
             return
         for worker in [each for each in over_committed.values() if each.assigned <= each.slots]:
