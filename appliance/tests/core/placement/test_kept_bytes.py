@@ -6,7 +6,7 @@ from typing import Any, List, Sequence, Tuple
 
 import pytest
 from keeper import SIZE, Keeper, submit
-from scheduler_harness import Harness
+from scheduler_harness import Harness, task
 
 from scaler_protocol import messages as m
 from scaler_protocol.session.features import KEPT_ARGUMENTS
@@ -97,6 +97,46 @@ def test_tasks_that_were_never_measured_do_not_wait() -> None:
     kept, moved = placed(maker, other)
     assert kept[:1] == USERS[:1]
     assert moved
+
+
+# Beside tasks of others ---------------------------------------------------------------------------------------------
+
+
+def one_is_behind_that_of_another(harness: Harness, is_free: bool) -> Tuple[Keeper, Keeper]:
+    """A worker that keeps what node 3 needs and runs task 7 for a second, and another one, which has made the rest in
+    the moment in which another client has submitted task 8.
+
+    Parameters:
+        is_free: task 7 has ended in the same moment.
+    """
+    first, second = Keeper(harness, slots=1), Keeper(harness, slots=1)
+    function = submit(harness.client(), {1: [], 2: [], 3: [1, 2]}, [3])
+    maker = next(worker for worker in (first, second) if 1 in worker.read())
+    other = second if maker is first else first
+    other.read()
+    plain, newcomer = harness.client(), harness.client()
+    for each in (function, plain.create(1, b"g"), newcomer.create(1, b"h")):
+        harness.state.durations.set(each, 1e6)
+    maker.keep(1)
+    plain.submit([7], [b"7"], function=plain.object_id(1))
+    assert placed(maker, other) == [[7], []]
+    newcomer.post(*task([8], [b"8"], function=newcomer.object_id(1)))
+    for worker, number in ((maker, 7), (other, 2))[0 if is_free else 1 :]:
+        worker.peer.post(*worker.peer.result([worker.tasks[number][0]]))
+    harness.tick()
+    return maker, other
+
+
+def test_tasks_of_others_leave_a_slot_to_those_whose_bytes_are_there_while_enough_are_free() -> None:
+    harness = Harness(chunk_bytes=SIZE)
+    maker, other = one_is_behind_that_of_another(harness, is_free=True)
+    assert placed(maker, other) == [[3], [8]]
+
+
+def test_tasks_wait_where_their_bytes_are_also_if_it_was_the_turn_of_others_before() -> None:
+    harness = Harness(transfer_bytes_per_second=SIZE / 10, chunk_bytes=SIZE)
+    maker, other = one_is_behind_that_of_another(harness, is_free=False)
+    assert placed(maker, other) == [[3], [8]], "it would take longer to move its bytes there"
 
 
 # Hosts --------------------------------------------------------------------------------------------------------------

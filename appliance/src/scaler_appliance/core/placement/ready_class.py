@@ -173,6 +173,25 @@ class ReadyClass:
         spans = self._spans[self._turns[0]] if self._turns else None
         return spans[0].batch if spans else None
 
+    def batch_of_turn(self) -> Optional[TaskBatch]:
+        """The same, but those who have no more tasks have no turn: none of them is to get any back."""
+        while self._turns and not self._spans[self._turns[0]]:
+            client = self._turns[0]
+            del self._spans[client]
+            self._leave_turns(client)
+        return self.next_batch()
+
+    def turns(self) -> Iterator[int]:
+        """The clients, the one whose turn it is first."""
+        return iter(self._turns)
+
+    def give_turn(self, client: int) -> None:
+        """It is the turn of a client now that had another one."""
+        if self._turns[0] != client:
+            self._turn_microseconds = 0.0
+            self._turns.remove(client)
+            self._turns.appendleft(client)
+
     def samples(self, clients: int, spans: int) -> Iterator[Tuple[TaskBatch, float]]:
         """Batches of the next tasks of some clients, each with a weight: for how many waiting tasks it may stand."""
         for client in islice(self._turns, clients):

@@ -91,6 +91,7 @@ class Placement:
         self._is_outdated = False  # the pass: something has changed since it began
         self._left = self._looks_left = 0  # units of work that this call may do, and of looking for workers
         self._changes = 0  # of which workers there are
+        self._looked_at = 0  # the client whose next tasks were, for whether they go where their bytes are
         # To which worker and for which task of which client objects are being announced; and how many there were.
         self._announced: Tuple[Tuple[int, int, int], int] = ((0, 0, 0), 0)
 
@@ -248,8 +249,9 @@ class Placement:
 
     def _place_class(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
         """Dispatch tasks of a class."""
+        self._looked_at = 0
         if self._state.objects.has_kept and (self._idle or self._below_prefetch_target):
-            self._place_by_bytes(ready_class)
+            self._place_all_by_bytes(ready_class)
         for is_distant in (False, True) if self._distance.is_known else (None,):
             for candidates in (self._idle, self._below_prefetch_target):
                 while ready_class.count and self._left > 0 and candidates:
@@ -257,11 +259,33 @@ class Placement:
                         break
                     if self._most <= 0:
                         return
+                    if self._is_next_by_bytes(ready_class):
+                        self._place_by_bytes(ready_class)
         if blocked and ready_class.count and self._left > 0 and self._most > 0:
             self._place_urgent(ready_class, blocked)
 
+    def _place_all_by_bytes(self, ready_class: ReadyClass) -> None:
+        """Send tasks to workers that keep results which they need: those of the client whose turn it is, or of several,
+        if there are free slots for all that wait: then no one's place is taken by another."""
+        clients = list(islice(ready_class.turns(), PLACED_BY_BYTES))
+        if len(clients) > 1:
+            free_slots = sum([worker.slots - worker.assigned for worker in self._able(self._idle, ready_class)])
+            if ready_class.count > free_slots:
+                del clients[1:]
+        for client in reversed(clients):
+            ready_class.give_turn(client)
+            if self._left > 0 and self._most > 0:
+                self._place_by_bytes(ready_class)
+
+    def _is_next_by_bytes(self, ready_class: ReadyClass) -> bool:
+        """Whether it is the turn of another client, whose tasks may have to go where their bytes are."""
+        if not self._state.objects.has_kept:
+            return False
+        batch = ready_class.batch_of_turn()
+        return batch is not None and bool(batch.dependency_counts) and batch.client != self._looked_at
+
     def _place_by_bytes(self, ready_class: ReadyClass) -> None:
-        """Send tasks to workers that keep results which they need."""
+        """Send tasks of the client whose turn it is to workers that keep results which they need."""
         elsewhere: List[TaskSpan] = []  # tasks that are not bound to any
         for _ in range(min(ready_class.count, PLACED_BY_BYTES)):
             batch = ready_class.next_batch()
@@ -269,6 +293,7 @@ class Placement:
             span = None if is_over else ready_class.take_of_turn(1)
             if span is None:
                 break
+            self._looked_at = span.batch.client
             duration_microseconds = self._state.durations.get(span.batch.function_key)
             worker, waits_until = keeper_of_most(self._state, self._idle, span)
             if self._others:
@@ -354,14 +379,15 @@ class Placement:
             slots -= worker.slots
             taken = self._fill(worker, ready_class, share)
             is_changed |= taken > 0
+            is_by_bytes = taken > 0 and self._is_next_by_bytes(ready_class)
             if candidates is self._idle:
                 if worker.assigned >= worker.slots:
                     del self._idle[worker.number]
                     self._below_prefetch_target[worker.number] = worker
-            elif taken < share and self._left > 0 and self._most > 0:
+            elif taken < share and not is_by_bytes and self._left > 0 and self._most > 0:
                 del self._below_prefetch_target[worker.number]  # until it has worked off half of what it holds
                 is_changed = True
-            if not ready_class.count:
+            if not ready_class.count or is_by_bytes:
                 break
         return is_changed
 
@@ -392,6 +418,8 @@ class Placement:
             span = ready_class.take(room) if room else None
             if span is None:
                 break
+            if span.batch.client != self._looked_at:
+                self._looked_at = 0
             duration_microseconds = self._state.durations.get(span.batch.function_key)
             if self._others:
                 self._end_turn_before(duration_microseconds)
@@ -418,7 +446,7 @@ class Placement:
             if count:
                 self._hand_out(worker, ready_class, span, duration_microseconds)
                 placed += count
-            if count == credit or not count:
+            if count == credit or not count or self._is_next_by_bytes(ready_class):
                 break
         return placed
 
