@@ -97,7 +97,8 @@ def measure(scene: str, megabytes: int) -> dict[str, Any]:
         after = {host: counters(host) for host in HOSTS}
         rates = {}
         if scene == "stream":
-            rates = {"direct": sampling.megabytes_per_second(), "plain socket": plain_socket_rate(megabytes)}
+            rates = {"direct": sampling.megabytes_per_second()}
+            rates["plain socket"] = plain_socket_stream(megabytes).megabytes_per_second()
     figures: dict[str, Any] = {
         host: {
             direction: round((after[host][direction] - before[host][direction]) / MEGABYTE, 1)
@@ -196,8 +197,8 @@ with socket.create_server(("", int(sys.argv[1]))) as listener:
 """
 
 
-def plain_socket_rate(megabytes: int, path: str = "") -> float:
-    """Megabytes per second of one stream between two hosts, from a Python program to another one.
+def plain_socket_stream(megabytes: int, path: str = "") -> Sampling:
+    """One stream between two hosts, from a Python program to another one.
 
     Parameters:
         path: of a file that the receiver writes; empty: it drops what it receives.
@@ -211,7 +212,7 @@ def plain_socket_rate(megabytes: int, path: str = "") -> float:
             sending = [sys.executable, "-c", SENDER, *place, str(megabytes * MEGABYTE >> 20)]
             subprocess.run(inside(WORKERS[0], sending), check=True, timeout=600)
             receiver.wait(READY_SECONDS)
-    return sampling.megabytes_per_second()
+    return sampling
 
 
 # Hosts --------------------------------------------------------------------------------------------------------------

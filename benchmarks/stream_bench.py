@@ -10,6 +10,7 @@
 Rules:
 - Rates are read off the kernel's counters, in the same way for all; a ratio is of one round, and a figure a median.
 - The second plain socket does with the bytes what a worker has to do with them: its rate is what can be reached.
+- What a lone task waits for on these hosts beside a plain socket is what it waits for beside any transfer.
 - Processor time is that of the two agents, from before the graph to after it.
 - Without the right to make namespaces, nothing is measured, and one line says why.
 """
@@ -42,7 +43,7 @@ from hosts_bench import (
     Sampling,
     inside,
     network,
-    plain_socket_rate,
+    plain_socket_stream,
     program,
     reason_not_to_run,
 )
@@ -131,6 +132,7 @@ def measure(options: argparse.Namespace, with_keys: bool) -> dict[str, Any]:
     rounds: list[dict[str, Any]] = []
     before: list[float] = []
     during: list[float] = []
+    beside_plain: list[float] = []
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         stack.enter_context(network(HOSTS))
@@ -176,13 +178,15 @@ def measure(options: argparse.Namespace, with_keys: bool) -> dict[str, Any]:
                 with Sampling(MAKER_AND_FETCHER) as sampling:
                     subprocess.run(inside("client", [*this, "stream"]), check=True, timeout=READY_SECONDS, env=client)
                 used = {name: processor_ticks(agent) - ticks[name] for name, agent in agents.items()}
+                plain = plain_socket_stream(options.megabytes)
+                plain_to_a_file = plain_socket_stream(options.megabytes, "/dev/shm/plain")
             maker = sampling.busiest()
             fetcher = next(name for name in agents if name != maker)
             first, last = sampling.within()[0][0], sampling.within()[-1][0]
             rates = {
                 "direct": sampling.megabytes_per_second(),
-                "plain socket": plain_socket_rate(options.megabytes),
-                "plain socket to a file": plain_socket_rate(options.megabytes, "/dev/shm/plain"),
+                "plain socket": plain.megabytes_per_second(),
+                "plain socket to a file": plain_to_a_file.megabytes_per_second(),
             }
             per_gigabyte = TICKS_PER_SECOND * options.megabytes / 1000
             each: dict[str, Any] = {"megabytes per second": rates}
@@ -199,6 +203,8 @@ def measure(options: argparse.Namespace, with_keys: bool) -> dict[str, Any]:
             if options.probe:
                 before += [seconds for at, seconds in lone if at < began + PROBE_BEFORE_SECONDS]
                 during += [seconds for at, seconds in lone if first <= at <= last]
+                first, last = plain_to_a_file.within()[0][0], plain_to_a_file.within()[-1][0]
+                beside_plain += [seconds for at, seconds in lone if first <= at <= last]
             rounds.append(each)
     figures: dict[str, Any] = {
         "megabytes per second": middle(rounds, "megabytes per second"),
@@ -211,7 +217,11 @@ def measure(options: argparse.Namespace, with_keys: bool) -> dict[str, Any]:
         },
     }
     if options.probe:
-        figures["lone tasks, milliseconds"] = {"before": percentiles(before), "during": percentiles(during)}
+        figures["lone tasks, milliseconds"] = {
+            "before": percentiles(before),
+            "during": percentiles(during),
+            "beside a plain socket to a file": percentiles(beside_plain),
+        }
     return {**figures, "rounds": rounds}
 
 

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type
 from adversarial.values import LARGEST, Values
 from scheduler_harness import Harness, Peer, hello
 
-from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.tasks.batches import INSTANCE_BITS
 from scaler_protocol import messages as m
 from scaler_protocol.session.features import KEPT_RESULTS, PEER_FETCH, PROVISIONING

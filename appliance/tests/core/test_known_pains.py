@@ -10,7 +10,8 @@ from scheduler_harness import Harness
 
 from scaler_appliance.core.graphs.graph_nodes import Graph
 from scaler_appliance.core.objects.object_records import ObjectRecord
-from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
 from scaler_protocol import messages as m
 

@@ -8,7 +8,7 @@ import pytest
 from simulation.simulated_run import Run, simulate
 
 from scaler_appliance.core.actor_calls.actor_placement import ActorPlacement
-from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.tasks.requeue import Requeue
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes

@@ -9,7 +9,7 @@ from simulation.simulated_run import simulate
 
 from scaler_appliance.core.option_changes import OptionChanges
 from scaler_appliance.core.peers.client_flow import ClientFlow
-from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.placement.tenant_shares import TenantShares
 from scaler_appliance.core.scheduler_core import SchedulerCore
 

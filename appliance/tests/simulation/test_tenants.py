@@ -10,7 +10,8 @@ from simulation.simulated_run import Run, simulate
 from scaler_appliance.core.monitoring.status_columns import _Contents
 from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.objects.object_table import ObjectTable
-from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 
 pytestmark = pytest.mark.exhaustive_on_pypy  # which planted bugs are caught does not depend on it
 

@@ -39,8 +39,9 @@ from scaler_appliance.core.peers.handshake import (
     welcome,
 )
 from scaler_appliance.core.peers.scheduler_shutdown import SchedulerShutdown
-from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession, Session
 from scaler_appliance.core.peers.silent_peers import SilentPeers
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.peers.worker_shutdown_reactions import WorkerShutdownReactions
 from scaler_appliance.core.pending_work import NO_LATE_WORK, ConnectionLost, PendingWork
 from scaler_appliance.core.placement.rebalance import Rebalance
@@ -89,7 +90,7 @@ class SchedulerCore:
         self._requeue = Requeue(self.state, outcomes)
         self._rebalance = Rebalance(self.state, self._placement, outcomes, self._requeue)
         self._explanations = Explanations(self.state, self._placement)
-        self._objects = ObjectReactions(self.state, outcomes, self._flow, self._graphs, reports)
+        self._objects = ObjectReactions(self.state, outcomes, self._flow, self._graphs, reports, self._placement)
         self._worker_shutdowns = WorkerShutdownReactions(self.state, self._placement, self._objects)
         self._options = OptionChanges(self.state, self._placement, self._flow)
         self._demand = TaskDemand(self.state)

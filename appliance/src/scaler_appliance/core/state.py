@@ -25,7 +25,8 @@ from scaler_appliance.core.objects.object_memory import ObjectMemory
 from scaler_appliance.core.objects.object_table import ObjectTable
 from scaler_appliance.core.objects.object_transfers import ObjectTransfers
 from scaler_appliance.core.objects.transfer_rates import TransferRates
-from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession, Session
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.placement.ready_queues import ReadyQueues
 from scaler_appliance.core.placement.tenant_shares import TenantShares, limits_of
 from scaler_appliance.core.steps import PARTS_PER_CALL

@@ -20,6 +20,7 @@ from scaler_appliance.core.objects.object_table import ObjectTable
 from scaler_appliance.shell.core_inputs import CoreInputs, InputKind
 from scaler_appliance.shell.spilling import Copied, Spiller
 from scaler_protocol import messages as m
+from scaler_protocol.host.file_freeing import FileFreeing
 from scaler_protocol.host.segments import (
     SPILL_NAME,
     ObjectDirectory,
@@ -61,6 +62,7 @@ class ObjectFiles:
         self._receiving: Dict[int, str] = {}
         self._ended_sessions: Set[int] = set()
         self._sweeps_left = 0
+        self._freeing = FileFreeing()
         self._spiller = Spiller(directory, on_copied) if directory.spill is not None else None
 
     def store_chunk(self, chunk: StoreChunk) -> bool:
@@ -121,7 +123,9 @@ class ObjectFiles:
         with suppress(FileNotFoundError):
             if self._spiller is not None and is_on_disk(path):
                 self._spiller.delete(os.path.join(self.directory.path, os.readlink(path)))
-            os.unlink(path)
+                os.unlink(path)
+            else:
+                self._freeing.remove(path)
 
     # From memory to disk --------------------------------------------------------------------------------------------
 
@@ -141,8 +145,10 @@ class ObjectFiles:
 
         Raises OSError when that fails; the object stays where it is.
         """
+        path = self.directory.object_path(object_id)
         try:
-            replace_by_link(self.directory.object_path(object_id), name)
+            with self._freeing.freed_later(path):
+                replace_by_link(path, name)
         except OSError:
             self.drop_copy(name)
             raise
@@ -215,6 +221,7 @@ class ObjectFiles:
     def close(self) -> None:
         if self._spiller is not None:
             self._spiller.close()
+        self._freeing.close()
         self.directory.remove()
 
 

@@ -8,7 +8,7 @@ import pytest
 from scheduler_harness import Client, Harness, Worker, options, task
 
 from scaler_appliance.core.actor_calls import actor_placement
-from scaler_appliance.core.peers import sessions
+from scaler_appliance.core.peers import worker_session
 from scaler_appliance.core.placement import task_placement
 from scaler_protocol import messages as m
 
@@ -367,7 +367,7 @@ def test_each_client_may_have_so_many_actors(harness: Harness, monkeypatch: pyte
 
 
 def test_each_worker_has_at_most_so_many_and_the_others_wait(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MAXIMUM_ACTORS_OF_WORKER", 3)
+    monkeypatch.setattr(worker_session, "MAXIMUM_ACTORS_OF_WORKER", 3)
     client, worker = harness.client(), worker_of(harness, slots=1)
     for number in (1, 2, 3, 4):
         make(client, number, number)

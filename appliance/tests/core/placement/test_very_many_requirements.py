@@ -8,7 +8,7 @@ import pytest
 from scheduler_harness import SMALL_WORK as WORK
 from scheduler_harness import Client, Harness, Worker, options, task
 
-from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.placement import ready_queues
 from scaler_appliance.core.tasks.batches import Needs
 from scaler_protocol import messages as m

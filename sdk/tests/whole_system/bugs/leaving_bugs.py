@@ -44,7 +44,7 @@ LEAVING_BUGS: Dict[str, PlantedBug] = {
     ),
     "a task goes to a worker that leaves before its end": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.peers.sessions:WorkerSession.offers",
+        f"{SCHEDULER}.peers.worker_session:WorkerSession.offers",
         "(seconds and now + seconds > self.stays_until) or",
         "",
     ),
@@ -56,7 +56,7 @@ LEAVING_BUGS: Dict[str, PlantedBug] = {
     ),
     "a task that has to begin at once waits behind others": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.task_placement:Placement._credit",
+        f"{SCHEDULER}.placement.prefetch:PrefetchCredit.of",
         "if is_timed or",
         "if",
     ),

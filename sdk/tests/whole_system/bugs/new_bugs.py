@@ -49,7 +49,7 @@ NEW_BUGS: Dict[str, PlantedBug] = {
     ),
     "the offered and the free capabilities of a worker are one table": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.peers.sessions:WorkerSession.__init__",
+        f"{SCHEDULER}.peers.worker_session:WorkerSession.__init__",
         "self._free = dict(self.capabilities)",
         "self._free = self.capabilities",
     ),
@@ -81,7 +81,7 @@ NEW_BUGS: Dict[str, PlantedBug] = {
     "a worker is idle only if it has no task at all": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.placement.task_placement:Placement.on_load_changed",
-        "if worker.assigned < worker.slots:",
+        "if worker.assigned < worker.slots + worker.slots_given_up:",
         "if not worker.assigned:",
     ),
     "a client that fetched its large results stays held": PlantedBug(

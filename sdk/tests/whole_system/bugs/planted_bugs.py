@@ -340,7 +340,7 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
     ),
     "a worker that is suspected of a loss gets a task too many": PlantedBug(
         "scheduler",
-        f"{_SCHEDULER}.placement.task_placement:Placement._credit",
+        f"{_SCHEDULER}.placement.prefetch:PrefetchCredit.of",
         "free_slots = worker.slots - worker.assigned",
         "free_slots = worker.slots - worker.assigned + 1",
     ),

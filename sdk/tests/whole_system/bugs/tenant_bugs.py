@@ -10,7 +10,7 @@ TENANT_BUGS: Dict[str, PlantedBug] = {
     # Isolation -------------------------------------------------------------------------------------------------------
     "a worker runs the tasks of any tenant": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.peers.sessions:WorkerSession.serves",
+        f"{SCHEDULER}.peers.worker_session:WorkerSession.serves",
         "self.tenant == tenant or self.tenant == ANY_TENANT",
         "True",
     ),

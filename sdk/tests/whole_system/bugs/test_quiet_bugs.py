@@ -15,6 +15,7 @@ UNIT_TESTS = {
     "scheduler": [
         "appliance/tests/core/tenants/test_fair_share.py",
         "appliance/tests/core/objects",
+        "appliance/tests/core/placement/test_awaited_bytes.py",
         "appliance/tests/core/placement/test_kept_bytes.py",
         "appliance/tests/core/placement/test_spare_capabilities.py",
     ],

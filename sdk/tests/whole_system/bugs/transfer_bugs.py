@@ -68,6 +68,27 @@ QUIET_TRANSFER_BUGS: Dict[str, PlantedBug] = {
         "return _neighbour_of_most(state, idle, span), 0.0",
         "return None, 0.0",
     ),
+    "the bytes of a task do not count if one of another client comes before it": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.task_placement:Placement._is_next_by_bytes",
+        "if not self._state.objects.has_kept:",
+        "if True:",
+    ),
+    "a slot is not taken back when the bytes are there": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.objects.object_reactions:ObjectReactions._await_no_more",
+        "worker.await_no_more(object_id)",
+        "False",
+    ),
+    "a worker that fetches has any number of tasks": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.peers.worker_session:WorkerSession._count_given_up",
+        "min(self._awaited.tasks, self.hello.slots)",
+        "self._awaited.tasks",
+    ),
+    "tasks are asked back whose bytes are on their way": PlantedBug(
+        "scheduler", f"{SCHEDULER}.placement.rebalance:Rebalance.rebalance", " - donor.slots_given_up", ""
+    ),
     "a holder on the same host is not preferred": PlantedBug(
         "scheduler", f"{_TRANSFERS}.answer_waiting", "near.get(fetcher.place, ())", "()"
     ),

@@ -25,7 +25,7 @@ TRIAL_BUGS: Dict[str, PlantedBug] = {
     ),
     "a capability is returned only with the last task of a dispatch": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.peers.sessions:WorkerSession.unassign",
+        f"{SCHEDULER}.peers.worker_session:WorkerSession.unassign",
         "self._free[name] += amount * count",
         "self._free[name] += 0 if dispatch.open_count else amount * len(dispatch.ids)",
     ),

@@ -6,7 +6,7 @@ Rule: data and small accessors only.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Deque, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Deque, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from whole_system.judges.turns import Claim
 from whole_system.tenants import Key, serves
@@ -90,6 +90,8 @@ class JudgedWorker:
         self.tasks: Dict[int, AtWorker] = {}  # by instance
         self.has_calls = False  # or had some
         self.ending: Set[int] = set()  # instances that it was told to end
+        self.held: Set[int] = set()  # objects of which it has all bytes
+        self.awaited: Dict[int, Set[int]] = {}  # objects that others keep, by the instance of a task that needs them
         self.is_congested = False
         self.is_leaving = False
         self.request: Optional[int] = None
@@ -99,6 +101,15 @@ class JudgedWorker:
         self.slots = self.own_slots + sum(each.suspended for each in message.processors)
         if message.latency_microseconds:
             self._round_trips.append(2 * message.latency_microseconds / 1e6)
+
+    def on_fetched(self, object_ids: Iterable[int]) -> None:
+        """It has the bytes of some objects, or does not go on to fetch them."""
+        self.held.update(object_ids)
+
+    @property
+    def slots_given_up(self) -> int:
+        """How many of its slots are free while bytes come for their tasks, at most."""
+        return min(self.own_slots, sum(not self.awaited.get(each, self.held) <= self.held for each in self.tasks))
 
     @property
     def distance_seconds(self) -> float:

@@ -17,6 +17,7 @@ Rules:
 - A free slot takes a task that waits, in the same tick. If none waits, workers with tasks behind others are asked for
   them. A slot of a distant worker may stay free for a while if near workers take tasks: they may have done them before
   a message has gone there and back.
+- A worker that fetches from others may have a task more for each slot: those whose bytes are on their way stay there.
 - A worker with blocked tasks gets nested ones: see `blocked_workers`.
 - A peer is lost after the time-out of its role, neither sooner nor much later.
 """
@@ -85,6 +86,7 @@ class PlacementJudge:
         self._worked_for_at: Dict[bytes, float] = {}
         self._sizes: Dict[int, int] = {}  # of workers' objects
         self._kept: Set[int] = set()  # those of these that their workers keep
+        self._kept_by_clients: Set[int] = set()
         self._fetched_first: Dict[int, int] = {}  # by object, which is on its way: the instance that returned it
         self._shortest: Dict[object, float] = {}  # mean microseconds, by function
         self._rivals: Dict[TaskClass, Set[TaskClass]] = {}  # served since this class was, which waited
@@ -129,6 +131,8 @@ class PlacementJudge:
                     client.large_bytes.pop(object_id, None)
             elif message.action == m.ObjectAction.CLEAR:
                 client.large_bytes.clear()
+            elif message.action == m.ObjectAction.CREATE:
+                self._kept_by_clients.update(_kept_of(message))
             self._lose_turns(client, is_active=message.action == m.ObjectAction.CREATE)
 
     def _on_submitted(self, client: JudgedClient, message: m.Task, payload: bytes) -> None:
@@ -173,10 +177,12 @@ class PlacementJudge:
                 self._on_fetched(worker, message.id)
         elif isinstance(message, m.Heartbeat):
             worker.on_heartbeat(message)
-        elif isinstance(message, m.ObjectInstruction) and message.action == m.ObjectAction.CREATE:
+        elif isinstance(message, m.ObjectInstruction) and message.action != m.ObjectAction.CREATE:
+            worker.on_fetched(message.ids)
+        elif isinstance(message, m.ObjectInstruction):
             self._sizes.update(zip(message.ids, message.sizes))
-            places = zip(message.ids, message.storages)
-            self._kept.update(object_id for object_id, storage in places if storage == m.ObjectStorage.KEPT)
+            self._kept.update(_kept_of(message))
+            worker.held.update(message.ids)
 
     def _on_results(self, worker: JudgedWorker, message: m.TaskResult) -> None:
         mean = max(SHORTEST_MICROSECONDS, message.busy_microseconds / (len(message.ids) or 1))
@@ -314,6 +320,9 @@ class PlacementJudge:
         for instance, key in zip(message.ids, keys):
             self._given_back.pop(key, None)
             worker.tasks[instance] = AtWorker(taker, key, function, task_class)
+        if len(message.ids) == 1:
+            kept = self._kept, self._kept_by_clients
+            worker.awaited[message.ids[0]] = {each for each in message.dependencies if any(each in of for of in kept)}
 
     def _spared_tenants(self, worker: JudgedWorker) -> Set[str]:
         """The tenants whose tasks all workers can run, if near ones will have run the rest before this one could."""
@@ -473,7 +482,7 @@ class PlacementJudge:
             return False
         idle = [worker for worker in self._workers.values() if worker.has_free_slot]
         return bool(idle) and any(
-            len(donor.movable_tasks) > donor.slots
+            len(donor.movable_tasks) > donor.slots + donor.slots_given_up
             and not (donor.is_leaving or donor.is_congested)
             and donor.request is None
             and any(worker.fits(each.task_class) for each in donor.movable_tasks for worker in idle)
@@ -486,6 +495,11 @@ class PlacementJudge:
             silence_seconds = now - heard_at
             most = self._timeouts_seconds[self._roles[name]] + TIMER_SECONDS
             assert silence_seconds <= most, f"{name!r} is silent for {silence_seconds:.1f} s, and not lost"
+
+
+def _kept_of(message: m.ObjectInstruction) -> Set[int]:
+    """The objects of which its sender keeps the bytes."""
+    return {object_id for object_id, storage in zip(message.ids, message.storages) if storage == m.ObjectStorage.KEPT}
 
 
 def _keys(sizes: Any, payload: bytes) -> List[int]:

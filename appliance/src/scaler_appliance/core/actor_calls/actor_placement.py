@@ -25,9 +25,11 @@ from typing import Iterator, Optional, Tuple
 
 from scaler_appliance.core.actor_calls.actor_table import MAXIMUM_ACTORS_OF_CLIENT, ActorRecord
 from scaler_appliance.core.objects.object_records import ObjectRecord
-from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
+from scaler_appliance.core.placement.prefetch import TASKS_AHEAD_OF_UNMEASURED
 from scaler_appliance.core.placement.ready_class import ReadyClass
-from scaler_appliance.core.placement.task_placement import TASKS_AHEAD_OF_UNMEASURED, Placement
+from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.placement.tenant_shares import UNLIMITED
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.tasks.batches import TaskBatch, TaskSpan

@@ -22,7 +22,8 @@ from scaler_appliance.core.demand.task_demand import TaskDemand
 from scaler_appliance.core.demand.unit_table import MAXIMUM_TEXT, UnitReport
 from scaler_appliance.core.effects import PeerError
 from scaler_appliance.core.peers.authority import sees_all, view_of
-from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.peers.worker_shutdown_reactions import WorkerShutdownReactions
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.tasks.capabilities import check_capabilities

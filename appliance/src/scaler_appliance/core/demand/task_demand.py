@@ -35,7 +35,7 @@ from scaler_appliance.core.demand.slots_wanted import (
     rounded_time_request,
     wanted,
 )
-from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.placement.tenant_shares import UNLIMITED
 from scaler_appliance.core.state import SchedulerState

@@ -39,7 +39,8 @@ from scaler_appliance.core.graphs.node_reruns import NodeReruns
 from scaler_appliance.core.graphs.shared_results import SHARED_RESULT_BYTES, keep_result
 from scaler_appliance.core.large_tables import LARGE, Table, drained, in_chunks
 from scaler_appliance.core.objects.object_records import NodeResult, ObjectRecord
-from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.placement.waiting_quotas import WaitingQuota
 from scaler_appliance.core.state import SchedulerState

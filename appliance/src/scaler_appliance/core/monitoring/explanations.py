@@ -20,7 +20,8 @@ from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 from scaler_appliance.core.actor_calls.actor_table import MAXIMUM_ACTORS_OF_WORKER
 from scaler_appliance.core.graphs.dependants import Dependant
 from scaler_appliance.core.peers.authority import sees_all
-from scaler_appliance.core.peers.sessions import Capabilities, ClientSession, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession
+from scaler_appliance.core.peers.worker_session import Capabilities, WorkerSession
 from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState

@@ -13,7 +13,8 @@ from itertools import chain, islice
 
 from scaler_appliance.core.actor_calls.actor_table import ActorRecord
 from scaler_appliance.core.peers.authority import sees_all
-from scaler_appliance.core.peers.sessions import MAXIMUM_LABEL_CHARACTERS, ClientSession, WorkerSession
+from scaler_appliance.core.peers.sessions import MAXIMUM_LABEL_CHARACTERS, ClientSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.state import SchedulerState
 from scaler_protocol import messages as m
 

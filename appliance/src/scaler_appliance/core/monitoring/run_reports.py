@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Iterable, Iterator, Tuple
 
 from scaler_appliance.core.effects import PeerError
-from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.tasks.batches import TaskBatch
 from scaler_appliance.core.tasks.client_results import ResultSpan

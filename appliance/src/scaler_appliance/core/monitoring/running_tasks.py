@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import Iterator, List, Mapping, Optional, Tuple
 
 from scaler_appliance.core.large_tables import Table
-from scaler_appliance.core.peers.sessions import ClientSession, RunningTask, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession
+from scaler_appliance.core.peers.worker_session import RunningTask, WorkerSession
 from scaler_appliance.core.tasks.batches import Dispatch, dispatch_number, position_in_dispatch
 from scaler_protocol import messages as m
 

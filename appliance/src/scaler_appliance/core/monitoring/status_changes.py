@@ -18,7 +18,8 @@ from scaler_appliance.core.large_tables import LARGE, Table, in_chunks
 from scaler_appliance.core.monitoring.changes import Changes
 from scaler_appliance.core.monitoring.counters import FunctionCounters, GraphCounters
 from scaler_appliance.core.objects.object_records import ObjectChanges
-from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.tasks.batches import TaskBatch
 
 MAXIMUM_IDLE_FUNCTIONS = 256

@@ -25,7 +25,8 @@ from scaler_appliance.core.monitoring.changes import Publishable, TakenChanges
 from scaler_appliance.core.monitoring.counters import FunctionCounters, GraphCounters
 from scaler_appliance.core.monitoring.running_tasks import NO_TASK, running_now
 from scaler_appliance.core.objects.object_records import ObjectPlace, ObjectRecord
-from scaler_appliance.core.peers.sessions import ClientSession, RunningTask, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession
+from scaler_appliance.core.peers.worker_session import RunningTask, WorkerSession
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.tasks.task_states import TaskState
 from scaler_protocol import messages as m

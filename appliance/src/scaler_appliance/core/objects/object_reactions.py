@@ -19,7 +19,9 @@ from scaler_appliance.core.large_tables import drained, keys_in_parts
 from scaler_appliance.core.objects.object_records import ChunkRequest, ObjectPlace, ObjectRecord
 from scaler_appliance.core.objects.object_transfers import fetches_from_workers, serves_workers
 from scaler_appliance.core.peers.flow_control import FlowControl
-from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession, Session
+from scaler_appliance.core.peers.worker_session import WorkerSession
+from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps, parts
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
@@ -42,8 +44,10 @@ class ObjectReactions:
         flow: FlowControl,
         graphs: GraphReactions,
         reports: WorkerReports,
+        placement: Placement,
     ) -> None:
         self._state = state
+        self._placement = placement
         self._graphs = graphs
         self._reports = reports
         self._flow = flow
@@ -174,6 +178,7 @@ class ObjectReactions:
         """A worker has fetched objects, and keeps them."""
         for start, stop in parts(len(message.ids), max(1, self._state.part // UNITS_OF_AN_OBJECT)):
             for object_id in message.ids[start:stop]:
+                self._await_no_more(worker, object_id)
                 record = self._state.objects.find(object_id)
                 if record is None:
                     continue  # it has been deleted meanwhile, of which the worker learns
@@ -186,10 +191,15 @@ class ObjectReactions:
                 self.hand_over(worker)
             yield (stop - start) * UNITS_OF_AN_OBJECT
 
+    def _await_no_more(self, worker: WorkerSession, object_id: int) -> None:
+        if worker.await_no_more(object_id):
+            self._placement.on_load_changed(worker)
+
     def _drop_copies(self, worker: WorkerSession, message: m.ObjectInstruction) -> Steps:
         """A worker does not go on to fetch objects, or has lost their bytes."""
         for start, stop in parts(len(message.ids), max(1, self._state.part // UNITS_OF_AN_OBJECT)):
             for object_id in message.ids[start:stop]:
+                self._await_no_more(worker, object_id)
                 record = self._state.objects.find(object_id)
                 if record is not None:
                     self._state.transfers.cancel(worker.number, record)

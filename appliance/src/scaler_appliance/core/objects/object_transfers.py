@@ -29,7 +29,8 @@ from scaler_appliance.core.effects import Effect, Send
 from scaler_appliance.core.objects.client_reach import ClientReach
 from scaler_appliance.core.objects.object_records import Copies, ObjectRecord
 from scaler_appliance.core.objects.transfer_rates import TransferRates
-from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession, Session
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_protocol import messages as m
 from scaler_protocol.session.features import KEPT_ARGUMENTS, PEER_FETCH
 

@@ -17,7 +17,8 @@ from __future__ import annotations
 from typing import Iterator, Optional
 
 from scaler_appliance.core.memory_budget import MemoryLevel
-from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession, Session
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import Steps

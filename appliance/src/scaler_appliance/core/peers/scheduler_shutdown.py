@@ -9,7 +9,8 @@ from math import inf
 from typing import Callable, List, Optional
 
 from scaler_appliance.core.effects import Stop
-from scaler_appliance.core.peers.sessions import ClientSession, Session, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession, Session
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.state import SchedulerState
 from scaler_protocol import messages as m
 

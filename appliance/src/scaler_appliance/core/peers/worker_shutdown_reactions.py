@@ -20,7 +20,8 @@ from typing import List
 
 from scaler_appliance.core.objects.object_reactions import ObjectReactions
 from scaler_appliance.core.peers.authority import may_drain, sees_all, why_not_stopped
-from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
 from scaler_protocol import messages as m

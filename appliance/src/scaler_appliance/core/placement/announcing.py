@@ -10,7 +10,7 @@ from typing import Dict, Iterable, List, NamedTuple
 from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.objects.object_table import announcement
 from scaler_appliance.core.objects.object_transfers import fetches_from_workers
-from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.state import SchedulerState
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Dict
 
-from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.state import SchedulerState
 
 

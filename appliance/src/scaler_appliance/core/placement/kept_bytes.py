@@ -9,6 +9,7 @@ Rules:
 - Bytes move at the rate that others got from that worker, if it keeps nearly all that the task needs. Else the assumed
   rate counts, which is rather high: how long the other bytes take to get there, for this task and for those before it,
   is in no estimate.
+- A task that waits at a worker for bytes from others takes no slot of it meanwhile: see `AwaitedBytes`.
 - If slots are free elsewhere, it waits there no longer than twice as long as was estimated, nor than moving its bytes
   would take: so a wrong estimate costs it no more than it would have cost not to wait.
 """
@@ -17,9 +18,11 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, KeysView, Optional, Tuple
 
-from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.objects.object_records import ObjectRecord
+from scaler_appliance.core.objects.object_transfers import fetches_from_workers
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.tasks.batches import LOSSES_OF_A_SUSPECT, TaskSpan
+from scaler_appliance.core.tasks.batches import LOSSES_OF_A_SUSPECT, Dispatch, TaskBatch, TaskSpan
 
 NEARLY_ALL = 0.9
 """Of the bytes that a task needs."""
@@ -27,12 +30,21 @@ PATIENCE = 2.0
 """How many times longer than was estimated a task waits for a worker that keeps its bytes."""
 
 
-def _elsewhere(state: SchedulerState, span: TaskSpan) -> Iterator[Tuple[int, KeysView[int]]]:
-    """The size of each object that a task needs, and that the scheduler has not, with the sessions of its holders."""
-    for object_id in span.batch.dependencies_of(span.start, span.stop):
+def _elsewhere(state: SchedulerState, batch: TaskBatch, index: int) -> Iterator[Tuple[ObjectRecord, KeysView[int]]]:
+    """Each object that a task needs, and that the scheduler has not, with the sessions of its holders."""
+    for object_id in batch.dependencies_of(index, index + 1):
         record = state.objects.find(object_id)
         if record is not None and record.copies is not None and record.is_elsewhere:
-            yield record.size, record.copies.holders.keys()
+            yield record, record.copies.holders.keys()
+
+
+def await_bytes(state: SchedulerState, worker: WorkerSession, dispatch: Dispatch) -> None:
+    """A worker was sent a task alone: if it has to fetch what that needs from others, its slot is free meanwhile."""
+    if fetches_from_workers(worker):
+        needed = _elsewhere(state, dispatch.batch, dispatch.start)
+        missing = {record.object_id for record, holders in needed if worker.number not in holders}
+        if missing:
+            worker.await_bytes(dispatch, missing)
 
 
 def keeper_of_most(
@@ -47,10 +59,10 @@ def keeper_of_most(
     """
     kept_bytes: Dict[int, int] = {}
     needed_bytes = 0
-    for size, holders in _elsewhere(state, span):
-        needed_bytes += size
+    for record, holders in _elsewhere(state, span.batch, span.start):
+        needed_bytes += record.size
         for number in holders & state.workers.keys():
-            kept_bytes[number] = kept_bytes.get(number, 0) + size
+            kept_bytes[number] = kept_bytes.get(number, 0) + record.size
     batch, needs = span.batch, span.batch.requirement.needs
     is_measured = state.durations.get(batch.function_key) is not None
     is_urgent = needs.time_request_seconds > 0.0 or batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT
@@ -86,10 +98,10 @@ def _neighbour_of_most(
 ) -> Optional[WorkerSession]:
     """A worker with a free slot on the host that has most of the bytes that a task needs, at workers or a client."""
     bytes_by_place: Dict[str, int] = {}
-    for size, holders in _elsewhere(state, span):
+    for record, holders in _elsewhere(state, span.batch, span.start):
         sessions = [state.workers.get(each) or state.clients.get(each) for each in holders]
         for place in {session.place for session in sessions if session is not None}:
-            bytes_by_place[place] = bytes_by_place.get(place, 0) + size
+            bytes_by_place[place] = bytes_by_place.get(place, 0) + record.size
     needs = span.batch.requirement.needs
     for place in sorted(bytes_by_place, key=lambda each: -bytes_by_place[each]):
         near = [worker for number, worker in state.workers_by_place.get(place, {}).items() if number in idle]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import List, Tuple
 
 from scaler_appliance.core.effects import PeerError
-from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.tasks.batches import Dispatch
@@ -67,7 +67,8 @@ class Rebalance:
         if not all_workers:
             donors = list(filter(self._has_much_in_line, donors[:MAXIMUM_DONORS]))
         for donor in donors:
-            surplus = donor.assigned - donor.slots - _waiting_at_their_bytes(donor, self._state.now)
+            at_their_bytes = _waiting_at_their_bytes(donor, self._state.now)
+            surplus = donor.assigned - donor.slots - donor.slots_given_up - at_their_bytes
             if surplus <= 0:
                 continue
             count = -(-surplus * free_slots // (free_slots + donor.slots))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Iterable, List, Tuple
 
-from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 
 
 def least_to_spare(

@@ -2,11 +2,8 @@
 
 Rules:
 - Idle slots come first; then workers get tasks to prefetch, so that no slot waits for a message.
-- How much to prefetch follows the measured duration of the function: about `prefetch_seconds` of work for each slot, at
-  most the worker's queue. A function that has not been measured gets two tasks per slot, or fewer if the worker has
-  other work. So long tasks are distributed one by one, and short ones by the thousand.
-- A distant worker gets more, so that it works while its results and its next tasks are under way: see `distance`. Near
-  workers get theirs before.
+- How much to prefetch follows the measured duration of the function: see `prefetch`. Near workers get theirs before
+  distant ones.
 - If a worker has no credit for the tasks whose turn it is, it gets no others of this priority instead: after it has
   worked off some of its tasks, it has credit. So a client's turn waits at most for the prefetched work.
 - A worker with at least half of its prefetch target gets nothing: few large messages are better than many small ones.
@@ -26,40 +23,31 @@ Rules:
   those that were passed over before a worker got room, are in the next pass, which follows at once.
 - If tasks of several tenants wait, tenants take turns as well: at each, few tasks of one class are placed, and then it
   is the turn of the tenant that has had least (`tenant_shares`). A tenant gets no more tasks than its quota allows.
-- A task that was lost with several workers is sent only to a free slot: if it is the cause, few others are lost with
-  it. So is a task that says how long it may run, if the worker has an end of life: it has to begin now to end in time.
 """
 
 from __future__ import annotations
 
 from itertools import chain, islice
-from math import ceil, inf
+from math import ceil
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
 from scaler_appliance.core.actor_calls.actor_table import ActorRecord
 from scaler_appliance.core.large_tables import LARGE, in_chunks
-from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.placement.announcing import announce
 from scaler_appliance.core.placement.distance import Distance
-from scaler_appliance.core.placement.kept_bytes import keeper_of_most
+from scaler_appliance.core.placement.kept_bytes import await_bytes, keeper_of_most
+from scaler_appliance.core.placement.prefetch import PrefetchCredit
 from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.placement.spare_capabilities import least_to_spare
 from scaler_appliance.core.placement.tenant_shares import UNLIMITED, count_as_urgent, would_pass
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT
-from scaler_appliance.core.tasks.batches import (
-    LOSSES_OF_A_SUSPECT,
-    MAXIMUM_TASKS_PER_DISPATCH,
-    Dispatch,
-    Needs,
-    TaskBatch,
-    TaskSpan,
-)
+from scaler_appliance.core.tasks.batches import Dispatch, Needs, TaskBatch, TaskSpan
 from scaler_appliance.core.tasks.task_states import TaskEvent, apply
 from scaler_protocol.keys.allow_list import ANY_TENANT
 
 BURST_BYTES = 8 * 1024 * 1024  # of all dispatches of a tick: before the next one, the shell says who reads too slowly
-TASKS_AHEAD_OF_UNMEASURED = 2  # for each slot
 LEAST_MESSAGE_MICROSECONDS = 1000.0  # about ten times the cost of a message here and at the worker
 MAXIMUM_NEEDS_KNOWN = 1024
 LEAST_ANNOUNCED = 1000  # objects of one task, in one call
@@ -76,13 +64,14 @@ class Placement:
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
         self._idle: Dict[int, WorkerSession] = {}  # have a free slot, longest waiting first
+        self._awaiting: Dict[int, WorkerSession] = {}  # have none but those of tasks that wait for bytes
         self._below_prefetch_target: Dict[int, WorkerSession] = {}  # slots are busy, little is queued behind them
         self._blocked: Dict[int, WorkerSession] = {}  # some of their tasks wait for nested ones
         self._distance = Distance(state)
         self._suiting: Dict[Needs, bool] = {}  # whether every worker can run them; emptied when one joins
         self._burst_bytes = 0  # dispatched since the tick began
-        self._target_microseconds = state.settings.prefetch_seconds * 1e6
-        self._unmeasured_microseconds = self._target_microseconds / TASKS_AHEAD_OF_UNMEASURED  # taken for each task
+        self._credit = PrefetchCredit(state.settings.prefetch_seconds, self._distance, self._suit_everyone)
+        self._unmeasured_microseconds = self._credit.unmeasured_microseconds
         self._pass: List[ReadyClass] = []  # the classes that have not been looked at in this one, the next one last
         self._others: List[List[ReadyClass]] = []  # the same of other tenants than that of these
         self._most = UNLIMITED  # how many more tasks of the current class may be placed in its turn
@@ -106,8 +95,8 @@ class Placement:
 
     def remove_worker(self, worker: WorkerSession) -> None:
         self._on_workers_changed()
-        self._idle.pop(worker.number, None)
-        self._below_prefetch_target.pop(worker.number, None)
+        for candidates in (self._idle, self._awaiting, self._below_prefetch_target):
+            candidates.pop(worker.number, None)
         self._blocked.pop(worker.number, None)
         if worker.is_gone:  # one that is congested, or leaves, is still distant
             self._distance.remove(worker)
@@ -118,7 +107,7 @@ class Placement:
 
     def workers_with_room(self) -> Iterator[WorkerSession]:
         """Workers with a free slot, then those that have little to do."""
-        return chain(self._idle.values(), self._below_prefetch_target.values())
+        return chain(self._idle.values(), self._awaiting.values(), self._below_prefetch_target.values())
 
     def free_slots(self, tenant: str = ANY_TENANT) -> int:
         """How many tasks, or how many of a tenant, could start at once."""
@@ -138,12 +127,15 @@ class Placement:
             self._blocked.pop(worker.number, None)
         if worker.leaving or worker.is_congested:
             return
-        if worker.assigned < worker.slots:
+        if worker.assigned < worker.slots + worker.slots_given_up:
             self._below_prefetch_target.pop(worker.number, None)
-            self._let_in(self._idle, worker)
+            is_idle = worker.assigned < worker.slots
+            (self._awaiting if is_idle else self._idle).pop(worker.number, None)
+            self._let_in(self._idle if is_idle else self._awaiting, worker)
             return
         self._idle.pop(worker.number, None)  # its blocked tasks may have resumed and use its slots again
-        target_microseconds = self._target_microseconds + 2.0 * worker.distance_microseconds
+        self._awaiting.pop(worker.number, None)
+        target_microseconds = self._credit.target_microseconds + 2.0 * worker.distance_microseconds
         if worker.load_microseconds * 2 < target_microseconds * worker.slots and worker.assigned * 2 <= worker.capacity:
             self._let_in(self._below_prefetch_target, worker)
 
@@ -153,6 +145,10 @@ class Placement:
             worker.has_freed = False
             self._state.actors.room_changes += 1  # there may be room for an actor that there was none for before
         candidates[worker.number] = worker
+
+    @property
+    def _has_room(self) -> bool:
+        return bool(self._idle or self._awaiting or self._below_prefetch_target)
 
     @property
     def is_unfinished(self) -> bool:
@@ -165,7 +161,7 @@ class Placement:
         Parameters:
             is_changed: whether tasks or workers may have changed since the last call.
         """
-        if not (self._idle or self._below_prefetch_target or self._blocked):
+        if not (self._has_room or self._blocked):
             self._end_pass()
             return
         self._left, self._looks_left = amount, min(amount, self._state.part)
@@ -178,7 +174,7 @@ class Placement:
         blocked = dict(self._blocked)
         # SCL-SCH-012
         while self._pass and self._left > 0 and self._looks_left > 0:
-            if not (self._idle or self._below_prefetch_target or blocked):
+            if not (self._has_room or blocked):
                 self._end_pass()
                 return
             if self._others:
@@ -250,10 +246,10 @@ class Placement:
     def _place_class(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
         """Dispatch tasks of a class."""
         self._looked_at = 0
-        if self._state.objects.has_kept and (self._idle or self._below_prefetch_target):
+        if self._state.objects.has_kept and self._has_room:
             self._place_all_by_bytes(ready_class)
         for is_distant in (False, True) if self._distance.is_known else (None,):
-            for candidates in (self._idle, self._below_prefetch_target):
+            for candidates in (self._idle, self._awaiting, self._below_prefetch_target):
                 while ready_class.count and self._left > 0 and candidates:
                     if not self._place_round(ready_class, candidates, is_distant):
                         break
@@ -268,14 +264,19 @@ class Placement:
         """Send tasks to workers that keep results which they need: those of the client whose turn it is, or of several,
         if there are free slots for all that wait: then no one's place is taken by another."""
         clients = list(islice(ready_class.turns(), PLACED_BY_BYTES))
-        if len(clients) > 1:
-            free_slots = sum([worker.slots - worker.assigned for worker in self._able(self._idle, ready_class)])
-            if ready_class.count > free_slots:
-                del clients[1:]
+        if len(clients) > 1 and not self._is_room_for_all(ready_class):
+            del clients[1:]
         for client in reversed(clients):
             ready_class.give_turn(client)
             if self._left > 0 and self._most > 0:
                 self._place_by_bytes(ready_class)
+
+    def _is_room_for_all(self, ready_class: ReadyClass) -> bool:
+        """Whether all tasks of a class are placed in this call, each in a free slot, whatever their order."""
+        if self._most != UNLIMITED or self._distance.is_known or self._left < ready_class.count * UNITS_OF_A_DISPATCH:
+            return False
+        free_slots = sum([worker.slots - worker.assigned for worker in self._able(self._idle, ready_class)])
+        return ready_class.count <= free_slots
 
     def _is_next_by_bytes(self, ready_class: ReadyClass) -> bool:
         """Whether it is the turn of another client, whose tasks may have to go where their bytes are."""
@@ -303,18 +304,17 @@ class Placement:
                     break
             count = ready_class.count
             if worker and waits_until and worker.is_shared:
-                is_passing = would_pass(worker, span.batch.requirement, self._target_microseconds)
+                is_passing = would_pass(worker, span.batch.requirement, self._credit.target_microseconds)
                 waits_until = 0.0 if is_passing else waits_until
-            is_placed = worker and (waits_until or self._credit(worker, span, duration_microseconds, 0, count))
+            is_placed = worker and (waits_until or self._credit.of(worker, span, duration_microseconds, 0, count))
             if worker is None or not (is_placed and self._announce_objects(worker, *span)):
                 elsewhere.append(span)
                 continue
             self._hand_out(worker, ready_class, span, duration_microseconds)
             if waits_until:
                 self._state.dispatches[self._state.last_dispatch].waits_until = waits_until
-            elif worker.assigned >= worker.slots:
-                del self._idle[worker.number]
-                self._below_prefetch_target[worker.number] = worker
+            else:
+                self._move_on(worker)
         for span in reversed(elsewhere):
             ready_class.add(span, in_front=True)
 
@@ -380,16 +380,22 @@ class Placement:
             taken = self._fill(worker, ready_class, share)
             is_changed |= taken > 0
             is_by_bytes = taken > 0 and self._is_next_by_bytes(ready_class)
-            if candidates is self._idle:
-                if worker.assigned >= worker.slots:
-                    del self._idle[worker.number]
-                    self._below_prefetch_target[worker.number] = worker
+            if candidates is not self._below_prefetch_target:
+                self._move_on(worker)
             elif taken < share and not is_by_bytes and self._left > 0 and self._most > 0:
                 del self._below_prefetch_target[worker.number]  # until it has worked off half of what it holds
                 is_changed = True
             if not ready_class.count or is_by_bytes:
                 break
         return is_changed
+
+    def _move_on(self, worker: WorkerSession) -> None:
+        """A worker with a free slot has got tasks."""
+        if worker.assigned >= worker.slots:
+            self._idle.pop(worker.number, None)
+            is_full = worker.assigned >= worker.slots + worker.slots_given_up
+            (self._awaiting if is_full else self._below_prefetch_target).pop(worker.number, None)
+            (self._below_prefetch_target if is_full else self._awaiting)[worker.number] = worker
 
     def _place_urgent(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
         """Send tasks to workers with blocked tasks that hold too few as urgent as these.
@@ -426,7 +432,7 @@ class Placement:
                 if self._most <= 0:
                     ready_class.add(span, in_front=True)
                     break
-            credit = self._credit(worker, span, duration_microseconds, urgent - placed, ready_class.count)
+            credit = self._credit.of(worker, span, duration_microseconds, urgent - placed, ready_class.count)
             taken = span.stop - span.start
             if taken == 1 and credit:  # a lone task, on which latency depends
                 count = 1
@@ -465,38 +471,6 @@ class Placement:
         if worker.is_shared and self._state.ready.has_tenants:
             self._state.shares.charge(span.batch.tenant, count * estimate)
 
-    def _credit(
-        self, worker: WorkerSession, span: TaskSpan, duration_microseconds: Optional[float], urgent: int, others: int
-    ) -> int:
-        """How many more tasks like those of the span the worker should have, by their estimated duration.
-
-        Parameters:
-            others: tasks of the same class that wait as well.
-        """
-        free_slots = worker.slots - worker.assigned
-        is_timed = worker.stays_until < inf and span.batch.requirement.needs.time_request_seconds > 0.0
-        if is_timed or span.batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT:
-            ahead, urgent = free_slots, 0
-        elif urgent <= 0 and worker.is_shared and would_pass(worker, span.batch.requirement, self._target_microseconds):
-            return 0
-        else:
-            estimate = self._unmeasured_microseconds if duration_microseconds is None else duration_microseconds
-            target_microseconds = self._target_microseconds
-            if worker.distance_microseconds:
-                needs = span.batch.requirement.needs
-                rest_microseconds = (others + span.stop - span.start) * estimate
-                target_microseconds = self._distance.target_microseconds(
-                    worker, target_microseconds, rest_microseconds, estimate, self._suit_everyone(needs)
-                )
-                if target_microseconds < estimate < worker.distance_microseconds:
-                    return 0
-            free_microseconds = target_microseconds * worker.slots - worker.load_microseconds
-            ahead = int(free_microseconds / estimate)
-        # Comparing costs an eighth of `max` and `min`: several of them are 1 % of a round trip.
-        wanted = free_slots if free_slots > ahead else ahead
-        wanted = urgent if urgent > wanted else wanted
-        return 0 if wanted < 0 else wanted if wanted < MAXIMUM_TASKS_PER_DISPATCH else MAXIMUM_TASKS_PER_DISPATCH
-
     def begin_burst(self) -> None:
         """A tick begins."""
         self._burst_bytes = 0
@@ -531,6 +505,8 @@ class Placement:
             state.dispatches = in_chunks(state.dispatches)
         if actor is None:
             worker.assign(dispatch)
+            if stop - start == 1 and batch.dependency_counts and state.objects.has_kept:
+                await_bytes(state, worker, dispatch)
             if not worker.distance_microseconds:
                 self._distance.on_placed_near()
         else:

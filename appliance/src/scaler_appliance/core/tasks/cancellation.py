@@ -17,7 +17,8 @@ from scaler_appliance.core.effects import PeerError
 from scaler_appliance.core.graphs.dependant_reactions import DependantReactions
 from scaler_appliance.core.graphs.graph_nodes import Graph
 from scaler_appliance.core.graphs.graph_reactions import GraphReactions
-from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps, parts

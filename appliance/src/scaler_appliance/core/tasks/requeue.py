@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import List, Tuple
 
 from scaler_appliance.core.large_tables import drained
-from scaler_appliance.core.peers.sessions import WorkerSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import Steps, parts
 from scaler_appliance.core.tasks.batches import MAXIMUM_COUNTED_ATTEMPTS, TaskBatch, TaskSpan

@@ -19,7 +19,8 @@ from scaler_appliance.core.graphs.graph_nodes import GraphBatch, NodeFailure
 from scaler_appliance.core.monitoring.run_entries import Entry
 from scaler_appliance.core.monitoring.running_tasks import where_it_ran
 from scaler_appliance.core.objects.object_records import NodeResult, ObjectRecord
-from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps
 from scaler_appliance.core.tasks.batches import (

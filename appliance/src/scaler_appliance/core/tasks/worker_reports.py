@@ -21,7 +21,8 @@ from scaler_appliance.core.graphs.graph_reactions import GraphReactions
 from scaler_appliance.core.monitoring.run_reports import NUMBERS_OF_A_RUN, RunReports, check_runs
 from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.peers.flow_control import FlowControl
-from scaler_appliance.core.peers.sessions import ClientSession, WorkerSession
+from scaler_appliance.core.peers.sessions import ClientSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps

@@ -2,7 +2,7 @@
 
 Rules:
 - Operations are carried out at once and in order. Files are memory-backed, or small enough for writing in the event
-  loop: a chunk at a time.
+  loop: a chunk at a time. Only the memory of large ones that are removed is given back later (`FileFreeing`).
 - The worker's files are removed when it ends for any reason: the fork server, which outlives it, knows their patterns.
 """
 
@@ -30,6 +30,7 @@ from scaler.worker.agent.core.effects import (
 )
 from scaler.worker.agent.shell.code_folders import CodeError, note_of_file, unpack
 from scaler.worker.frames import Buffer, ContentPlace
+from scaler_protocol.host.file_freeing import FileFreeing
 from scaler_protocol.host.segments import (
     ObjectDirectory,
     default_parent,
@@ -39,7 +40,7 @@ from scaler_protocol.host.segments import (
     shares_directory,
     write_chunk,
 )
-from scaler_protocol.host.spill import NoRoomError, WriterLock, make_room, remove_file
+from scaler_protocol.host.spill import NoRoomError, WriterLock, make_room
 
 logger = logging.getLogger("scaler")
 
@@ -61,6 +62,7 @@ class WorkerFiles:
     ) -> None:
         self._core = core
         self._memory = memory
+        self._freeing = FileFreeing()
         self._remove_at_end = remove_at_end
         self._beside: Set[str] = set()  # files of results for which there was no directory
         self._token = f"new-{os.getpid()}-{os.urandom(6).hex()}-"
@@ -128,6 +130,7 @@ class WorkerFiles:
         for path in list(self._beside):
             self._remove_path(path)
         self._release_lock()
+        self._freeing.close()
         if self._private is not None:
             self._private.remove()
 
@@ -184,7 +187,7 @@ class WorkerFiles:
     def _remove_path(self, path: str) -> None:
         self._beside.discard(path)
         with contextlib.suppress(OSError, MemoryError):
-            remove_file(path)
+            self._freeing.remove(path)
 
     def _remove_leftovers(self, process_id: str) -> None:
         """Remove what a processor, or any processor, was writing when it died."""
