@@ -122,3 +122,14 @@ def test_a_worker_that_fetches_through_the_scheduler_has_no_more_tasks_than_slot
     makers[1].keep(1, int(TASK_MICROSECONDS))
     run(client, 4)
     assert sorted([*maker.read(), *other.read()]) == [2, 3]
+
+
+def test_a_task_of_another_client_waits_for_one_task_and_not_for_those_in_line() -> None:
+    harness, client, fetcher, kept = one_fetches()
+    run(client, 4)
+    assert fetcher.read() == [4]
+    fetcher.hold(kept)
+    run(client, 5)
+    newcomer = harness.client()
+    newcomer.submit([6], [b"6"], function=newcomer.create(1, b"h"))
+    assert fetcher.read() == [6], "it takes its turn there; the first client has a task there, and waits"

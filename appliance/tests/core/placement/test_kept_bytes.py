@@ -139,6 +139,17 @@ def test_tasks_wait_where_their_bytes_are_also_if_it_was_the_turn_of_others_befo
     assert placed(maker, other) == [[3], [8]], "it would take longer to move its bytes there"
 
 
+def test_a_task_of_another_client_waits_for_one_task_and_not_for_those_that_wait_where_their_bytes_are() -> None:
+    harness, maker, other = one_keeps(move_seconds=100.0, task_seconds=1.0)
+    plain, newcomer = harness.client(), harness.client()
+    for client in (plain, newcomer):
+        harness.state.durations.set(client.create(1, b"g"), 1e6)
+    plain.submit([8], [b"8"], function=plain.object_id(1))
+    assert placed(maker, other) == [USERS, [8]]
+    newcomer.submit([9], [b"9"], function=newcomer.object_id(1))
+    assert placed(maker, other) == [[9], []]
+
+
 # Hosts --------------------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ import pytest
 from scheduler_harness import SMALL_WORK as WORK
 from scheduler_harness import Client, Harness, Worker, hello, options, task
 
-from scaler_appliance.core.placement import task_placement
+from scaler_appliance.core.placement import announcing
 from scaler_appliance.core.tasks.task_states import TaskState
 from scaler_protocol import messages as m
 
@@ -19,7 +19,7 @@ SIZE = 10 * WORK
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_placement, "LEAST_ANNOUNCED", 1)
+    monkeypatch.setattr(announcing, "LEAST_ANNOUNCED", 1)
 
 
 @pytest.fixture

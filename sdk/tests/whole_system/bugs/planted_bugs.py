@@ -325,7 +325,7 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
     ),
     "a worker is not told that an object is gone": PlantedBug(
         "scheduler",
-        f"{_SCHEDULER}.placement.announcing:announce",
+        f"{_SCHEDULER}.placement.announcing:Announcing._send",
         "record.announced_to.add(worker.number)",
         "pass",
     ),

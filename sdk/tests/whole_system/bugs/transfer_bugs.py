@@ -86,6 +86,9 @@ QUIET_TRANSFER_BUGS: Dict[str, PlantedBug] = {
         "min(self._awaited.tasks, self.hello.slots)",
         "self._awaited.tasks",
     ),
+    "a client waits for all tasks of another one that are in line for their bytes": PlantedBug(
+        "scheduler", f"{SCHEDULER}.placement.task_placement:Placement._place_class", "if self._lined_up:", "if False:"
+    ),
     "tasks are asked back whose bytes are on their way": PlantedBug(
         "scheduler", f"{SCHEDULER}.placement.rebalance:Rebalance.rebalance", " - donor.slots_given_up", ""
     ),

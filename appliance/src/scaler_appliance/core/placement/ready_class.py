@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Deque, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from scaler_appliance.core.tasks.batches import Requirement, TaskBatch, TaskSpan
@@ -184,6 +184,11 @@ class ReadyClass:
     def turns(self) -> Iterator[int]:
         """The clients, the one whose turn it is first."""
         return iter(self._turns)
+
+    def next_turns(self) -> List[int]:
+        """The client whose turn it is, and those that came and have the next turns."""
+        after = takewhile(self._preferred.__contains__, islice(self._turns, 1, None))
+        return [*islice(self._turns, 1), *after]
 
     def give_turn(self, client: int) -> None:
         """It is the turn of a client now that had another one."""

@@ -34,7 +34,7 @@ from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 from scaler_appliance.core.actor_calls.actor_table import ActorRecord
 from scaler_appliance.core.large_tables import LARGE, in_chunks
 from scaler_appliance.core.peers.worker_session import WorkerSession
-from scaler_appliance.core.placement.announcing import announce
+from scaler_appliance.core.placement.announcing import Announcing
 from scaler_appliance.core.placement.distance import Distance
 from scaler_appliance.core.placement.kept_bytes import await_bytes, keeper_of_most
 from scaler_appliance.core.placement.prefetch import PrefetchCredit
@@ -42,7 +42,6 @@ from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.placement.spare_capabilities import least_to_spare
 from scaler_appliance.core.placement.tenant_shares import UNLIMITED, count_as_urgent, would_pass
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT
 from scaler_appliance.core.tasks.batches import Dispatch, Needs, TaskBatch, TaskSpan
 from scaler_appliance.core.tasks.task_states import TaskEvent, apply
 from scaler_protocol.keys.allow_list import ANY_TENANT
@@ -50,7 +49,6 @@ from scaler_protocol.keys.allow_list import ANY_TENANT
 BURST_BYTES = 8 * 1024 * 1024  # of all dispatches of a tick: before the next one, the shell says who reads too slowly
 LEAST_MESSAGE_MICROSECONDS = 1000.0  # about ten times the cost of a message here and at the worker
 MAXIMUM_NEEDS_KNOWN = 1024
-LEAST_ANNOUNCED = 1000  # objects of one task, in one call
 UNITS_OF_A_DISPATCH = 40  # with the message and what it changes
 TASKS_PER_UNIT = 64  # of a dispatch
 UNITS_OF_A_WORKER = 1  # that is compared with what a class needs
@@ -67,6 +65,7 @@ class Placement:
         self._awaiting: Dict[int, WorkerSession] = {}  # have none but those of tasks that wait for bytes
         self._below_prefetch_target: Dict[int, WorkerSession] = {}  # slots are busy, little is queued behind them
         self._blocked: Dict[int, WorkerSession] = {}  # some of their tasks wait for nested ones
+        self._lined_up: Dict[int, WorkerSession] = {}  # tasks are in line there for their bytes, however long they take
         self._distance = Distance(state)
         self._suiting: Dict[Needs, bool] = {}  # whether every worker can run them; emptied when one joins
         self._burst_bytes = 0  # dispatched since the tick began
@@ -81,8 +80,7 @@ class Placement:
         self._left = self._looks_left = 0  # units of work that this call may do, and of looking for workers
         self._changes = 0  # of which workers there are
         self._looked_at = 0  # the client whose next tasks were, for whether they go where their bytes are
-        # To which worker and for which task of which client objects are being announced; and how many there were.
-        self._announced: Tuple[Tuple[int, int, int], int] = ((0, 0, 0), 0)
+        self._announcing = Announcing(state)
 
     def add_worker(self, worker: WorkerSession) -> None:
         self._on_workers_changed()
@@ -95,7 +93,7 @@ class Placement:
 
     def remove_worker(self, worker: WorkerSession) -> None:
         self._on_workers_changed()
-        for candidates in (self._idle, self._awaiting, self._below_prefetch_target):
+        for candidates in (self._idle, self._awaiting, self._below_prefetch_target, self._lined_up):
             candidates.pop(worker.number, None)
         self._blocked.pop(worker.number, None)
         if worker.is_gone:  # one that is congested, or leaves, is still distant
@@ -125,6 +123,8 @@ class Placement:
             self._blocked[worker.number] = worker
         else:
             self._blocked.pop(worker.number, None)
+        if worker.assigned <= worker.slots:
+            self._lined_up.pop(worker.number, None)
         if worker.leaving or worker.is_congested:
             return
         if worker.assigned < worker.slots + worker.slots_given_up:
@@ -148,7 +148,7 @@ class Placement:
 
     @property
     def _has_room(self) -> bool:
-        return bool(self._idle or self._awaiting or self._below_prefetch_target)
+        return bool(self._idle or self._awaiting or self._below_prefetch_target or self._lined_up)
 
     @property
     def is_unfinished(self) -> bool:
@@ -259,6 +259,8 @@ class Placement:
                         self._place_by_bytes(ready_class)
         if blocked and ready_class.count and self._left > 0 and self._most > 0:
             self._place_urgent(ready_class, blocked)
+        if self._lined_up:
+            self._place_beside_others(ready_class)
 
     def _place_all_by_bytes(self, ready_class: ReadyClass) -> None:
         """Send tasks to workers that keep results which they need: those of the client whose turn it is, or of several,
@@ -313,6 +315,7 @@ class Placement:
             self._hand_out(worker, ready_class, span, duration_microseconds)
             if waits_until:
                 self._state.dispatches[self._state.last_dispatch].waits_until = waits_until
+                self._lined_up[worker.number] = worker
             else:
                 self._move_on(worker)
         for span in reversed(elsewhere):
@@ -412,6 +415,20 @@ class Placement:
                 wanted = min(wanted, self._most)
                 self._fill(worker, ready_class, min(wanted, ready_class.count), wanted)
 
+    def _place_beside_others(self, ready_class: ReadyClass) -> None:
+        """Send tasks of clients whose turn is next to workers at which only tasks of others are in line, one of each:
+        they take turns there, so that it waits for no more than one task."""
+        least = ready_class.requirement.negative_priority
+        for worker in list(self._able(self._lined_up, ready_class)):
+            batches = [each.batch for each in worker.dispatches.values()]
+            there = {each.client for each in batches if each.requirement.negative_priority <= least}
+            for client in ready_class.next_turns():
+                is_possible = self._left > 0 and self._most > 0 and len(there) <= worker.slots + 1
+                if is_possible and client not in there and ready_class.count_of(client):
+                    ready_class.give_turn(client)
+                    self._fill(worker, ready_class, 1, urgent=1)
+                    there.add(client)
+
     def _fill(self, worker: WorkerSession, ready_class: ReadyClass, share: int, urgent: int = 0) -> int:
         """Dispatch about `share` tasks of a class to a worker, within its credit; returns how many.
 
@@ -507,6 +524,8 @@ class Placement:
             worker.assign(dispatch)
             if stop - start == 1 and batch.dependency_counts and state.objects.has_kept:
                 await_bytes(state, worker, dispatch)
+                if worker.slots_given_up:
+                    self._lined_up[worker.number] = worker
             if not worker.distance_microseconds:
                 self._distance.on_placed_near()
         else:
@@ -520,31 +539,9 @@ class Placement:
             self._left = 0
         state.send(worker.peer, dispatch.message(), (payload,))
 
-    # SCL-SCH-011
     def _announce_objects(self, worker: WorkerSession, batch: TaskBatch, start: int, stop: int) -> bool:
-        """Announce to the worker the objects that tasks [start, stop) need and that it does not know.
-
-        Returns whether these were all: if they are very many, that is only some, and the work of this call is done.
-        """
-        if not batch.dependency_counts:
-            if batch.function not in worker.known_objects and batch.function:
-                self._state.objects.use((batch.function,))
-                self._announce(worker, (batch.function,))
-            return True
-        needed = batch.dependencies_of(start, stop)
-        key = worker.number, batch.client, batch.ids[start]
-        begin = self._announced[1] if self._announced[0] == key else 0
-        end = begin + max(self._state.part, LEAST_ANNOUNCED)
-        function = [batch.function] if batch.function and not begin else []
-        self._announce(worker, [*function, *needed[begin:end]])
-        if end < len(needed):
-            self._announced, self._left = (key, end), 0
-            return False
-        self._state.objects.use([*function, *needed])
-        self._left -= len(needed) // COLUMN_ENTRIES_PER_UNIT
-        return True
-
-    def _announce(self, worker: WorkerSession, object_ids: Iterable[int]) -> None:
-        done = announce(self._state, worker, object_ids)
-        self._left -= done.objects
+        """Announce to the worker what tasks [start, stop) need; returns whether that was all, or takes another call."""
+        done = self._announcing.announce(worker, batch, start, stop)
+        self._left = self._left - done.units if done.is_all else 0
         self._burst_bytes += done.payload_bytes
+        return done.is_all

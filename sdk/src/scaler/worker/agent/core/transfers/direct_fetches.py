@@ -7,6 +7,8 @@
 Rules:
 - What has arrived stays, from any peer: only what is missing is requested from the next one.
 - So many objects are fetched at once, in sum, each over a connection of its own. The others wait.
+- Of several objects from one holder the first one comes nearly alone: for each of the others, one request is open
+  meanwhile. So tasks begin one after the other while the next bytes come, and not all of them late.
 - How many parts are requested ahead depends on how far the holder is (see `RequestPace`): each holder begins with few.
 - A holder that sends nothing for STALL_SECONDS although it was asked counts as gone, and one to which there is no
   connection after CONNECT_SECONDS: a client may be behind a router, which drops what would reach it.
@@ -27,6 +29,7 @@ from scaler_protocol import messages as m
 from scaler_protocol.session.fetching import FetchWindow
 
 MAXIMUM_DIRECT_FETCHES = 8
+OPEN_BEHIND_OTHERS = 1  # requests
 CONNECT_SECONDS = 3.0
 """So one packet of the handshake may be lost: it is sent again after a second."""
 STALL_SECONDS = 10.0
@@ -87,7 +90,6 @@ class DirectFetches:
 
     def _ask(self, object_id: int, window: FetchWindow, failed: int) -> None:
         fetch = self._fetches[object_id] = _DirectFetch(window)
-        window.most_unanswered = fetch.pace.most
         self._effects.append(Send(m.TicketRequest(id=object_id, failed_holder=failed)))
 
     def on_ticket(self, ticket: m.Ticket, now: float) -> None:
@@ -111,7 +113,19 @@ class DirectFetches:
         if object_id is not None:
             fetch = self._fetches[object_id]
             fetch.is_connected, fetch.heard_at = True, now
+            fetch.window.most_unanswered = self._most_open(object_id)
             self._owner.on_holder_ready(object_id)
+
+    def _most_open(self, object_id: int) -> int:
+        """How many requests for an object its holder may have: few while another one comes from there."""
+        fetch = self._fetches[object_id]
+        assert fetch.ticket is not None
+        for other_id, other in self._fetches.items():
+            if other_id == object_id:
+                break
+            if other.is_connected and other.ticket is not None and other.ticket.holder == fetch.ticket.holder:
+                return OPEN_BEHIND_OTHERS
+        return fetch.pace.most
 
     def is_ready(self, object_id: int) -> bool:
         """Whether requests for an object can be sent to its holder now."""
@@ -141,7 +155,7 @@ class DirectFetches:
             self._fail(object_id, "it does not have the object any more")
         else:
             fetch.pace.on_answer(message.offset, now)
-            fetch.window.most_unanswered = fetch.pace.most
+            fetch.window.most_unanswered = self._most_open(object_id)
             try:
                 self._owner.on_part_received(object_id, message, payload)
             except MalformedMessageError as error:
