@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Callable, List, Sequence, Tuple
+from typing import Callable, Dict, List, Sequence, Tuple
 
 import pytest
 from keeper import SIZE, Keeper, submit
 from scheduler_harness import Client, Harness
 
 from scaler_protocol import messages as m
+from scaler_protocol.session.features import KEPT_ARGUMENTS
 
 TASK_MICROSECONDS = 1e6
 
@@ -100,16 +101,58 @@ def test_tasks_whose_bytes_are_on_their_way_stay_though_a_slot_is_free_elsewhere
     assert asked_back(harness, fetcher) == [1]
 
 
+def one_has_arguments(slots: int, numbers: Sequence[int]) -> Tuple[Harness, Keeper, Dict[int, int]]:
+    """A worker that has to fetch an argument for each of a client's tasks; and the objects, by task."""
+    harness = Harness(chunk_bytes=SIZE)
+    client = harness.client(features=[KEPT_ARGUMENTS], places={"data_address": "tcp://client:1", "data_key": b"key"})
+    arguments = {number: client.announce(number, SIZE, m.ObjectStorage.KEPT) for number in numbers}
+    function = client.create(1000, b"f")
+    harness.state.durations.set(function, TASK_MICROSECONDS)
+    fetcher = peer(harness, 1, slots)
+    client.submit(
+        numbers,
+        [b"%d" % number for number in numbers],
+        function=function,
+        dependency_counts=[1] * len(numbers),
+        dependencies=list(arguments.values()),
+    )
+    return harness, fetcher, arguments
+
+
 def test_the_next_bytes_come_while_a_task_runs() -> None:
-    harness, _, fetcher, kept = one_fetches()
-    graphs = harness.client()
-    harness.state.durations.set(submit(graphs, {4: [], 5: [4], 6: [4]}, [5, 6]), TASK_MICROSECONDS)
-    assert fetcher.read() == [4], "it makes them while it fetches"
-    fetcher.keep(4, int(TASK_MICROSECONDS))
-    assert fetcher.read() == [5], "what it needs is there"
-    fetcher.hold(kept)
-    harness.tick()
+    _, fetcher, arguments = one_has_arguments(1, [1, 2, 3, 4])
+    assert fetcher.read() == [1, 2]
+    fetcher.hold(arguments[1])
+    fetcher.hold(arguments[2])
+    assert fetcher.read() == [], "one runs, and one is ready"
+    fetcher.finish(1)
+    assert fetcher.read() == [3], "it comes while the other one runs"
+    fetcher.finish(2)
+    assert fetcher.read() == [4]
+
+
+def test_bytes_come_for_as_many_tasks_as_there_are_slots() -> None:
+    _, fetcher, arguments = one_has_arguments(2, [1, 2, 3, 4, 5, 6])
+    assert fetcher.read() == [1, 2, 3, 4]
+    for number in (1, 2, 3, 4):
+        fetcher.hold(arguments[number])
+    fetcher.finish(1)
+    fetcher.finish(2)
+    assert fetcher.read() == [5, 6]
+
+
+def test_a_task_for_which_nothing_has_to_come_waits_for_a_free_slot() -> None:
+    harness, fetcher, arguments = one_has_arguments(1, [1, 2])
+    assert fetcher.read() == [1, 2]
+    fetcher.hold(arguments[1])
+    fetcher.hold(arguments[2])
+    fetcher.finish(1)
+    client = harness.client()
+    harness.state.durations.set(client.create(1, b"g"), TASK_MICROSECONDS)
+    run(client, 5)
     assert fetcher.read() == []
+    fetcher.finish(2)
+    assert fetcher.read() == [5]
 
 
 def test_a_worker_that_fetches_through_the_scheduler_has_no_more_tasks_than_slots() -> None:

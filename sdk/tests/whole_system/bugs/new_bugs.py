@@ -80,7 +80,7 @@ NEW_BUGS: Dict[str, PlantedBug] = {
     ),
     "a worker is idle only if it has no task at all": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.task_placement:Placement.on_load_changed",
+        f"{SCHEDULER}.placement.workers_with_room:WorkersWithRoom.on_load_changed",
         "if worker.assigned < worker.slots + worker.slots_given_up:",
         "if not worker.assigned:",
     ),

@@ -71,8 +71,8 @@ QUIET_TRANSFER_BUGS: Dict[str, PlantedBug] = {
     "the bytes of a task do not count if one of another client comes before it": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.placement.task_placement:Placement._is_next_by_bytes",
-        "if not self._state.objects.has_kept:",
-        "if True:",
+        "batch is not None and",
+        "False and",
     ),
     "a slot is not taken back when the bytes are there": PlantedBug(
         "scheduler",
@@ -82,12 +82,15 @@ QUIET_TRANSFER_BUGS: Dict[str, PlantedBug] = {
     ),
     "a worker that fetches has any number of tasks": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.peers.worker_session:WorkerSession._count_given_up",
-        "min(self._awaited.tasks, self.hello.slots)",
-        "self._awaited.tasks",
+        f"{SCHEDULER}.peers.worker_session:WorkerSession._count_awaited",
+        "min(len(self._awaited), self.hello.slots)",
+        "len(self._awaited)",
     ),
     "a client waits for all tasks of another one that are in line for their bytes": PlantedBug(
-        "scheduler", f"{SCHEDULER}.placement.task_placement:Placement._place_class", "if self._lined_up:", "if False:"
+        "scheduler",
+        f"{SCHEDULER}.placement.task_placement:Placement._place_class",
+        "if self._workers.lined_up:",
+        "if False:",
     ),
     "tasks are asked back whose bytes are on their way": PlantedBug(
         "scheduler", f"{SCHEDULER}.placement.rebalance:Rebalance.rebalance", " - donor.slots_given_up", ""

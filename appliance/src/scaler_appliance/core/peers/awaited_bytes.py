@@ -12,17 +12,21 @@ from typing import Dict, Set
 
 
 class AwaitedBytes:
-    """Of one worker."""
+    """Of one worker.
 
-    __slots__ = ("_missing", "_tasks")
+    Attributes:
+        waiting: how many tasks wait.
+    """
+
+    __slots__ = ("waiting", "_missing", "_tasks")
 
     def __init__(self) -> None:
-        self._missing: Dict[int, Set[int]] = {}  # objects, by the dispatch of the task
+        self.waiting = 0
+        self._missing: Dict[int, Set[int]] = {}  # objects, by the dispatch of a task that waits, or has waited
         self._tasks: Dict[int, Set[int]] = {}  # dispatches, by object
 
-    @property
-    def tasks(self) -> int:
-        """How many wait."""
+    def __len__(self) -> int:
+        """How many tasks wait, or have waited and not ended."""
         return len(self._missing)
 
     def add(self, task: int, object_ids: Set[int]) -> None:
@@ -31,30 +35,29 @@ class AwaitedBytes:
         Parameters:
             task: the number of its dispatch.
         """
+        self.waiting += 1
         self._missing[task] = set(object_ids)
         for object_id in object_ids:
             self._tasks.setdefault(object_id, set()).add(task)
 
-    def on_object(self, object_id: int) -> bool:
-        """An object is there, or will not be; returns whether any task waits no longer."""
-        is_any = False
+    def on_object(self, object_id: int) -> None:
+        """An object is there, or will not be."""
         for task in self._tasks.pop(object_id, ()):
             missing = self._missing[task]
             missing.discard(object_id)
             if not missing:
-                del self._missing[task]
-                is_any = True
-        return is_any
+                self.waiting -= 1
 
-    def on_task(self, task: int) -> bool:
-        """A task has ended; returns whether it waited."""
+    def on_task(self, task: int) -> None:
+        """A task has ended."""
         missing = self._missing.pop(task, None)
+        if missing:
+            self.waiting -= 1
         for object_id in missing or ():
             tasks = self._tasks[object_id]
             tasks.discard(task)
             if not tasks:
                 del self._tasks[object_id]
-        return missing is not None
 
     def check_invariants(self, tasks: Set[int]) -> None:
         """Check that both indexes agree.
@@ -65,4 +68,5 @@ class AwaitedBytes:
         assert self._missing.keys() <= tasks, "tasks wait for bytes that are not there any more"
         pairs = {(task, object_id) for task, missing in self._missing.items() for object_id in missing}
         assert pairs == {(task, object_id) for object_id, tasks in self._tasks.items() for task in tasks}
-        assert all(self._missing.values()) and all(self._tasks.values())
+        assert self.waiting == sum(map(bool, self._missing.values()))
+        assert all(self._tasks.values())

@@ -56,6 +56,7 @@ class WorkerSession(Session):
         self.is_shared = False  # it serves all tenants
         self.slots = hello.slots  # tasks that run at once
         self.slots_given_up = 0  # by tasks that wait for bytes: so many more may run until these are there
+        self.slots_ahead = 0  # so many more tasks may come for which it has to fetch, while these run
         self.capacity = self.slots * self._queue_size  # tasks it may hold
         self.capabilities = {capability.name: capability.amount for capability in hello.capabilities}
         self._prefixes = tuple(name[:-1] for name in hello.functions if name.endswith("*"))  # of functions it serves
@@ -106,17 +107,18 @@ class WorkerSession(Session):
     def await_bytes(self, dispatch: Dispatch, object_ids: Set[int]) -> None:
         """A task that it has needs objects that it has to fetch from others."""
         self._awaited.add(dispatch.number, object_ids)
-        self._count_given_up()
+        self._count_awaited()
 
     def await_no_more(self, object_id: int) -> bool:
         """It has fetched an object, or does not go on; returns whether the slots that are given up have changed."""
         before = self.slots_given_up
-        if self._awaited.on_object(object_id):
-            self._count_given_up()
+        self._awaited.on_object(object_id)
+        self._count_awaited()
         return self.slots_given_up != before
 
-    def _count_given_up(self) -> None:
-        self.slots_given_up = min(self._awaited.tasks, self.hello.slots)
+    def _count_awaited(self) -> None:
+        self.slots_given_up = min(self._awaited.waiting, self.hello.slots)
+        self.slots_ahead = min(len(self._awaited), self.hello.slots)
 
     def set_queue_limit(self, limit: int) -> None:
         """From now on it may hold so many tasks for each slot; those that it has beyond that stay."""
@@ -193,8 +195,9 @@ class WorkerSession(Session):
             self.has_freed = True
         if dispatch.open_count == 0:
             del self.dispatches[dispatch.number]
-            if self.slots_given_up and self._awaited.on_task(dispatch.number):
-                self._count_given_up()
+            if self.slots_ahead:
+                self._awaited.on_task(dispatch.number)
+                self._count_awaited()
         if self.assigned == 0:
             if not self.actors:
                 self._free.update(self.capabilities)  # so that rounding errors do not accumulate
@@ -265,7 +268,7 @@ class WorkerSession(Session):
     def check_invariants(self) -> None:
         """Check that used and free capabilities add up to the offered ones, and what waits for bytes."""
         self._awaited.check_invariants(set(self.dispatches))
-        assert self.slots_given_up == min(self._awaited.tasks, self.hello.slots)
+        assert self.slots_given_up == min(self._awaited.waiting, self.hello.slots) <= self.slots_ahead
         if not self.capabilities:
             return
         used = dict.fromkeys(self.capabilities, 0.0)

@@ -34,9 +34,6 @@ class Announced(NamedTuple):
     payload_bytes: int = 0
 
 
-NOTHING = Announced(is_all=True)
-
-
 class Announcing:
     """Announces what tasks need, in parts."""
 
@@ -46,10 +43,8 @@ class Announcing:
         self._announced: Tuple[Tuple[int, int, int], int] = ((0, 0, 0), 0)
 
     def announce(self, worker: WorkerSession, batch: TaskBatch, start: int, stop: int) -> Announced:
-        """Announce to the worker what tasks [start, stop) need and it does not know, or some of that."""
+        """Announce to the worker what tasks [start, stop) need and it does not know, or some of that. There is some."""
         if not batch.dependency_counts:
-            if batch.function in worker.known_objects or not batch.function:
-                return NOTHING
             self._state.objects.use((batch.function,))
             return Announced(True, *self._send(worker, (batch.function,)))
         needed = batch.dependencies_of(start, stop)

@@ -9,7 +9,8 @@ Rules:
 - Bytes move at the rate that others got from that worker, if it keeps nearly all that the task needs. Else the assumed
   rate counts, which is rather high: how long the other bytes take to get there, for this task and for those before it,
   is in no estimate.
-- A task that waits at a worker for bytes from others takes no slot of it meanwhile: see `AwaitedBytes`.
+- A task that waits at a worker for bytes from others takes no slot of it meanwhile: see `AwaitedBytes`. And while one
+  runs for which bytes had to come, those of the next one come: a worker may have so many more as it has slots.
 - If slots are free elsewhere, it waits there no longer than twice as long as was estimated, nor than moving its bytes
   would take: so a wrong estimate costs it no more than it would have cost not to wait.
 """
@@ -91,6 +92,24 @@ def keeper_of_most(
     if busy is None and idle:
         return _neighbour_of_most(state, idle, span), 0.0
     return busy, waits_until
+
+
+def who_fetches(state: SchedulerState, ahead: Dict[int, WorkerSession], span: TaskSpan) -> Optional[WorkerSession]:
+    """A worker that fetches what a task needs while its slots are busy with others.
+
+    Parameters:
+        ahead: workers that may have such a task.
+        span: the task alone.
+    """
+    batch, needs = span.batch, span.batch.requirement.needs
+    if needs.time_request_seconds > 0.0 or batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT:
+        return None
+    holders = [holders for _, holders in _elsewhere(state, batch, span.start)]
+    for number, worker in ahead.items():
+        has_to_fetch = any(number not in each for each in holders)
+        if has_to_fetch and worker.offers(needs, state.now) and worker.room_for(needs.capabilities):
+            return worker
+    return None
 
 
 def _neighbour_of_most(

@@ -27,7 +27,7 @@ Rules:
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from itertools import islice
 from math import ceil
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
@@ -36,13 +36,14 @@ from scaler_appliance.core.large_tables import LARGE, in_chunks
 from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.placement.announcing import Announcing
 from scaler_appliance.core.placement.distance import Distance
-from scaler_appliance.core.placement.kept_bytes import await_bytes, keeper_of_most
+from scaler_appliance.core.placement.kept_bytes import await_bytes, keeper_of_most, who_fetches
 from scaler_appliance.core.placement.prefetch import PrefetchCredit
 from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.placement.spare_capabilities import least_to_spare
 from scaler_appliance.core.placement.tenant_shares import UNLIMITED, count_as_urgent, would_pass
+from scaler_appliance.core.placement.workers_with_room import WorkersWithRoom
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.tasks.batches import Dispatch, Needs, TaskBatch, TaskSpan
+from scaler_appliance.core.tasks.batches import Dispatch, Needs, Requirement, TaskBatch, TaskSpan
 from scaler_appliance.core.tasks.task_states import TaskEvent, apply
 from scaler_protocol.keys.allow_list import ANY_TENANT
 
@@ -61,16 +62,12 @@ TURNS_OF_FREE_SLOTS = 16  # of tenants, at least, until all free slots have a ta
 class Placement:
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
-        self._idle: Dict[int, WorkerSession] = {}  # have a free slot, longest waiting first
-        self._awaiting: Dict[int, WorkerSession] = {}  # have none but those of tasks that wait for bytes
-        self._below_prefetch_target: Dict[int, WorkerSession] = {}  # slots are busy, little is queued behind them
-        self._blocked: Dict[int, WorkerSession] = {}  # some of their tasks wait for nested ones
-        self._lined_up: Dict[int, WorkerSession] = {}  # tasks are in line there for their bytes, however long they take
         self._distance = Distance(state)
         self._suiting: Dict[Needs, bool] = {}  # whether every worker can run them; emptied when one joins
         self._burst_bytes = 0  # dispatched since the tick began
         self._credit = PrefetchCredit(state.settings.prefetch_seconds, self._distance, self._suit_everyone)
         self._unmeasured_microseconds = self._credit.unmeasured_microseconds
+        self._workers = WorkersWithRoom(state, self._credit.target_microseconds)
         self._pass: List[ReadyClass] = []  # the classes that have not been looked at in this one, the next one last
         self._others: List[List[ReadyClass]] = []  # the same of other tenants than that of these
         self._most = UNLIMITED  # how many more tasks of the current class may be placed in its turn
@@ -79,12 +76,13 @@ class Placement:
         self._is_outdated = False  # the pass: something has changed since it began
         self._left = self._looks_left = 0  # units of work that this call may do, and of looking for workers
         self._changes = 0  # of which workers there are
+        self._counts_bytes = False  # whether others than the scheduler keep any
         self._looked_at = 0  # the client whose next tasks were, for whether they go where their bytes are
         self._announcing = Announcing(state)
 
     def add_worker(self, worker: WorkerSession) -> None:
         self._on_workers_changed()
-        self._let_in(self._idle, worker)
+        self._workers.add(worker)
 
     def _on_workers_changed(self) -> None:
         self._suiting.clear()
@@ -93,24 +91,24 @@ class Placement:
 
     def remove_worker(self, worker: WorkerSession) -> None:
         self._on_workers_changed()
-        for candidates in (self._idle, self._awaiting, self._below_prefetch_target, self._lined_up):
-            candidates.pop(worker.number, None)
-        self._blocked.pop(worker.number, None)
+        self._workers.remove(worker)
         if worker.is_gone:  # one that is congested, or leaves, is still distant
             self._distance.remove(worker)
 
     def idle_workers(self) -> Iterable[WorkerSession]:
         """Workers with a free slot."""
-        return self._idle.values()
+        return self._workers.idle.values()
 
     def workers_with_room(self) -> Iterator[WorkerSession]:
         """Workers with a free slot, then those that have little to do."""
-        return chain(self._idle.values(), self._awaiting.values(), self._below_prefetch_target.values())
+        return self._workers.of_short_wait()
 
     def free_slots(self, tenant: str = ANY_TENANT) -> int:
         """How many tasks, or how many of a tenant, could start at once."""
         of_all = tenant == ANY_TENANT
-        return sum(max(0, each.slots - each.assigned) for each in self._idle.values() if of_all or each.serves(tenant))
+        return sum(
+            max(0, each.slots - each.assigned) for each in self._workers.idle.values() if of_all or each.serves(tenant)
+        )
 
     def on_distance_changed(self, worker: WorkerSession) -> None:
         """A worker has become distant, or near."""
@@ -119,36 +117,7 @@ class Placement:
     def on_load_changed(self, worker: WorkerSession) -> None:
         """A worker finished tasks, or its number of free slots changed."""
         self._state.note_load(worker)
-        if worker.slots > worker.hello.slots:
-            self._blocked[worker.number] = worker
-        else:
-            self._blocked.pop(worker.number, None)
-        if worker.assigned <= worker.slots:
-            self._lined_up.pop(worker.number, None)
-        if worker.leaving or worker.is_congested:
-            return
-        if worker.assigned < worker.slots + worker.slots_given_up:
-            self._below_prefetch_target.pop(worker.number, None)
-            is_idle = worker.assigned < worker.slots
-            (self._awaiting if is_idle else self._idle).pop(worker.number, None)
-            self._let_in(self._idle if is_idle else self._awaiting, worker)
-            return
-        self._idle.pop(worker.number, None)  # its blocked tasks may have resumed and use its slots again
-        self._awaiting.pop(worker.number, None)
-        target_microseconds = self._credit.target_microseconds + 2.0 * worker.distance_microseconds
-        if worker.load_microseconds * 2 < target_microseconds * worker.slots and worker.assigned * 2 <= worker.capacity:
-            self._let_in(self._below_prefetch_target, worker)
-
-    def _let_in(self, candidates: Dict[int, WorkerSession], worker: WorkerSession) -> None:
-        """A worker has room."""
-        if worker.has_freed or worker.number not in candidates:
-            worker.has_freed = False
-            self._state.actors.room_changes += 1  # there may be room for an actor that there was none for before
-        candidates[worker.number] = worker
-
-    @property
-    def _has_room(self) -> bool:
-        return bool(self._idle or self._awaiting or self._below_prefetch_target or self._lined_up)
+        self._workers.on_load_changed(worker)
 
     @property
     def is_unfinished(self) -> bool:
@@ -161,7 +130,7 @@ class Placement:
         Parameters:
             is_changed: whether tasks or workers may have changed since the last call.
         """
-        if not (self._has_room or self._blocked):
+        if not (self._workers.is_any or self._workers.blocked):
             self._end_pass()
             return
         self._left, self._looks_left = amount, min(amount, self._state.part)
@@ -171,10 +140,10 @@ class Placement:
             self._is_outdated |= is_changed
         else:
             self._begin_pass()
-        blocked = dict(self._blocked)
+        blocked = dict(self._workers.blocked)
         # SCL-SCH-012
         while self._pass and self._left > 0 and self._looks_left > 0:
-            if not (self._has_room or blocked):
+            if not (self._workers.is_any or blocked):
                 self._end_pass()
                 return
             if self._others:
@@ -246,20 +215,21 @@ class Placement:
     def _place_class(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
         """Dispatch tasks of a class."""
         self._looked_at = 0
-        if self._state.objects.has_kept and self._has_room:
+        self._counts_bytes = self._state.objects.has_kept
+        if self._counts_bytes and self._workers.is_any:
             self._place_all_by_bytes(ready_class)
         for is_distant in (False, True) if self._distance.is_known else (None,):
-            for candidates in (self._idle, self._awaiting, self._below_prefetch_target):
+            for candidates in (self._workers.idle, self._workers.awaiting, self._workers.below_prefetch_target):
                 while ready_class.count and self._left > 0 and candidates:
                     if not self._place_round(ready_class, candidates, is_distant):
                         break
                     if self._most <= 0:
                         return
-                    if self._is_next_by_bytes(ready_class):
+                    if self._counts_bytes and self._is_next_by_bytes(ready_class):
                         self._place_by_bytes(ready_class)
         if blocked and ready_class.count and self._left > 0 and self._most > 0:
             self._place_urgent(ready_class, blocked)
-        if self._lined_up:
+        if self._workers.lined_up:
             self._place_beside_others(ready_class)
 
     def _place_all_by_bytes(self, ready_class: ReadyClass) -> None:
@@ -277,13 +247,11 @@ class Placement:
         """Whether all tasks of a class are placed in this call, each in a free slot, whatever their order."""
         if self._most != UNLIMITED or self._distance.is_known or self._left < ready_class.count * UNITS_OF_A_DISPATCH:
             return False
-        free_slots = sum([worker.slots - worker.assigned for worker in self._able(self._idle, ready_class)])
+        free_slots = sum([worker.slots - worker.assigned for worker in self._able(self._workers.idle, ready_class)])
         return ready_class.count <= free_slots
 
     def _is_next_by_bytes(self, ready_class: ReadyClass) -> bool:
         """Whether it is the turn of another client, whose tasks may have to go where their bytes are."""
-        if not self._state.objects.has_kept:
-            return False
         batch = ready_class.batch_of_turn()
         return batch is not None and bool(batch.dependency_counts) and batch.client != self._looked_at
 
@@ -298,28 +266,42 @@ class Placement:
                 break
             self._looked_at = span.batch.client
             duration_microseconds = self._state.durations.get(span.batch.function_key)
-            worker, waits_until = keeper_of_most(self._state, self._idle, span)
             if self._others:
                 self._end_turn_before(duration_microseconds)
                 if self._most <= 0:
                     elsewhere.append(span)
                     break
-            count = ready_class.count
-            if worker and waits_until and worker.is_shared:
-                is_passing = would_pass(worker, span.batch.requirement, self._credit.target_microseconds)
-                waits_until = 0.0 if is_passing else waits_until
-            is_placed = worker and (waits_until or self._credit.of(worker, span, duration_microseconds, 0, count))
-            if worker is None or not (is_placed and self._announce_objects(worker, *span)):
+            worker, waits_until = self._choose_by_bytes(span, duration_microseconds, ready_class.count)
+            if worker is None or not self._announce_objects(worker, *span):
                 elsewhere.append(span)
                 continue
             self._hand_out(worker, ready_class, span, duration_microseconds)
             if waits_until:
                 self._state.dispatches[self._state.last_dispatch].waits_until = waits_until
-                self._lined_up[worker.number] = worker
-            else:
-                self._move_on(worker)
+                self._workers.lined_up[worker.number] = worker
+            elif worker.number in self._workers.idle:
+                self._workers.on_placed(worker)
         for span in reversed(elsewhere):
             ready_class.add(span, in_front=True)
+
+    def _choose_by_bytes(
+        self, span: TaskSpan, duration_microseconds: Optional[float], others: int
+    ) -> Tuple[Optional[WorkerSession], float]:
+        """The worker that gets a task because of the bytes that it needs, and until when it waits there in line."""
+        idle, ahead = self._workers.idle, self._workers.fetching_ahead
+        worker, waits_until = keeper_of_most(self._state, idle, span)
+        if worker is None and ahead and not (idle or self._workers.awaiting):
+            worker = who_fetches(self._state, ahead, span)
+            return (None if worker is None or self._would_pass(worker, span.batch.requirement) else worker), 0.0
+        if worker and waits_until and self._would_pass(worker, span.batch.requirement):
+            waits_until = 0.0
+        if worker and not (waits_until or self._credit.of(worker, span, duration_microseconds, 0, others)):
+            worker = None
+        return worker, waits_until
+
+    def _would_pass(self, worker: WorkerSession, requirement: Requirement) -> bool:
+        """Whether a task that waits in line would take more of a worker than is its tenant's share."""
+        return worker.is_shared and would_pass(worker, requirement, self._credit.target_microseconds)
 
     def _is_offered(self, ready_class: ReadyClass) -> bool:
         """Whether any worker could run tasks of the class if it had room."""
@@ -365,7 +347,7 @@ class Placement:
         is_sparing = False
         if is_distant:  # those further away may take none
             able = sorted(self._able(candidates, ready_class, True), key=lambda worker: worker.distance_microseconds)
-        elif candidates is self._idle and len(self._state.offers) > 1:
+        elif candidates is self._workers.idle and len(self._state.offers) > 1:
             able, is_sparing = least_to_spare(
                 self._able(candidates, ready_class, is_distant), ready_class.count, min(self._state.offers)
             )
@@ -382,23 +364,15 @@ class Placement:
             slots -= worker.slots
             taken = self._fill(worker, ready_class, share)
             is_changed |= taken > 0
-            is_by_bytes = taken > 0 and self._is_next_by_bytes(ready_class)
-            if candidates is not self._below_prefetch_target:
-                self._move_on(worker)
+            is_by_bytes = self._counts_bytes and taken > 0 and self._is_next_by_bytes(ready_class)
+            if candidates is not self._workers.below_prefetch_target:
+                self._workers.on_placed(worker)
             elif taken < share and not is_by_bytes and self._left > 0 and self._most > 0:
-                del self._below_prefetch_target[worker.number]  # until it has worked off half of what it holds
+                del self._workers.below_prefetch_target[worker.number]  # until it has worked off half of what it holds
                 is_changed = True
             if not ready_class.count or is_by_bytes:
                 break
         return is_changed
-
-    def _move_on(self, worker: WorkerSession) -> None:
-        """A worker with a free slot has got tasks."""
-        if worker.assigned >= worker.slots:
-            self._idle.pop(worker.number, None)
-            is_full = worker.assigned >= worker.slots + worker.slots_given_up
-            (self._awaiting if is_full else self._below_prefetch_target).pop(worker.number, None)
-            (self._below_prefetch_target if is_full else self._awaiting)[worker.number] = worker
 
     def _place_urgent(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
         """Send tasks to workers with blocked tasks that hold too few as urgent as these.
@@ -419,9 +393,11 @@ class Placement:
         """Send tasks of clients whose turn is next to workers at which only tasks of others are in line, one of each:
         they take turns there, so that it waits for no more than one task."""
         least = ready_class.requirement.negative_priority
-        for worker in list(self._able(self._lined_up, ready_class)):
+        for worker in list(self._able(self._workers.lined_up, ready_class)):
             batches = [each.batch for each in worker.dispatches.values()]
             there = {each.client for each in batches if each.requirement.negative_priority <= least}
+            if self._would_pass(worker, ready_class.requirement):
+                continue
             for client in ready_class.next_turns():
                 is_possible = self._left > 0 and self._most > 0 and len(there) <= worker.slots + 1
                 if is_possible and client not in there and ready_class.count_of(client):
@@ -469,7 +445,7 @@ class Placement:
             if count:
                 self._hand_out(worker, ready_class, span, duration_microseconds)
                 placed += count
-            if count == credit or not count or self._is_next_by_bytes(ready_class):
+            if count == credit or not count or (self._counts_bytes and self._is_next_by_bytes(ready_class)):
                 break
         return placed
 
@@ -522,10 +498,10 @@ class Placement:
             state.dispatches = in_chunks(state.dispatches)
         if actor is None:
             worker.assign(dispatch)
-            if stop - start == 1 and batch.dependency_counts and state.objects.has_kept:
+            if batch.dependency_counts and stop - start == 1 and state.objects.has_kept:
                 await_bytes(state, worker, dispatch)
-                if worker.slots_given_up:
-                    self._lined_up[worker.number] = worker
+                if worker.slots_ahead:
+                    self._workers.on_fetches(worker)
             if not worker.distance_microseconds:
                 self._distance.on_placed_near()
         else:
@@ -541,6 +517,8 @@ class Placement:
 
     def _announce_objects(self, worker: WorkerSession, batch: TaskBatch, start: int, stop: int) -> bool:
         """Announce to the worker what tasks [start, stop) need; returns whether that was all, or takes another call."""
+        if not batch.dependency_counts and (batch.function in worker.known_objects or not batch.function):
+            return True
         done = self._announcing.announce(worker, batch, start, stop)
         self._left = self._left - done.units if done.is_all else 0
         self._burst_bytes += done.payload_bytes

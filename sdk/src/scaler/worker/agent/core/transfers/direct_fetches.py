@@ -90,6 +90,7 @@ class DirectFetches:
 
     def _ask(self, object_id: int, window: FetchWindow, failed: int) -> None:
         fetch = self._fetches[object_id] = _DirectFetch(window)
+        window.most_unanswered = fetch.pace.most
         self._effects.append(Send(m.TicketRequest(id=object_id, failed_holder=failed)))
 
     def on_ticket(self, ticket: m.Ticket, now: float) -> None:
