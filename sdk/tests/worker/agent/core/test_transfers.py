@@ -25,7 +25,7 @@ from scaler_protocol.session.fetching import FETCH_WINDOW_CHUNKS
 
 HELD = m.ObjectStorage.HELD
 HOLD, DROP, DELETE = m.ObjectAction.HOLD, m.ObjectAction.DROP, m.ObjectAction.DELETE
-HOLDER, FETCHER = 3, 4  # sessions
+HOLDER, FETCHER, OTHER_HOLDER = 3, 4, 5  # sessions
 KEY = b"k" * 32
 SECRET = b"s" * 32
 ADDRESS = "tcp://holder:7"
@@ -161,7 +161,7 @@ def answer(pair: Pair, connection: int, offset: int) -> List[int]:
     """The holder answers a request; returns the offsets that are requested then."""
     message = m.ObjectResponse(id=pair.object_id, offset=offset, size=len(pair.content))
     pair.fetcher.transfers.on_message(connection, message, pair.content[offset : offset + CHUNK], pair.now)
-    return [each.message.offset for each in pair.fetcher.take_data()]
+    return [each.message.offset for each in pair.fetcher.take_data() if isinstance(each, SendData)]
 
 
 def test_no_more_requests_are_open_than_at_a_scheduler_until_one_is_answered(pair: Pair) -> None:
@@ -203,6 +203,31 @@ def test_requests_that_wait_behind_one_another_become_no_more(pair: Pair) -> Non
         pair.now += 0.1  # so long takes a part, and the way nothing
         asked += answer(pair, connection, number * CHUNK)
     assert asked == [number * CHUNK for number in range(FETCH_WINDOW_CHUNKS, 7)], "one and one more, twice; then one"
+
+
+@pytest.mark.parametrize(("holder", "opened"), [(HOLDER, 1), (OTHER_HOLDER, FETCH_WINDOW_CHUNKS)])
+def test_of_several_objects_from_one_holder_the_first_one_comes_nearly_alone(
+    pair: Pair, holder: int, opened: int
+) -> None:
+    pair.fetch()
+    pair.issue()
+    first = pair.connect()
+    pair.fetcher.take_data()
+    later_id = pair.object_id + 1
+    pair.fetcher.bench.create(later_id, HELD, size=8 * CHUNK)
+    pair.fetcher.objects.fetch(later_id)
+    pair.fetcher.transfers.on_ticket(m.Ticket(id=later_id, holder=holder, secret=SECRET, address=ADDRESS), pair.now)
+    [connect] = pair.fetcher.take_data()
+    pair.fetcher.transfers.on_connected(connect.connection, pair.now)
+    offsets = [each.message.offset for each in pair.fetcher.take_data()]
+    assert offsets == [number * CHUNK for number in range(opened)]
+
+    for number in range(7):  # the first one is there
+        answer(pair, first, number * CHUNK)
+    message = m.ObjectResponse(id=later_id, offset=0, size=8 * CHUNK)
+    pair.fetcher.transfers.on_message(connect.connection, message, bytes(CHUNK), pair.now)
+    offsets += [each.message.offset for each in pair.fetcher.take_data()]
+    assert offsets == [number * CHUNK for number in range(FETCH_WINDOW_CHUNKS + 2)], "from now on it has the way alone"
 
 
 def test_a_fetch_goes_on_at_the_scheduler_with_what_is_missing(pair: Pair) -> None:
