@@ -161,7 +161,12 @@ def answer(pair: Pair, connection: int, offset: int) -> List[int]:
     """The holder answers a request; returns the offsets that are requested then."""
     message = m.ObjectResponse(id=pair.object_id, offset=offset, size=len(pair.content))
     pair.fetcher.transfers.on_message(connection, message, pair.content[offset : offset + CHUNK], pair.now)
-    return [each.message.offset for each in pair.fetcher.take_data() if isinstance(each, SendData)]
+    return asked_for(pair)
+
+
+def asked_for(pair: Pair) -> List[int]:
+    """The offsets that the fetcher requests of holders."""
+    return [int(each.message.offset) for each in pair.fetcher.take_data() if type(each) is not CloseData]
 
 
 def test_no_more_requests_are_open_than_at_a_scheduler_until_one_is_answered(pair: Pair) -> None:
