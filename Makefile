@@ -144,8 +144,9 @@ bench-peers: .venv/.tools .venv-pypy/.packages  ## measure this tree and compara
 	@$(IN_VENV) benchmarks/run_peers.py $(ARGS)
 
 .PHONY: bench-hosts
-bench-hosts: .venv/.packages  ## measure the bytes over each link between hosts, which are network namespaces (root)
+bench-hosts: .venv/.packages  ## measure bytes, rates, processor time and latency between hosts, which are network namespaces (root)
 	@$(IN_VENV) benchmarks/hosts_bench.py $(ARGS)
+	@$(IN_VENV) benchmarks/stream_bench.py --probe $(filter --json,$(ARGS))
 
 .PHONY: bench-stream
 bench-stream: .venv/.packages  ## measure one stream between two workers beside a plain socket: rate, processor time (root)

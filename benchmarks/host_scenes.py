@@ -5,12 +5,14 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, Dict, NamedTuple, Tuple
 
 from scaler import Client
 
 LINKS_OF_THE_CHAIN = 5
-USERS_OF_THE_BROADCAST = 8
+USERS = 8
+USERS_OF_THE_BROADCAST = 16
 SECONDS_OF_A_USER = 3.0
 
 
@@ -48,14 +50,14 @@ def futures(client: Client, size: int) -> bool:
 
 def many_users(client: Client, size: int) -> bool:
     """One large result that many nodes on all workers need."""
-    graph = {"0": (make, size), **{f"user {number}": (measure, "0") for number in range(8)}}
+    graph = {"0": (make, size), **{f"user {number}": (measure, "0") for number in range(USERS)}}
     keys = [key for key in graph if key != "0"]
     return set(client.get(graph, keys).values()) == {(size, 0)}
 
 
-def broadcast(client: Client, size: int) -> bool:
+def broadcast(client: Client, size: int, users: int = USERS) -> bool:
     """One large result that a node on each of many workers needs, while the others wait for it."""
-    graph = {"0": (make, size), **{f"user {number}": (measure_slowly, "0") for number in range(USERS_OF_THE_BROADCAST)}}
+    graph = {"0": (make_block, size), **{f"user {number}": (measure_block_slowly, "0") for number in range(users)}}
     keys = [key for key in graph if key != "0"]
     return set(client.get(graph, keys).values()) == {(size, 0)}
 
@@ -98,6 +100,20 @@ def stream(client: Client, size: int) -> bool:
     return set(client.get(graph, ["busy", "user"]).values()) == {(size, 0)}
 
 
+def streams(client: Client, size: int, pairs: int) -> bool:
+    """A result from each of some workers for one user on another worker each, at the same time."""
+    graph: Dict[str, Tuple[Any, ...]] = {}
+    for number in range(pairs):
+        made = f"made {number}"
+        graph[made] = (make_block, size + number)
+        graph[f"busy {number}"] = (measure_block_slowly, made)
+    for number in range(pairs):
+        graph[f"user {number}"] = (measure_block, f"made {number}")
+    users = [f"user {number}" for number in range(pairs)]
+    found = client.get(graph, [*users, *(f"busy {number}" for number in range(pairs))])
+    return [found[user] for user in users] == [(size + number, 0) for number in range(pairs)]
+
+
 def argument(client: Client, size: int) -> bool:
     """A large argument of one task."""
     return client.submit(measure, bytes(size)).result() == (size, 0)
@@ -106,18 +122,20 @@ def argument(client: Client, size: int) -> bool:
 def shared_argument(client: Client, size: int) -> bool:
     """A large argument that a task on each of many workers needs, while the others wait for it."""
     sent = client.send_object(bytes(size))
-    users = [client.submit(measure_slowly, sent) for _ in range(USERS_OF_THE_BROADCAST)]
+    users = [client.submit(measure_slowly, sent) for _ in range(USERS)]
     return {each.result() for each in users} == {(size, 0)}
 
 
 class Scene(NamedTuple):
     """Attributes:
     workers: the host of each.
+    link: arguments of tc for the links of these hosts; empty: they have no limit.
     """
 
     title: str
     workers: tuple[str, ...]
     act: Callable[[Client, int], bool]
+    link: str = ""
 
     def run(self, address: str, size: int) -> int:
         """Act as the client's program; returns its exit code."""
@@ -127,25 +145,38 @@ class Scene(NamedTuple):
             return 0 if self.act(client, size) else 1
 
 
+def workers(count: int) -> tuple[str, ...]:
+    """So many workers, on a host each."""
+    return tuple(f"worker-{number + 1}" for number in range(count))
+
+
+LIMITED_MBIT_PER_SECOND = 200
+LIMITED = f"tbf rate {LIMITED_MBIT_PER_SECOND}mbit burst 256kb latency 50ms"
+
 SCENES = {
-    "chain": Scene(f"chain of {LINKS_OF_THE_CHAIN} results, in a graph", ("worker-1",), chain),
-    "futures": Scene(f"chain of {LINKS_OF_THE_CHAIN} results, by futures", ("worker-1",), futures),
-    "many-users": Scene("one result, 8 users on 2 workers", ("worker-1", "worker-2"), many_users),
-    "stream": Scene("one result, 1 user on another worker", ("worker-1", "worker-2"), stream),
+    "chain": Scene(f"chain of {LINKS_OF_THE_CHAIN} results, in a graph", workers(1), chain),
+    "futures": Scene(f"chain of {LINKS_OF_THE_CHAIN} results, by futures", workers(1), futures),
+    "many-users": Scene(f"one result, {USERS} users on 2 workers", workers(2), many_users),
+    "stream": Scene("one result, 1 user on another worker", workers(2), stream),
     "broadcast": Scene(
         f"one result, {USERS_OF_THE_BROADCAST} users on {USERS_OF_THE_BROADCAST} workers",
-        tuple(f"worker-{number + 1}" for number in range(USERS_OF_THE_BROADCAST)),
-        broadcast,
+        workers(USERS_OF_THE_BROADCAST),
+        partial(broadcast, users=USERS_OF_THE_BROADCAST),
     ),
     "few-hosts": Scene(
-        f"one result, {USERS_OF_THE_BROADCAST} users on 4 workers of each of 2 hosts",
+        f"one result, {USERS} users on 4 workers of each of 2 hosts",
         ("worker-1",) * 4 + ("worker-2",) * 4,
         broadcast,
     ),
-    "argument": Scene("one argument", ("worker-1",), argument),
-    "shared-argument": Scene(
-        f"one argument, {USERS_OF_THE_BROADCAST} users on {USERS_OF_THE_BROADCAST} workers",
-        tuple(f"worker-{number + 1}" for number in range(USERS_OF_THE_BROADCAST)),
-        shared_argument,
-    ),
+    "argument": Scene("one argument", workers(1), argument),
+    "shared-argument": Scene(f"one argument, {USERS} users on {USERS} workers", workers(USERS), shared_argument),
+    **{
+        f"{number}-streams": Scene(
+            f"streams between {number} pairs of hosts, links of {LIMITED_MBIT_PER_SECOND} Mbit/s",
+            workers(2 * number),
+            partial(streams, pairs=number),
+            LIMITED,
+        )
+        for number in (1, 2, 4)
+    },
 }

@@ -5,13 +5,14 @@
                  ┌── scheduler        each with a network namespace, a mount namespace and a /dev/shm of its own,
     bridge ──────┼── client           so that no two of them share an object directory
                  ├── worker-1
-                 └── worker-2 …
+                 └── worker-2 … to 16
 
 Rules:
 - Bytes are those that the kernel counts at the bridge's end of each link, headers included.
 - A scene fails if a result is wrong. Times depend on the machine's load; bytes do not.
-- The rate of a stream between two workers is compared with that of a plain Python socket between the same hosts, right
-  after it: both are read off the kernel's counters in the same way, so their ratio says more than either.
+- The rate of all workers' links together is that between the first twentieth of their bytes and the last one.
+- What one stream reaches beside plain sockets and iperf3, what processor time it costs, and what lone tasks wait for
+  meanwhile, `stream_bench` measures, which is run as well.
 - Without the right to make namespaces, nothing is measured, and one line says why.
 """
 
@@ -21,6 +22,7 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +30,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import sub
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +38,7 @@ from host_scenes import SCENES
 
 PREFIX = "scaler-"
 NETWORK, PORT = "10.213.77", 2345
-WORKERS = tuple(f"worker-{number}" for number in range(1, 9))
+WORKERS = tuple(f"worker-{number}" for number in range(1, 17))
 HOSTS = ("scheduler", "client", *WORKERS)
 SAMPLE_SECONDS = 0.002
 STREAM_PARTS = (0.05, 0.95)  # of its bytes: begin and end are left out
@@ -62,7 +65,10 @@ def main() -> int:
     if why_not:
         print(f"skipped: {why_not}")
         return 0
-    figures = {name: measure(name, options.megabytes) for name in options.scene or SCENES}
+    figures = {}
+    for name in options.scene or SCENES:
+        print(f"{SCENES[name].title} …", file=sys.stderr, flush=True)
+        figures[name] = measure(name, options.megabytes)
     print(json.dumps(figures, indent=2) if options.json else table(figures, options.megabytes))
     return 0
 
@@ -88,17 +94,15 @@ def measure(scene: str, megabytes: int) -> dict[str, Any]:
             name = ["-wn", f"{host} as {number}"]
             worker = [sys.executable, "-m", "scaler.worker", ADDRESS, "--insecure", "-n", "1", *name]
             stack.enter_context(program(host, [*worker, "-lp", "/dev/null"]))
+        for host in set(SCENES[scene].workers) if SCENES[scene].link else ():
+            limit_link(host, SCENES[scene].link)
         before = {host: counters(host) for host in HOSTS}
         began = time.monotonic()
         this = [sys.executable, __file__, "--inside", scene, "--megabytes", str(megabytes)]
-        with Sampling(WORKERS[:2] if scene == "stream" else ()) as sampling:
+        with Sampling(WORKERS, 5 * SAMPLE_SECONDS) as sampling:
             subprocess.run(inside("client", this), check=True, timeout=600, env=ENVIRONMENT)
         seconds = time.monotonic() - began
         after = {host: counters(host) for host in HOSTS}
-        rates = {}
-        if scene == "stream":
-            rates = {"direct": sampling.megabytes_per_second()}
-            rates["plain socket"] = plain_socket_stream(megabytes).megabytes_per_second()
     figures: dict[str, Any] = {
         host: {
             direction: round((after[host][direction] - before[host][direction]) / MEGABYTE, 1)
@@ -107,28 +111,25 @@ def measure(scene: str, megabytes: int) -> dict[str, Any]:
         for host in HOSTS
     }
     figures["seconds"] = round(seconds, 2)
-    if rates:
-        figures["megabytes per second"] = rates
+    figures["megabytes per second"] = round(sampling.megabytes_per_second(of_all=True))
     return figures
 
 
 def table(figures: dict[str, dict[str, Any]], megabytes: int) -> str:
     """The figures as a table in Markdown."""
     lines = [
-        f"Megabytes out of / into each host; results and arguments have {megabytes} MB.",
+        f"Megabytes out of / into hosts; results and arguments have {megabytes} MB.",
         "",
-        f"| scene | {' | '.join(HOSTS)} | seconds |",
-        f"| --- |{' --: |' * (len(HOSTS) + 1)}",
+        "| scene | scheduler | client | the worker's host with most out | the others | all, MB/s | seconds |",
+        "| --- | --: | --: | --: | --: | --: | --: |",
     ]
     for name, found in figures.items():
-        cells = [f"{found[host]['out']:g} / {found[host]['in']:g}" for host in HOSTS]
-        lines.append(f"| {SCENES[name].title} | {' | '.join(cells)} | {found['seconds']:g} |")
-    for found in figures.values():
-        rates = found.get("megabytes per second")
-        if rates:
-            direct, plain = rates["direct"], rates["plain socket"]
-            text = f"One stream between two workers: {direct:.0f} MB/s; a plain Python socket: {plain:.0f} MB/s"
-            lines += ["", f"{text}; ratio {direct / plain:.2f}."]
+        source = max(WORKERS, key=lambda host: float(found[host]["out"]))
+        others = {way: sum(found[host][way] for host in WORKERS if host != source) for way in ("out", "in")}
+        cells = [found["scheduler"], found["client"], found[source], others]
+        texts = [f"{cell['out']:.1f} / {cell['in']:.1f}" for cell in cells]
+        rate, seconds = found["megabytes per second"], found["seconds"]
+        lines.append(f"| {SCENES[name].title} | {' | '.join(texts)} | {rate} | {seconds:g} |")
     return "\n".join(lines)
 
 
@@ -138,8 +139,10 @@ def table(figures: dict[str, dict[str, Any]], megabytes: int) -> str:
 class Sampling:
     """Reads how many bytes hosts have sent, again and again, while the block runs."""
 
-    def __init__(self, hosts: Sequence[str]) -> None:
-        self._samples: dict[str, list[tuple[float, int]]] = {host: [] for host in hosts}
+    def __init__(self, hosts: Sequence[str], interval_seconds: float = SAMPLE_SECONDS) -> None:
+        self._hosts = tuple(hosts)
+        self._interval_seconds = interval_seconds
+        self._samples: list[tuple[float, list[int]]] = []
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -152,23 +155,24 @@ class Sampling:
         self._thread.join()
 
     def _run(self) -> None:
-        while self._samples and not self._is_over.wait(SAMPLE_SECONDS):
-            for host, samples in self._samples.items():
-                samples.append((time.monotonic(), counters(host)["out"]))
+        while not self._is_over.wait(self._interval_seconds):
+            self._samples.append((time.monotonic(), [counters(host)["out"] for host in self._hosts]))
 
     def busiest(self) -> str:
         """The host that has sent most."""
-        return max(self._samples, key=lambda host: self._samples[host][-1][1] - self._samples[host][0][1])
+        first, last = self._samples[0][1], self._samples[-1][1]
+        return max(zip(map(sub, last, first), self._hosts))[1]
 
-    def megabytes_per_second(self) -> float:
-        """Of the host that has sent most, between the first and last of its bytes."""
-        within = self.within()
-        seconds = within[-1][0] - within[0][0]
-        return (within[-1][1] - within[0][1]) / MEGABYTE / seconds
+    def megabytes_per_second(self, of_all: bool = False) -> float:
+        """Of the host that has sent most, or of all, from the first to the last of its bytes; 0: there were few."""
+        within = self.within(of_all)
+        seconds = within[-1][0] - within[0][0] if within else 0.0
+        return (within[-1][1] - within[0][1]) / MEGABYTE / seconds if seconds else 0.0
 
-    def within(self) -> list[tuple[float, int]]:
-        """When the host that has sent most had sent how many bytes, without its first and last ones."""
-        samples = max(self._samples.values(), key=lambda each: each[-1][1] - each[0][1])
+    def within(self, of_all: bool = False) -> list[tuple[float, int]]:
+        """When the host that has sent most, or all, had sent how many bytes, without the first and last ones."""
+        place = self._hosts.index(self.busiest())
+        samples = [(at, sum(counts) if of_all else counts[place]) for at, counts in self._samples]
         first, last = samples[0][1], samples[-1][1]
         low, high = (first + part * (last - first) for part in STREAM_PARTS)
         return [sample for sample in samples if low <= sample[1] <= high]
@@ -215,6 +219,22 @@ def plain_socket_stream(megabytes: int, path: str = "") -> Sampling:
     return sampling
 
 
+def iperf_rate(megabytes: int) -> float:
+    """Megabytes per second of one stream of iperf3 between the same two hosts; 0: it is not installed."""
+    if shutil.which("iperf3") is None:
+        return 0.0
+    with subprocess.Popen(
+        inside(WORKERS[1], ["iperf3", "-s", "-1", "-p", str(PORT)]), stdout=subprocess.PIPE
+    ) as server:
+        assert server.stdout is not None
+        while b"listening" not in server.stdout.readline():
+            pass
+        place = f"{NETWORK}.{HOSTS.index(WORKERS[1]) + 1}"
+        command = ["iperf3", "-c", place, "-p", str(PORT), "-n", f"{megabytes}M", "-l", "1M", "-J"]
+        done = subprocess.run(inside(WORKERS[0], command), check=True, timeout=600, capture_output=True)
+    return float(json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"]) / 8 / MEGABYTE
+
+
 # Hosts --------------------------------------------------------------------------------------------------------------
 
 
@@ -253,6 +273,12 @@ def inside(host: str, command: list[str]) -> list[str]:
     """The command that runs another one on a host, with a /dev/shm and a run folder of its own."""
     private = 'mount -t tmpfs tmpfs /dev/shm && mount -t tmpfs tmpfs /run && exec "$0" "$@"'
     return ["ip", "netns", "exec", PREFIX + host, "unshare", "-m", "sh", "-c", private, *command]
+
+
+def limit_link(host: str, limit: str) -> None:
+    """Limit what a host gets: `limit` are arguments of tc."""
+    link = f"sc-{HOSTS.index(host) + 1}"
+    subprocess.run(["tc", "qdisc", "add", "dev", link, "root", *limit.split()], check=True)
 
 
 def counters(host: str) -> dict[str, int]:

@@ -10,6 +10,7 @@
 Rules:
 - Rates are read off the kernel's counters, in the same way for all; a ratio is of one round, and a figure a median.
 - The second plain socket does with the bytes what a worker has to do with them: its rate is what can be reached.
+- iperf3 is beside them if it is installed. It drops what it receives.
 - What a lone task waits for on these hosts beside a plain socket is what it waits for beside any transfer.
 - Processor time is that of the two agents, from before the graph to after it.
 - Without the right to make namespaces, nothing is measured, and one line says why.
@@ -42,6 +43,8 @@ from hosts_bench import (
     WORKERS,
     Sampling,
     inside,
+    iperf_rate,
+    limit_link,
     network,
     plain_socket_stream,
     program,
@@ -137,8 +140,7 @@ def measure(options: argparse.Namespace, with_keys: bool) -> dict[str, Any]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         stack.enter_context(network(HOSTS))
         for host in MAKER_AND_FETCHER if options.link else ():
-            link = f"sc-{HOSTS.index(host) + 1}"
-            subprocess.run(["tc", "qdisc", "add", "dev", link, "root", *options.link.split()], check=True)
+            limit_link(host, options.link)
         environment = {**ENVIRONMENT, "SCALER_KEY_DIRECTORY": str(folder / "keys"), "SCALER_INSECURE": ""}
         flags = [] if with_keys else ["--insecure"]
         beats = {}
@@ -187,6 +189,7 @@ def measure(options: argparse.Namespace, with_keys: bool) -> dict[str, Any]:
                 "direct": sampling.megabytes_per_second(),
                 "plain socket": plain.megabytes_per_second(),
                 "plain socket to a file": plain_to_a_file.megabytes_per_second(),
+                "iperf3": iperf_rate(options.megabytes),
             }
             per_gigabyte = TICKS_PER_SECOND * options.megabytes / 1000
             each: dict[str, Any] = {"megabytes per second": rates}
@@ -213,7 +216,8 @@ def measure(options: argparse.Namespace, with_keys: bool) -> dict[str, Any]:
             kind: statistics.median(
                 each["megabytes per second"]["direct"] / each["megabytes per second"][kind] for each in rounds
             )
-            for kind in ("plain socket", "plain socket to a file")
+            for kind, rate in rounds[0]["megabytes per second"].items()
+            if rate and kind != "direct"
         },
     }
     if options.probe:
@@ -266,7 +270,7 @@ def table(figures: dict[str, dict[str, Any]]) -> str:
     lines = []
     for kind, found in figures.items():
         rates, used = found["megabytes per second"], found["processor seconds per GB"]
-        lines.append(f"{kind}: " + ", ".join(f"{name} {rate:.0f} MB/s" for name, rate in rates.items()))
+        lines.append(f"{kind}: " + ", ".join(f"{name} {rate:.0f} MB/s" for name, rate in rates.items() if rate))
         lines.append("  ratio to " + ", ".join(f"{name} {ratio:.2f}" for name, ratio in found["ratios"].items()))
         lines.append("  processor seconds per GB: " + ", ".join(f"{name} {each:.2f}" for name, each in used.items()))
         for when, each in found.get("lone tasks, milliseconds", {}).items():

@@ -121,7 +121,7 @@ def test_a_large_object_is_waited_for_as_long_as_it_should_take(harness: Harness
     harness.state.objects.find(result).copies.size = 10 * int(harness.state.transfers.rates.of(maker.peer.session))
     for each in (first, second):
         each.ask_ticket(result)
-    harness.wait(PATIENCE * 10 + PATIENCE_SECONDS - 1.5)
+    harness.wait(PATIENCE * COPIES_PER_HOLDER * 10 + PATIENCE_SECONDS - 1.5)
     assert sources([second]) == [0]
     harness.wait(3.0)
     assert sources([second]) == [maker.peer.session]

@@ -38,7 +38,7 @@ COPIES_PER_HOLDER = 2
 MAXIMUM_TRANSFERS = 32  # from one worker at once, of all objects
 TICKET_SECONDS = 30.0
 PATIENCE, PATIENCE_SECONDS = 2.0, 5.0
-"""A transfer is waited for so many times as long as it should take by its size, and so much longer."""
+"""A transfer is waited for so many times as long as it should take beside others from its holder, and so much longer."""
 SECRET_BYTES = 32
 
 
@@ -243,7 +243,8 @@ class ObjectTransfers:
         copies.transfers[fetcher.number] = number
         self._count_serving(number, 1)
         self.rates.begin(number, now)
-        seconds = PATIENCE * copies.size / self.rates.of(number) + PATIENCE_SECONDS
+        shares = max(COPIES_PER_HOLDER, self._serving[number])  # of what the holder sends in all
+        seconds = PATIENCE * shares * copies.size / self.rates.of(number) + PATIENCE_SECONDS
         secret = self._next_secret()
         self._transfers[fetcher.number, object_id] = _Transfer(secret, now + seconds)
         lifetime_milliseconds = int(TICKET_SECONDS * 1000)
