@@ -224,7 +224,7 @@ def iperf_rate(megabytes: int) -> float:
     if shutil.which("iperf3") is None:
         return 0.0
     with subprocess.Popen(
-        inside(WORKERS[1], ["iperf3", "-s", "-1", "-p", str(PORT)]), stdout=subprocess.PIPE
+        inside(WORKERS[1], ["iperf3", "-s", "-1", "--forceflush", "-p", str(PORT)]), stdout=subprocess.PIPE
     ) as server:
         assert server.stdout is not None
         while b"listening" not in server.stdout.readline():
