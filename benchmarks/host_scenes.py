@@ -172,7 +172,7 @@ SCENES = {
     "shared-argument": Scene(f"one argument, {USERS} users on {USERS} workers", workers(USERS), shared_argument),
     **{
         f"{number}-streams": Scene(
-            f"streams between {number} pairs of hosts, links of {LIMITED_MBIT_PER_SECOND} Mbit/s",
+            f"{number} × 2 hosts with a stream between them, links of {LIMITED_MBIT_PER_SECOND} Mbit/s",
             workers(2 * number),
             partial(streams, pairs=number),
             LIMITED,

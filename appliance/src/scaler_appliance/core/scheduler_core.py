@@ -526,25 +526,22 @@ class SchedulerCore:
     # Staying --------------------------------------------------------------------------------------------------------
 
     def _on_heartbeat(self, session: Session, message: m.Heartbeat, payload: bytes) -> None:
-        is_worker = isinstance(session, WorkerSession)
+        state = self.state
         if isinstance(session, WorkerSession):
             distance_microseconds = session.distance_microseconds
-            session.on_heartbeat(self._now, message, reported_tasks(session, message, self.state.dispatches))
+            session.on_heartbeat(self._now, message, reported_tasks(session, message, state.dispatches))
             if session.distance_microseconds != distance_microseconds:
                 self._placement.on_distance_changed(session)
-            if self.state.shares.has_quotas:
-                self.state.shares.set_blocked(session, tenants_of_blocked(session, self.state.clients))
+            if state.shares.has_quotas:
+                state.shares.set_blocked(session, tenants_of_blocked(session, state.clients))
             self._placement.on_load_changed(session)
-            self.state.touch_session(session)
+            state.touch_session(session)
+        # SCL-MON-008
+        is_seen = isinstance(session, WorkerSession) and state.is_watched and not session.number & state.runs.mask
         # SCL-SES-014
-        echo = m.HeartbeatEcho(
-            sequence=message.sequence,
-            slots=min(self.state.slots_for(session.tenant), LARGEST_COUNT),
-            tasks_waiting=self.state.waiting_for(session.tenant),
-            # SCL-MON-008
-            is_watched=is_worker and self.state.is_watched and not session.number & self.state.runs.mask,
-        )
-        self.state.send(session.peer, echo)
+        slots, waiting = min(state.slots_for(session.tenant), LARGEST_COUNT), state.waiting_for(session.tenant)
+        echo = m.HeartbeatEcho(sequence=message.sequence, slots=slots, tasks_waiting=waiting, is_watched=is_seen)
+        state.send(session.peer, echo)
 
     def _remove_silent(self, session: Session, why: str) -> None:
         self._remove(session, why, is_fault=True)

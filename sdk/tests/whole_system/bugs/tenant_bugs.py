@@ -44,8 +44,8 @@ TENANT_BUGS: Dict[str, PlantedBug] = {
     "heartbeats are answered with the slots of all tenants": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.scheduler_core:SchedulerCore._on_heartbeat",
-        "self.state.slots_for(session.tenant)",
-        "self.state.total_slots",
+        "state.slots_for(session.tenant)",
+        "state.total_slots",
     ),
     # Shares and quotas -----------------------------------------------------------------------------------------------
     "the tenant that has had most has the next turn": PlantedBug(
