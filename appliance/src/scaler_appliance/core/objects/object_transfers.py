@@ -38,7 +38,7 @@ COPIES_PER_HOLDER = 2
 MAXIMUM_TRANSFERS = 32  # from one worker at once, of all objects
 TICKET_SECONDS = 30.0
 PATIENCE, PATIENCE_SECONDS = 2.0, 5.0
-"""A transfer is waited for so many times as long as it should take beside others from its holder, and so much longer."""
+"""A transfer is waited for so many times as long as it should take beside another one, and so much longer."""
 SECRET_BYTES = 32
 
 
