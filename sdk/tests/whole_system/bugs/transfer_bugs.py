@@ -126,10 +126,16 @@ QUIET_TRANSFER_BUGS: Dict[str, PlantedBug] = {
         "agent", f"{_FETCHES}.watch", "now - fetch.heard_at >= limit_seconds", "False"
     ),
     "a distant holder is asked for no more parts than a near one": PlantedBug(
-        "agent", f"{_FETCHES}.on_message", "fetch.window.most_unanswered = fetch.pace.most", "pass"
+        "agent", f"{_FETCHES}.on_message", "fetch.window.most_unanswered = self._most_open(object_id)", "pass"
     ),
     "the next holder is asked for as many parts as the one before": PlantedBug(
-        "agent", f"{_FETCHES}._ask", "window.most_unanswered = fetch.pace.most", "pass"
+        "agent", f"{_FETCHES}.on_connected", "fetch.window.most_unanswered = self._most_open(object_id)", "pass"
+    ),
+    "all objects from one holder come side by side": PlantedBug(
+        "agent", f"{_FETCHES}._most_open", "return OPEN_BEHIND_OTHERS", "return fetch.pace.most"
+    ),
+    "the scheduler is asked for as few parts as a holder behind others": PlantedBug(
+        "agent", f"{_FETCHES}.on_ticket", "fetch.window.most_unanswered = fetch.pace.most", "pass"
     ),
     "data connections outlive their session": PlantedBug("agent", f"{_FETCHES}.clear", "self._close(fetch)", "pass"),
     "the next fetch does not begin when one has ended": PlantedBug(

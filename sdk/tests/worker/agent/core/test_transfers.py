@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
 from worker_objects_bench import CHUNK, Bench
@@ -210,6 +210,17 @@ def test_requests_that_wait_behind_one_another_become_no_more(pair: Pair) -> Non
     assert asked == [number * CHUNK for number in range(FETCH_WINDOW_CHUNKS, 7)], "one and one more, twice; then one"
 
 
+def fetch_another(pair: Pair, holder: int = HOLDER) -> Tuple[int, int]:
+    """While the object comes, another one of eight parts is fetched; returns it, and its connection."""
+    later_id = pair.object_id + 1
+    pair.fetcher.bench.create(later_id, HELD, size=8 * CHUNK)
+    pair.fetcher.objects.fetch(later_id)
+    pair.fetcher.transfers.on_ticket(m.Ticket(id=later_id, holder=holder, secret=SECRET, address=ADDRESS), pair.now)
+    [connect] = pair.fetcher.take_data()
+    pair.fetcher.transfers.on_connected(connect.connection, pair.now)
+    return later_id, connect.connection
+
+
 @pytest.mark.parametrize(("holder", "opened"), [(HOLDER, 1), (OTHER_HOLDER, FETCH_WINDOW_CHUNKS)])
 def test_of_several_objects_from_one_holder_the_first_one_comes_nearly_alone(
     pair: Pair, holder: int, opened: int
@@ -218,21 +229,30 @@ def test_of_several_objects_from_one_holder_the_first_one_comes_nearly_alone(
     pair.issue()
     first = pair.connect()
     pair.fetcher.take_data()
-    later_id = pair.object_id + 1
-    pair.fetcher.bench.create(later_id, HELD, size=8 * CHUNK)
-    pair.fetcher.objects.fetch(later_id)
-    pair.fetcher.transfers.on_ticket(m.Ticket(id=later_id, holder=holder, secret=SECRET, address=ADDRESS), pair.now)
-    [connect] = pair.fetcher.take_data()
-    pair.fetcher.transfers.on_connected(connect.connection, pair.now)
-    offsets = [each.message.offset for each in pair.fetcher.take_data()]
+    later_id, connection = fetch_another(pair, holder)
+    offsets = asked_for(pair)
     assert offsets == [number * CHUNK for number in range(opened)]
 
     for number in range(7):  # the first one is there
         answer(pair, first, number * CHUNK)
     message = m.ObjectResponse(id=later_id, offset=0, size=8 * CHUNK)
-    pair.fetcher.transfers.on_message(connect.connection, message, bytes(CHUNK), pair.now)
-    offsets += [each.message.offset for each in pair.fetcher.take_data()]
+    pair.fetcher.transfers.on_message(connection, message, bytes(CHUNK), pair.now)
+    offsets += asked_for(pair)
     assert offsets == [number * CHUNK for number in range(FETCH_WINDOW_CHUNKS + 2)], "from now on it has the way alone"
+
+
+def test_behind_others_or_not_a_scheduler_is_asked_for_as_much(pair: Pair) -> None:
+    pair.fetch()
+    pair.issue()
+    pair.connect()
+    pair.fetcher.take_data()
+    later_id, connection = fetch_another(pair)
+    assert asked_for(pair) == [0]
+    pair.fetcher.transfers.on_closed(connection, "connection reset by peer")
+    pair.fetcher.bench.sent()
+    pair.fetcher.transfers.on_ticket(m.Ticket(id=later_id), pair.now)
+    requests = [each for each in pair.fetcher.bench.sent() if isinstance(each, m.ObjectRequest)]
+    assert [each.offset for each in requests] == [number * CHUNK for number in range(FETCH_WINDOW_CHUNKS)]
 
 
 def test_a_fetch_goes_on_at_the_scheduler_with_what_is_missing(pair: Pair) -> None:

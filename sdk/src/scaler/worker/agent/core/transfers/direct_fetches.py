@@ -89,8 +89,7 @@ class DirectFetches:
             self._ask(object_id, window, 0)
 
     def _ask(self, object_id: int, window: FetchWindow, failed: int) -> None:
-        fetch = self._fetches[object_id] = _DirectFetch(window)
-        window.most_unanswered = fetch.pace.most
+        self._fetches[object_id] = _DirectFetch(window)
         self._effects.append(Send(m.TicketRequest(id=object_id, failed_holder=failed)))
 
     def on_ticket(self, ticket: m.Ticket, now: float) -> None:
@@ -100,6 +99,7 @@ class DirectFetches:
             return  # it was deleted meanwhile
         if not ticket.holder:
             del self._fetches[ticket.id]
+            fetch.window.most_unanswered = fetch.pace.most  # whatever the last holder might have had
             self._owner.on_no_holder(ticket.id)
             self._begin_next()
             return
