@@ -6,7 +6,7 @@ from typing import Any, List, Sequence, Tuple
 
 import pytest
 from keeper import SIZE, Keeper, submit
-from scheduler_harness import Harness, task
+from scheduler_harness import Harness, options, task
 
 from scaler_protocol import messages as m
 from scaler_protocol.session.features import KEPT_ARGUMENTS
@@ -148,6 +148,24 @@ def test_a_task_of_another_client_waits_for_one_task_and_not_for_those_that_wait
     assert placed(maker, other) == [USERS, [8]]
     newcomer.submit([9], [b"9"], function=newcomer.object_id(1))
     assert placed(maker, other) == [[9], []]
+
+
+def test_nested_tasks_with_bytes_elsewhere_all_go_where_tasks_wait_for_them() -> None:
+    harness = Harness(chunk_bytes=SIZE, protected=False)
+    worker = Keeper(harness, slots=2, data_address="tcp://a:1", data_key=b"key")
+    plain = harness.client()
+    harness.state.durations.set(plain.create(1, b"g"), 1e6)
+    plain.submit([1, 2, 3, 4, 5, 6], [b"%d" % number for number in range(1, 7)], function=plain.object_id(1))
+    assert worker.read() == [1, 2]
+    worker.peer.suspend(2)
+    assert worker.read() == [3, 4], "in the slots of those that wait"
+    nested = harness.client(features=[KEPT_ARGUMENTS], places={"data_address": "tcp://b:9", "data_key": b"key"})
+    argument = nested.announce(1, SIZE, m.ObjectStorage.KEPT)
+    for number in (7, 8):
+        needs = {"dependency_counts": [1], "dependencies": [argument]}
+        nested.post(*task([number], [b"%d" % number], options=options(priority=1), **needs))
+    harness.tick()
+    assert worker.read() == [7, 8]
 
 
 # Hosts --------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Tuple
 
 import pytest
-from scheduler_harness import Client, Harness, Worker, options
+from scheduler_harness import Client, Harness, Worker, options, task
 
 from scaler_appliance.core.placement.tenant_shares import TenantShares, limits_of
 from scaler_protocol import messages as m
@@ -153,6 +153,27 @@ def test_clients_of_a_tenant_take_turns_as_before() -> None:
     done = keep_busy(harness, [worker], clients, 80)
     assert done["one"] / done["two"] == pytest.approx(1.0, rel=0.25)
     assert done["b"] / (done["one"] + done["two"]) == pytest.approx(1.0, rel=0.2)
+
+
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost with its worker", "given back"])
+def test_what_comes_back_does_not_count_against_its_tenant(is_lost: bool) -> None:
+    harness = Harness(**weights(a=1.0))
+    clients = {name: harness.client(name) for name in ("a", "b")}
+    worker = harness.worker(slots=20, tenant="*")
+    for name, count in (("a", 2), ("b", 30)):
+        clients[name].post(*task(range(count), [b"x"] * count))
+    harness.tick()
+    given = [instance for message, _ in worker.inbox if isinstance(message, m.Task) for instance in message.ids]
+    assert len(given) == 32, "one of them had many more"
+    if is_lost:
+        worker.vanish()
+    else:
+        worker.congest()
+        harness.state.workers[worker.session].balance_request = 1
+        worker.give_back(given, request_id=1)
+    for client in clients.values():
+        client.submit(range(100, 200), [b"x"] * 100)
+    assert counts_given(harness.worker(slots=10, tenant="*"), clients) == {"a": 10, "b": 10}
 
 
 def test_time_without_tasks_gives_no_credit() -> None:

@@ -116,6 +116,7 @@ class Rebalance:
                         text = "BalanceResponse: calls of an actor can run nowhere else, and are not given back"
                         raise PeerError(m.RefusalReason.PROTOCOL_VIOLATION, text)
                     self._outcomes.close(worker, dispatch, start, stop)
+                    self._state.shares.give_back(dispatch, stop - start)
                     self._requeue.finish_cancelled(dispatch.batch, start, stop)
                     found.append((dispatch, start, stop))
         finally:  # also for the ids before an invalid one

@@ -445,7 +445,9 @@ class Placement:
             if count:
                 self._hand_out(worker, ready_class, span, duration_microseconds)
                 placed += count
-            if count == credit or not count or (self._counts_bytes and self._is_next_by_bytes(ready_class)):
+            if count == credit or not count:
+                break
+            if self._counts_bytes and not urgent and self._is_next_by_bytes(ready_class):
                 break
         return placed
 
@@ -463,6 +465,7 @@ class Placement:
             self._left_of_turn = left_tasks - count, left_microseconds - count * estimate
         if worker.is_shared and self._state.ready.has_tenants:
             self._state.shares.charge(span.batch.tenant, count * estimate)
+            self._state.dispatches[self._state.last_dispatch].is_charged = True
 
     def begin_burst(self) -> None:
         """A tick begins."""
@@ -480,6 +483,7 @@ class Placement:
         self._dispatch(worker, TaskSpan(batch, start, start + count), estimate_microseconds, actor)
         if worker.is_shared and self._state.ready.has_tenants:
             self._state.shares.charge(batch.tenant, count * estimate_microseconds)
+            self._state.dispatches[self._state.last_dispatch].is_charged = True
         if not worker.leaving:
             self.on_load_changed(worker)
         return count

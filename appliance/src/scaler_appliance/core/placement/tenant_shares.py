@@ -5,6 +5,7 @@
 Rules:
 - A tenant is charged the estimated work that it gets at shared workers, divided by its weight. The turn is that of the
   tenant with the smallest sum. What it gets at workers of its own is not counted: no other tenant could have had it.
+- What comes back without an outcome, because its worker is lost or gives it back, is not charged.
 - Time without waiting tasks gives no credit: a tenant that returns begins where the one that has had least is now.
 - Priorities are compared within a tenant only, also where a worker with blocked tasks is to have some that are more
   urgent: otherwise the tenant that names the largest numbers has the places of the others' nested tasks.
@@ -127,6 +128,11 @@ class TenantShares:
         """A tenant got so much work done at shared workers."""
         weight = self.limits.get(tenant, DEFAULT_LIMITS).weight
         self._work[tenant] = self._work.get(tenant, 0.0) + microseconds / weight
+
+    def give_back(self, dispatch: Dispatch, count: int) -> None:
+        """Tasks come back from a worker without an outcome: their tenant has not had what it was charged for them."""
+        if dispatch.is_charged:
+            self.charge(dispatch.batch.tenant, -count * dispatch.estimate_microseconds)
 
     def count_running(self, tenant: str, count: int) -> None:
         """A tenant got tasks at workers, or with a negative `count` has fewer there."""

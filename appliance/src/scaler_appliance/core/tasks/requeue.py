@@ -40,6 +40,7 @@ class Requeue:
                 for first, end in reversed(runs(dispatch.open, low, high, _OPEN)):
                     start, stop = dispatch.start + first, dispatch.start + end
                     self._outcomes.close(worker, dispatch, start, stop)
+                    self._state.shares.give_back(dispatch, stop - start)
                     self.finish_cancelled(batch, start, stop)
                     # SCL-SCH-017, SCL-SCH-018
                     if dispatch.is_of_actor:
