@@ -6,7 +6,7 @@ from array import array
 from typing import Any, Dict, List
 
 import pytest
-from keeper import Keeper, nothing_is_kept, submit
+from keeper import SIZE, Keeper, nothing_is_kept, submit
 from scheduler_harness import Client, Harness, options
 
 from scaler_protocol import decode_struct
@@ -245,6 +245,84 @@ def test_what_a_node_needs_goes_with_its_result(harness: Harness, client: Client
     maker.finish(2)
     assert maker.read() == [3] and data in maker.deleted, "node 1 cannot have to run again"
     maker.finish(3)
+    nothing_is_kept(harness)
+
+
+def test_nodes_before_a_lost_one_run_again_with_objects_that_their_client_has_deleted(
+    harness: Harness, client: Client
+) -> None:
+    maker = Keeper(harness, slots=1)
+    data = submit_with_data(client, {1: [], 2: [1], 3: [2], 4: [3]})
+    maker.read()
+    for number in (1, 2, 3):
+        result = maker.keep(number)
+        maker.read()
+    assert data not in maker.deleted, f"the results of nodes 1 and 2 have ended, and that of 3 is {result:x}"
+    other = Keeper(harness, slots=1)
+    maker.peer.vanish()
+
+    for number in (1, 2, 3):
+        assert other.read() == [number]
+        assert other.tasks[number][1][:1] == [data] or number > 1
+        other.keep(number)
+    assert other.read() == [4]
+    other.finish(4)
+    other.read()
+    assert client.take_results() == {4: b"small"} and data in other.deleted
+    nothing_is_kept(harness)
+
+
+def test_small_results_of_nodes_before_a_lost_one_are_kept(harness: Harness, client: Client) -> None:
+    maker = Keeper(harness, slots=1)
+    data = submit_with_data(client, {1: [], 2: [1], 3: [2]})
+    maker.read()
+    maker.finish(1)
+    assert maker.read() == [2]
+    maker.keep(2)
+    assert maker.read() == [3] and data in maker.deleted, "node 1 cannot have to run again"
+    other = Keeper(harness, slots=1)
+    maker.peer.vanish()
+    assert other.read() == [2]
+    other.finish(2)
+    assert other.read() == [3]
+    other.finish(3)
+    assert client.take_results() == {3: b"small"}
+    nothing_is_kept(harness)
+
+
+def test_large_results_that_the_scheduler_has_are_kept_for_those_that_were_made_from_them(
+    harness: Harness, client: Client
+) -> None:
+    maker = Keeper(harness, slots=1)
+    data = submit_with_data(client, {1: [], 2: [1], 3: [2]})
+    maker.read()
+    first = maker.peer.announce(50, SIZE, m.ObjectStorage.REMOTE)
+    maker.serve()
+    maker.peer.finish([maker.tasks.pop(1)[0]], [b""], objects=[first])
+    assert maker.read() == [2]
+    maker.keep(2)
+    assert maker.read() == [3] and data in maker.deleted and first not in maker.deleted
+    other = Keeper(harness, slots=1)
+    maker.peer.vanish()
+    assert other.read() == [2] and other.tasks[2][1] == [first]
+    other.finish(2)
+    assert other.read() == [3] and first in other.deleted
+    other.finish(3)
+    assert client.take_results() == {3: b"small"}
+    nothing_is_kept(harness)
+
+
+def test_what_nodes_before_another_need_goes_with_its_result(harness: Harness, client: Client) -> None:
+    maker = Keeper(harness, slots=1)
+    data = submit_with_data(client, {1: [], 2: [1], 3: [2], 4: [3]})
+    maker.read()
+    for number in (1, 2):
+        maker.keep(number)
+        maker.read()
+    assert data not in maker.deleted
+    maker.finish(3)
+    assert maker.read() == [4] and data in maker.deleted, "neither node 1 nor node 2 can have to run again"
+    maker.finish(4)
     nothing_is_kept(harness)
 
 

@@ -46,7 +46,7 @@ KEPT_RESULT_BUGS: Dict[str, PlantedBug] = {
     "what a node needs to run again goes before its result": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.graphs.graph_reactions:GraphReactions._keep_object",
-        "self._reruns.keep_objects_of(graph, node, object_id)",
+        "self._reruns.keep_recipe(graph, node, object_id)",
         "pass",
     ),
     "batches of a graph are told apart by their first nodes": PlantedBug(
@@ -54,5 +54,19 @@ KEPT_RESULT_BUGS: Dict[str, PlantedBug] = {
         f"{SCHEDULER}.peers.sessions:ClientSession.add_graph_batch",
         "batch.key = self._last_graph_batch = self._last_graph_batch + 1",
         "batch.key = batch.ids[0]",
+    ),
+}
+QUIET_KEPT_RESULT_BUGS: Dict[str, PlantedBug] = {
+    "what nodes before a lost one need goes with their results": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.tasks.task_outcomes:TaskOutcomes._forget_result",
+        "made_by.node not in graph.recipe_users",
+        "True",
+    ),
+    "what a node was given by others is not kept": PlantedBug(
+        "scheduler", f"{SCHEDULER}.graphs.node_reruns:NodeReruns._reopen", "predecessor in given and", "False and"
+    ),
+    "what nodes before another need is kept until the graph ends": PlantedBug(
+        "scheduler", f"{SCHEDULER}.tasks.task_outcomes:TaskOutcomes.forget_recipes", "nodes += unused", "pass"
     ),
 }

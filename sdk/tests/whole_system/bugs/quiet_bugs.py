@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from whole_system.bugs.client_holder_bugs import QUIET_CLIENT_HOLDER_BUGS
+from whole_system.bugs.kept_result_bugs import QUIET_KEPT_RESULT_BUGS
 from whole_system.bugs.tenant_bugs import QUIET_TENANT_BUGS
 from whole_system.bugs.transfer_bugs import QUIET_TRANSFER_BUGS
 from whole_system.bugs.unit_bugs import QUIET_UNIT_BUGS
 
-QUIET_BUGS = {**QUIET_TRANSFER_BUGS, **QUIET_TENANT_BUGS, **QUIET_UNIT_BUGS, **QUIET_CLIENT_HOLDER_BUGS}
+QUIET_BUGS = {
+    **QUIET_TRANSFER_BUGS,
+    **QUIET_TENANT_BUGS,
+    **QUIET_UNIT_BUGS,
+    **QUIET_CLIENT_HOLDER_BUGS,
+    **QUIET_KEPT_RESULT_BUGS,
+}

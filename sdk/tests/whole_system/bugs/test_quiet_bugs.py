@@ -14,6 +14,7 @@ TREE = Path(__file__).parents[4]
 UNIT_TESTS = {
     "scheduler": [
         "appliance/tests/core/tenants/test_fair_share.py",
+        "appliance/tests/core/graphs/test_node_reruns.py",
         "appliance/tests/core/objects",
         "appliance/tests/core/placement/test_awaited_bytes.py",
         "appliance/tests/core/placement/test_kept_bytes.py",

@@ -55,6 +55,21 @@ class Unlinking(NamedTuple):
     is_released: bool  # the batch of the node refers to the results that are objects
 
 
+class Inputs(NamedTuple):
+    """What the predecessors of a node have given it.
+
+    Attributes:
+        given: small results, and objects that the scheduler has and are referred to, by predecessor.
+        remade: predecessors whose results only workers have: these are made again if they are needed.
+    """
+
+    given: Dict[int, Union[bytes, int]]
+    remade: Sequence[int]
+
+
+_NO_INPUTS = Inputs({}, ())
+
+
 class Graph:
     """The nodes of one GraphTask; `graph_building` fills in the columns that follow from those of the message.
 
@@ -69,7 +84,7 @@ class Graph:
         "dependency_offsets", "predecessors", "predecessor_offsets", "successors", "successor_offsets", "states",
         "missing", "dependants", "is_target", "batches", "results", "failures", "checked", "ready", "ended", "passed",
         "unneeded", "unlinking", "unfinished", "is_forced", "held_functions", "counters", "largest_result_bytes",
-        "is_dropped", "lost", "reruns", "told", "kept_for_reruns",
+        "is_dropped", "lost", "reruns", "told", "kept_for_reruns", "inputs", "recipe_users",
     )  # fmt: skip
 
     def __init__(self, client: int, message: m.GraphTask, payload: bytes, tenant: str = DEFAULT_TENANT) -> None:
@@ -110,7 +125,10 @@ class Graph:
         self.is_dropped = False  # its client is gone: there are no consequences any more
         self.lost: Deque[Tuple[int, int]] = deque()  # nodes whose result, an object, was lost with its maker
         self.told: Set[int] = set()  # nodes that were targets, were reported, and have begun again
-        self.kept_for_reruns: Dict[int, int] = {}  # results that only workers have, by node: its objects are kept, too
+        # What nodes need to run again is kept while only workers have their result, or one that was made from it.
+        self.kept_for_reruns: Dict[int, int] = {}  # by node its result, or 0: that has ended; its objects are kept
+        self.inputs: Dict[int, Inputs] = {}  # of these
+        self.recipe_users: Dict[int, int] = {}  # how many of these were made from a large result, by its node
         self.reruns: Dict[int, int] = {}  # how often nodes that have begun again did so because of their own result
 
     def __len__(self) -> int:
@@ -305,6 +323,25 @@ class Graph:
         total_bytes = sum(len(result) for result in results if not isinstance(result, int))
         return total_bytes > most_bytes or objects + own_objects > most_objects
 
+    def keep_inputs(self, node: int, inputs: Inputs) -> None:
+        """What a node was called with is kept, and what leads to it."""
+        self.inputs[node] = inputs
+        for predecessor in inputs.remade:
+            self.recipe_users[predecessor] = self.recipe_users.get(predecessor, 0) + 1
+
+    def take_inputs(self, node: int) -> Tuple[Dict[int, Union[bytes, int]], List[int]]:
+        """What was kept for a node, and is not any more; and the predecessors whose results have ended, and which
+        nothing that is kept was made from now."""
+        given, remade = self.inputs.pop(node, _NO_INPUTS)
+        unused: List[int] = []
+        for predecessor in remade:
+            users = self.recipe_users.pop(predecessor) - 1
+            if users:
+                self.recipe_users[predecessor] = users
+            elif self.kept_for_reruns.get(predecessor) == 0:
+                unused.append(predecessor)
+        return given, unused
+
     def references(self) -> Iterator[int]:
         """The objects that it keeps alive, each as often as it refers to it."""
         yield from self.held_functions
@@ -313,6 +350,8 @@ class Graph:
                 yield from self.dependencies_of(node)
         for node in self.kept_for_reruns:
             yield from self.dependencies_of(node)
+        for given, _ in self.inputs.values():
+            yield from [each for each in given.values() if isinstance(each, int)]
         released: Dict[int, int] = {}  # results that batches refer to
         for start, stop, is_released in self.unlinking:
             for predecessor in self.predecessors[start:stop] if is_released else ():

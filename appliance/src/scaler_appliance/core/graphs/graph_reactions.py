@@ -224,7 +224,7 @@ class GraphReactions:
         if record.copies is not None:
             record.made_by = NodeResult(client.number, graph.ids[0], node)
             if graph.dependants[node] and graph.dependencies and not graph.options.at_most_once:
-                self._reruns.keep_objects_of(graph, node, object_id)
+                self._reruns.keep_recipe(graph, node, object_id)
         if graph.is_target[node]:
             record.owner = client.number
             client.hold_object(record)
@@ -288,7 +288,11 @@ class GraphReactions:
                 yield self._state.part
         while graph.kept_for_reruns:
             node, _ = graph.kept_for_reruns.popitem()
-            yield 1 + self._outcomes.release_all(client, graph.dependencies_of(node), 1, is_lost=False)
+            given, _ = graph.take_inputs(node)
+            objects = graph.dependencies_of(node) + array(
+                "Q", [each for each in given.values() if isinstance(each, int)]
+            )
+            yield 1 + self._outcomes.release_all(client, objects, 1, is_lost=False)
         client.remove_graph(graph)
         client.advancing.pop(graph.counters.number, None)
         self._state.changes.graphs.remove(graph.counters.number, graph.counters)

@@ -12,17 +12,18 @@ Rules:
   its predecessors again. If a worker has it, its instance is fenced, and the worker is told to end it: it may have
   begun, with a copy of the result that was fetched in time.
 - A node runs again if its options and its attempts allow it, and all its objects are still there; or it is lost. So
-  they are referred to as long as the result that may be lost is there, even if their client has let go of them.
+  they are referred to as long as the result that may be lost is there, even if their client has let go of them. So are
+  those of the nodes before it whose large results it was made from, when these have ended; small ones are kept.
 - Nothing else of the graph has consequences at that time (see `GraphReactions.advance`), so its columns agree.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Callable, List, Optional
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 from scaler_appliance.core.graphs.graph_building import EDGES_PER_UNIT
-from scaler_appliance.core.graphs.graph_nodes import IS_OBJECT, OWN, Graph, GraphBatch, NodeFailure
+from scaler_appliance.core.graphs.graph_nodes import IS_OBJECT, OWN, Graph, GraphBatch, Inputs, NodeFailure
 from scaler_appliance.core.objects.object_records import failure_of_missing
 from scaler_appliance.core.peers.sessions import ClientSession
 from scaler_appliance.core.placement.task_placement import Placement
@@ -60,11 +61,24 @@ class NodeReruns:
         self._lose_waiting = lose
 
     # SCL-SCH-049
-    def keep_objects_of(self, graph: Graph, node: int, result: int) -> None:
-        """Refer to all that a node needs as long as its result is there, of which only workers have the bytes."""
+    def keep_recipe(self, graph: Graph, node: int, result_id: int) -> None:
+        """Keep all that a node needs as long as its result is there, of which only workers have the bytes."""
         needed = graph.dependencies_of(node)
-        if needed:
-            graph.kept_for_reruns[node] = result
+        given: Dict[int, Union[bytes, int]] = {}
+        remade: List[int] = []
+        for predecessor, result in _released_with(graph, node):
+            if predecessor in given or predecessor in remade:
+                continue
+            if isinstance(result, int) and predecessor in graph.kept_for_reruns:
+                remade.append(predecessor)
+                continue
+            given[predecessor] = result
+            if isinstance(result, int):
+                self._state.objects.refer(result, graph.tenant)
+        if not (needed or given or remade):
+            return
+        graph.kept_for_reruns[node] = result_id
+        graph.keep_inputs(node, Inputs(given, remade))
         for object_id in needed:
             self._state.objects.refer(object_id, graph.tenant, graph.client)
 
@@ -112,7 +126,7 @@ class NodeReruns:
                 client.confirm_cancel(batch.ids[index], m.CancelOutcome.CANCELLED)
                 self._outcomes.finish_cancelled(client, batch, index, index + 1)
                 return
-        self._take_results_back(graph, node, batch, index)
+        self._take_results_back(graph, node)
         apply(batch.states, index, index + 1, TaskEvent.CANCEL)  # in this batch; another one follows
         self._outcomes.give_up(client, batch)
         graph.batches.pop(node)
@@ -125,30 +139,17 @@ class NodeReruns:
             failure = m.Failure(kind=m.FailureKind.WORKER_LOST, message=text, attempts=1)
             self._lose_waiting(client, graph, node, node + 1, encode_struct(failure))
 
-    def _take_results_back(self, graph: Graph, node: int, batch: GraphBatch, index: int) -> None:
-        """What a node was released with: the inverse of `Graph.release`."""
-        predecessors = graph.predecessors_of(node)
-        payload = batch.payload_of(index, index + 1)
-        _, count, *sizes = struct.unpack_from(f"<{2 + len(predecessors)}I", payload)
-        assert count == len(predecessors)
-        objects = batch.dependencies_of(index, index + 1)
-        position, offset = len(objects) - sizes.count(IS_OBJECT), _WORD_BYTES * (2 + count)
+    def _take_results_back(self, graph: Graph, node: int) -> None:
+        """What a node was released with becomes the results of its predecessors again, as far as these do not run."""
         graph.missing[node] = 0
-        for predecessor, size in zip(predecessors, sizes):
+        for predecessor, result in _released_with(graph, node):
             graph.dependants[predecessor] += 1
-            is_there = graph.states[predecessor] == TaskState.SUCCEEDED
-            if not is_there:  # it runs again itself
-                graph.missing[node] += 1
-            if size == IS_OBJECT:
-                if is_there:
-                    graph.results[predecessor] = objects[position]
-                else:
-                    self._outcomes.release(objects[position])
-                position += 1
-            else:
-                if is_there:
-                    graph.results[predecessor] = bytes(payload[offset : offset + size])
-                offset += size
+            if graph.states[predecessor] == TaskState.SUCCEEDED:
+                graph.results[predecessor] = result
+                continue
+            graph.missing[node] += 1  # it runs again itself
+            if isinstance(result, int):
+                self._outcomes.release(result)
 
     # The node itself ------------------------------------------------------------------------------------------------
 
@@ -161,6 +162,8 @@ class NodeReruns:
         state, states = self._state, graph.states
         result = graph.results.pop(node) if node in graph.results else None
         has_objects = graph.kept_for_reruns.pop(node, None) is not None
+        given, unused = graph.take_inputs(node)
+        held = [each for each in given.values() if isinstance(each, int)]
         if isinstance(result, int):
             self._outcomes.release(result, graph.dependants[node])
         for successor in graph.successors_of(node):
@@ -180,6 +183,8 @@ class NodeReruns:
         if failure is not None:
             if has_objects:
                 self._outcomes.release_all(client, graph.dependencies_of(node), 1, is_lost=True)
+            self._outcomes.forget_recipes(client, graph, unused)
+            self._release(held)
             self._lose(client, graph, node, failure)
             return UNITS_OF_A_RERUN
         for object_id in graph.dependencies_of(node) if not has_objects else ():
@@ -188,16 +193,23 @@ class NodeReruns:
         for predecessor in graph.predecessors_of(node):
             graph.dependants[predecessor] += 1
             needed = graph.results.get(predecessor)
+            if needed is None and predecessor in given and states[predecessor] == TaskState.SUCCEEDED:
+                needed = graph.results[predecessor] = given[predecessor]
             if isinstance(needed, int):
                 state.objects.refer(needed, graph.tenant)
             if states[predecessor] != TaskState.SUCCEEDED:
                 graph.missing[node] += 1
             elif needed is None:
                 to_open.append(predecessor)
+        self._release(held)
         if not graph.missing[node] and not any(graph.results.get(each) is None for each in graph.predecessors_of(node)):
             graph.ready.append(node)
         edges = graph.successor_offsets[node + 1] - graph.successor_offsets[node] + len(graph.predecessors_of(node))
         return UNITS_OF_A_RERUN + edges // EDGES_PER_UNIT
+
+    def _release(self, object_ids: Iterable[int]) -> None:
+        for object_id in object_ids:
+            self._outcomes.release(object_id)
 
     def _why_not_again(self, graph: Graph, node: int) -> Optional[m.Failure]:
         """Why a node whose result was lost does not run again; None if it does."""
@@ -226,3 +238,23 @@ class NodeReruns:
         apply(graph.states, node, node + 1, TaskEvent.LOSE)
         self._count_ended(client, graph, node, node + 1)
         graph.ended.append(node)
+
+
+def _released_with(graph: Graph, node: int) -> Iterator[Tuple[int, Union[bytes, int]]]:
+    """Each predecessor of a node that is released, and its result: the inverse of `Graph.release`."""
+    predecessors = graph.predecessors_of(node)
+    if not predecessors:
+        return
+    batch, index = graph.place_of(node)
+    payload = batch.payload_of(index, index + 1)
+    _, count, *sizes = struct.unpack_from(f"<{2 + len(predecessors)}I", payload)
+    assert count == len(predecessors)
+    objects = batch.dependencies_of(index, index + 1)
+    position, offset = len(objects) - sizes.count(IS_OBJECT), _WORD_BYTES * (2 + count)
+    for predecessor, size in zip(predecessors, sizes):
+        if size == IS_OBJECT:
+            yield predecessor, objects[position]
+            position += 1
+        else:
+            yield predecessor, bytes(payload[offset : offset + size])
+            offset += size

@@ -15,7 +15,7 @@ from operator import and_
 from typing import List, Optional, Tuple
 
 from scaler_appliance.core.effects import PeerError
-from scaler_appliance.core.graphs.graph_nodes import GraphBatch, NodeFailure
+from scaler_appliance.core.graphs.graph_nodes import Graph, GraphBatch, NodeFailure
 from scaler_appliance.core.monitoring.run_entries import Entry
 from scaler_appliance.core.monitoring.running_tasks import where_it_ran
 from scaler_appliance.core.objects.object_records import NodeResult, ObjectRecord
@@ -334,10 +334,21 @@ class TaskOutcomes:
         client = self._state.clients.get(made_by.client)
         graph = None if client is None else client.graphs.get(made_by.graph)
         if client is not None and graph is not None and graph.kept_for_reruns.get(made_by.node) == object_id:
-            del graph.kept_for_reruns[made_by.node]
-            client.unneeded_objects.append(graph.dependencies_of(made_by.node))  # not now: a chain of them may be long
-            if not client.is_gone:
-                self._state.advancing[client.number] = client
+            graph.kept_for_reruns[made_by.node] = 0
+            if made_by.node not in graph.recipe_users:
+                self.forget_recipes(client, graph, [made_by.node])
+
+    def forget_recipes(self, client: ClientSession, graph: Graph, nodes: List[int]) -> None:
+        """Nodes whose results have ended do not run again, nor those before them that might have had to for them."""
+        while nodes:
+            node = nodes.pop()
+            del graph.kept_for_reruns[node]
+            client.unneeded_objects.append(graph.dependencies_of(node))  # not now: a chain of them may be long
+            given, unused = graph.take_inputs(node)
+            nodes += unused
+            client.unneeded_objects.append(array("Q", [each for each in given.values() if isinstance(each, int)]))
+        if not client.is_gone:
+            self._state.advancing[client.number] = client
 
     # SCL-OBJ-041
     def _tell_keeper(self, object_id: int) -> None:
