@@ -272,6 +272,27 @@ def test_nodes_before_a_lost_one_run_again_with_objects_that_their_client_has_de
     nothing_is_kept(harness)
 
 
+def test_nodes_before_a_lost_one_that_need_nothing_run_again_as_well(harness: Harness, client: Client) -> None:
+    maker = Keeper(harness, slots=2)
+    submit_with_data(client, {1: [], 2: [], 3: [1, 2], 4: [3]})
+    maker.read()
+    results = [maker.keep(number) for number in (1, 2)]
+    assert maker.read() == [3]
+    maker.keep(3)
+    assert maker.read() == [4] and maker.deleted.issuperset(results), "no one else keeps what can be made again"
+    other = Keeper(harness, slots=2)
+    maker.peer.vanish()
+    assert other.read() == [1, 2]
+    for number in (1, 2):
+        other.keep(number)
+    assert other.read() == [3]
+    other.finish(3)
+    assert other.read() == [4]
+    other.finish(4)
+    assert client.take_results() == {4: b"small"}
+    nothing_is_kept(harness)
+
+
 def test_small_results_of_nodes_before_a_lost_one_are_kept(harness: Harness, client: Client) -> None:
     maker = Keeper(harness, slots=1)
     data = submit_with_data(client, {1: [], 2: [1], 3: [2]})

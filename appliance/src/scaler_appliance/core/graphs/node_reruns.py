@@ -65,12 +65,13 @@ class NodeReruns:
         """Keep all that a node needs as long as its result is there, of which only workers have the bytes."""
         needed = graph.dependencies_of(node)
         given: Dict[int, Union[bytes, int]] = {}
-        remade: List[int] = []
+        remade: Dict[int, None] = {}
         for predecessor, result in _released_with(graph, node):
             if predecessor in given or predecessor in remade:
                 continue
-            if isinstance(result, int) and predecessor in graph.kept_for_reruns:
-                remade.append(predecessor)
+            record = self._state.objects.find(result) if isinstance(result, int) else None
+            if record is not None and record.made_by is not None:
+                remade[predecessor] = None
                 continue
             given[predecessor] = result
             if isinstance(result, int):
@@ -78,7 +79,7 @@ class NodeReruns:
         if not (needed or given or remade):
             return
         graph.kept_for_reruns[node] = result_id
-        graph.keep_inputs(node, Inputs(given, remade))
+        graph.keep_inputs(node, Inputs(given, list(remade)))
         for object_id in needed:
             self._state.objects.refer(object_id, graph.tenant, graph.client)
 
