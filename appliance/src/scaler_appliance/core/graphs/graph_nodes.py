@@ -66,6 +66,11 @@ class Inputs(NamedTuple):
     given: Dict[int, Union[bytes, int]]
     remade: Sequence[int]
 
+    @property
+    def held(self) -> array[int]:
+        """The objects that are referred to."""
+        return array("Q", [each for each in self.given.values() if isinstance(each, int)])
+
 
 _NO_INPUTS = Inputs({}, ())
 
@@ -329,18 +334,18 @@ class Graph:
         for predecessor in inputs.remade:
             self.recipe_users[predecessor] = self.recipe_users.get(predecessor, 0) + 1
 
-    def take_inputs(self, node: int) -> Tuple[Dict[int, Union[bytes, int]], List[int]]:
+    def take_inputs(self, node: int) -> Tuple[Inputs, List[int]]:
         """What was kept for a node, and is not any more; and the predecessors whose results have ended, and which
         nothing that is kept was made from now."""
-        given, remade = self.inputs.pop(node, _NO_INPUTS)
+        inputs = self.inputs.pop(node, _NO_INPUTS)
         unused: List[int] = []
-        for predecessor in remade:
+        for predecessor in inputs.remade:
             users = self.recipe_users.pop(predecessor) - 1
             if users:
                 self.recipe_users[predecessor] = users
             elif self.kept_for_reruns.get(predecessor) == 0:
                 unused.append(predecessor)
-        return given, unused
+        return inputs, unused
 
     def references(self) -> Iterator[int]:
         """The objects that it keeps alive, each as often as it refers to it."""
@@ -350,8 +355,8 @@ class Graph:
                 yield from self.dependencies_of(node)
         for node in self.kept_for_reruns:
             yield from self.dependencies_of(node)
-        for given, _ in self.inputs.values():
-            yield from [each for each in given.values() if isinstance(each, int)]
+        for inputs in self.inputs.values():
+            yield from inputs.held
         released: Dict[int, int] = {}  # results that batches refer to
         for start, stop, is_released in self.unlinking:
             for predecessor in self.predecessors[start:stop] if is_released else ():

@@ -288,11 +288,8 @@ class GraphReactions:
                 yield self._state.part
         while graph.kept_for_reruns:
             node, _ = graph.kept_for_reruns.popitem()
-            given, _ = graph.take_inputs(node)
-            objects = graph.dependencies_of(node) + array(
-                "Q", [each for each in given.values() if isinstance(each, int)]
-            )
-            yield 1 + self._outcomes.release_all(client, objects, 1, is_lost=False)
+            inputs, _ = graph.take_inputs(node)
+            yield 1 + self._outcomes.release_all(client, graph.dependencies_of(node) + inputs.held, 1, is_lost=False)
         client.remove_graph(graph)
         client.advancing.pop(graph.counters.number, None)
         self._state.changes.graphs.remove(graph.counters.number, graph.counters)

@@ -163,8 +163,8 @@ class NodeReruns:
         state, states = self._state, graph.states
         result = graph.results.pop(node) if node in graph.results else None
         has_objects = graph.kept_for_reruns.pop(node, None) is not None
-        given, unused = graph.take_inputs(node)
-        held = [each for each in given.values() if isinstance(each, int)]
+        inputs, unused = graph.take_inputs(node)
+        given, held = inputs.given, inputs.held
         if isinstance(result, int):
             self._outcomes.release(result, graph.dependants[node])
         for successor in graph.successors_of(node):

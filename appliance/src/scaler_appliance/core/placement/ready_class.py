@@ -150,11 +150,15 @@ class ReadyClass:
             span = self.take_of_turn(limit)
             if span is not None:
                 return span
-            client = self._turns[0]
-            del self._spans[client]
-            self._leave_turns(client)
+            self._drop_turn()
         assert self.count == 0, f"{self.count} tasks are counted but in no span"
         return None
+
+    def _drop_turn(self) -> None:
+        """The client whose turn it is has no more tasks."""
+        client = self._turns[0]
+        del self._spans[client]
+        self._leave_turns(client)
 
     def take_of_turn(self, limit: int) -> Optional[TaskSpan]:
         """The same, but None if the client whose turn it is has no more tasks: it keeps its turn, for it may get some
@@ -176,9 +180,7 @@ class ReadyClass:
     def batch_of_turn(self) -> Optional[TaskBatch]:
         """The same, but those who have no more tasks have no turn: none of them is to get any back."""
         while self._turns and not self._spans[self._turns[0]]:
-            client = self._turns[0]
-            del self._spans[client]
-            self._leave_turns(client)
+            self._drop_turn()
         return self.next_batch()
 
     def turns(self) -> Iterator[int]:

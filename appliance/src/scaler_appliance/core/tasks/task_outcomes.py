@@ -344,9 +344,9 @@ class TaskOutcomes:
             node = nodes.pop()
             del graph.kept_for_reruns[node]
             client.unneeded_objects.append(graph.dependencies_of(node))  # not now: a chain of them may be long
-            given, unused = graph.take_inputs(node)
+            inputs, unused = graph.take_inputs(node)
             nodes += unused
-            client.unneeded_objects.append(array("Q", [each for each in given.values() if isinstance(each, int)]))
+            client.unneeded_objects.append(inputs.held)
         if not client.is_gone:
             self._state.advancing[client.number] = client
 
