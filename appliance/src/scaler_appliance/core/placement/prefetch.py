@@ -57,6 +57,7 @@ class PrefetchCredit:
             return 0
         else:
             estimate = self.unmeasured_microseconds if duration_microseconds is None else duration_microseconds
+            estimate *= worker.pace.factor
             target_microseconds = self.target_microseconds
             if worker.distance_microseconds:
                 needs = span.batch.requirement.needs

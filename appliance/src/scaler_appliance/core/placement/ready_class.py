@@ -35,6 +35,7 @@ class ReadyClass:
         "last_served",
         "offered",
         "is_parked",
+        "waits_since",
         "_spans",
         "_turns",
         "_turn_microseconds",
@@ -53,6 +54,7 @@ class ReadyClass:
         self.last_served = 0
         self.offered = -1  # at which change of the workers one was known to offer to run its tasks
         self.is_parked = False
+        self.waits_since = 0.0  # for quicker workers, though a slot is free; 0: it does not
         self._spans: Dict[int, Deque[TaskSpan]] = {}
         self._turns: Deque[int] = deque()
         self._turn_microseconds = 0.0  # of work that was handed out in the turn of the first of them

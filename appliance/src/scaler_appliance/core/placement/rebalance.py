@@ -57,6 +57,9 @@ class Rebalance:
         if not all_workers and any(worker.distance_microseconds for worker in idle):  # is it worth the way?
             longest = max(each.load_microseconds / each.slots for each in donors)
             idle = [worker for worker in idle if worker.distance_microseconds < longest]
+        if not all_workers and self._placement.speeds.differ:  # is one there sooner done than behind others?
+            rounds = max(each.assigned / each.slots * each.pace.factor for each in donors)
+            idle = [worker for worker in idle if worker.pace.factor < rounds]
         free_slots = sum(worker.slots - worker.assigned for worker in idle)
         if waiting:  # tasks of some tenants: workers of others may be idle nevertheless
             idle = [worker for worker in idle if not any(map(worker.serves, waiting))]
@@ -89,7 +92,8 @@ class Rebalance:
             if dispatch.is_of_actor or dispatch.waits_until:
                 continue
             known = self._state.durations.get(dispatch.batch.function_key)
-            microseconds += (dispatch.estimate_microseconds if known is None else known) * dispatch.open_count
+            estimate = dispatch.estimate_microseconds if known is None else known * worker.pace.factor
+            microseconds += estimate * dispatch.open_count
             if microseconds >= enough:
                 return True
         return False

@@ -16,6 +16,8 @@ Rules:
   is not known does not wait. This is decided for the first few tasks of a class.
 - What a worker offers and a task does not need is left to those that need it: while enough slots are free, tasks go to
   the workers with the least of it, which costs no one time. By names, as what all offer makes no difference.
+- Of free slots, those of quick workers are taken first, and a slow one gets no task that is done sooner if it waits for
+  a quicker one: see `speeds`.
 - A worker with blocked tasks, which wait for nested ones, gets tasks more urgent than those it holds, as many as it has
   slots, even when it holds enough: the slots of blocked tasks are for these, and it runs them first. Nested tasks are
   more urgent than the tasks that wait for them, so recursion goes depth first, and few tasks wait at a time.
@@ -40,6 +42,7 @@ from scaler_appliance.core.placement.kept_bytes import await_bytes, keeper_of_mo
 from scaler_appliance.core.placement.prefetch import PrefetchCredit
 from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.placement.spare_capabilities import least_to_spare
+from scaler_appliance.core.placement.speeds import Speeds
 from scaler_appliance.core.placement.tenant_shares import UNLIMITED, count_as_urgent, would_pass
 from scaler_appliance.core.placement.workers_with_room import WorkersWithRoom
 from scaler_appliance.core.state import SchedulerState
@@ -63,6 +66,7 @@ class Placement:
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
         self._distance = Distance(state)
+        self.speeds = Speeds(state)
         self._suiting: Dict[Needs, bool] = {}  # whether every worker can run them; emptied when one joins
         self._burst_bytes = 0  # dispatched since the tick began
         self._credit = PrefetchCredit(state.settings.prefetch_seconds, self._distance, self._suit_everyone)
@@ -83,6 +87,7 @@ class Placement:
     def add_worker(self, worker: WorkerSession) -> None:
         self._on_workers_changed()
         self._workers.add(worker)
+        self.speeds.add(worker)
 
     def _on_workers_changed(self) -> None:
         self._suiting.clear()
@@ -92,8 +97,9 @@ class Placement:
     def remove_worker(self, worker: WorkerSession) -> None:
         self._on_workers_changed()
         self._workers.remove(worker)
-        if worker.is_gone:  # one that is congested, or leaves, is still distant
+        if worker.is_gone:  # one that is congested, or leaves, is still distant, or quick
             self._distance.remove(worker)
+            self.speeds.remove(worker)
 
     def idle_workers(self) -> Iterable[WorkerSession]:
         """Workers with a free slot."""
@@ -113,6 +119,10 @@ class Placement:
     def on_distance_changed(self, worker: WorkerSession) -> None:
         """A worker has become distant, or near."""
         self._distance.update(worker)
+
+    def on_pace_changed(self, worker: WorkerSession, before: float) -> None:
+        """A worker has turned out to be slower, or quicker, than before."""
+        self.speeds.update(worker, before)
 
     def on_load_changed(self, worker: WorkerSession) -> None:
         """A worker finished tasks, or its number of free slots changed."""
@@ -135,6 +145,7 @@ class Placement:
             return
         self._left, self._looks_left = amount, min(amount, self._state.part)
         self._burst_bytes = 0
+        self.speeds.begin()
         ready = self._state.ready
         if self._pass:
             self._is_outdated |= is_changed
@@ -347,9 +358,12 @@ class Placement:
         is_sparing = False
         if is_distant:  # those further away may take none
             able = sorted(self._able(candidates, ready_class, True), key=lambda worker: worker.distance_microseconds)
-        elif candidates is self._workers.idle and len(self._state.offers) > 1:
+        elif candidates is self._workers.idle and (len(self._state.offers) > 1 or self.speeds.differ):
             able, is_sparing = least_to_spare(
-                self._able(candidates, ready_class, is_distant), ready_class.count, min(self._state.offers)
+                self._able(candidates, ready_class, is_distant),
+                ready_class.count,
+                min(self._state.offers),
+                self.speeds.quickest,
             )
         else:  # there are no more tasks
             able = list(islice(self._able(candidates, ready_class, is_distant), ready_class.count))
@@ -362,6 +376,10 @@ class Placement:
             most = count if count < self._most else self._most
             share = min(most, worker.slots - worker.assigned) if is_sparing else ceil(most * worker.slots / slots)
             slots -= worker.slots
+            if worker.pace.factor > self.speeds.quickest:
+                share = self._worthwhile(worker, ready_class, share)
+                if not share:
+                    continue
             taken = self._fill(worker, ready_class, share)
             is_changed |= taken > 0
             is_by_bytes = self._counts_bytes and taken > 0 and self._is_next_by_bytes(ready_class)
@@ -373,6 +391,20 @@ class Placement:
             if not ready_class.count or is_by_bytes:
                 break
         return is_changed
+
+    def _worthwhile(self, worker: WorkerSession, ready_class: ReadyClass, share: int) -> int:
+        """How much of its share a slow worker gets: the rest is done sooner by quicker ones."""
+        batch = ready_class.batch_of_turn()
+        duration_microseconds = None if batch is None else self._state.durations.get(batch.function_key)
+        if duration_microseconds is None or not self._suit_everyone(ready_class.requirement.needs):
+            return share
+        now, since = self._state.now, ready_class.waits_since
+        if since and (now - since) * 1e6 >= duration_microseconds * worker.pace.factor:
+            return share
+        count = self.speeds.worthwhile(worker, duration_microseconds, ready_class.count)
+        if not count:
+            ready_class.waits_since = since or now
+        return count if count < share else share
 
     def _place_urgent(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
         """Send tasks to workers with blocked tasks that hold too few as urgent as these.
@@ -456,6 +488,7 @@ class Placement:
     ) -> None:
         """Dispatch tasks of a class that were taken from it, and count them."""
         count = span.stop - span.start
+        ready_class.waits_since = 0.0
         estimate = self._unmeasured_microseconds if duration_microseconds is None else duration_microseconds
         self._dispatch(worker, span, estimate)
         ready_class.count_turn(count * estimate, self._unmeasured_microseconds)
@@ -464,8 +497,7 @@ class Placement:
             left_tasks, left_microseconds = self._left_of_turn
             self._left_of_turn = left_tasks - count, left_microseconds - count * estimate
         if worker.is_shared and self._state.ready.has_tenants:
-            self._state.shares.charge(span.batch.tenant, count * estimate)
-            self._state.dispatches[self._state.last_dispatch].is_charged = True
+            self._state.shares.charge_for(self._state.dispatches[self._state.last_dispatch], estimate)
 
     def begin_burst(self) -> None:
         """A tick begins."""
@@ -482,8 +514,7 @@ class Placement:
             return 0
         self._dispatch(worker, TaskSpan(batch, start, start + count), estimate_microseconds, actor)
         if worker.is_shared and self._state.ready.has_tenants:
-            self._state.shares.charge(batch.tenant, count * estimate_microseconds)
-            self._state.dispatches[self._state.last_dispatch].is_charged = True
+            self._state.shares.charge_for(self._state.dispatches[self._state.last_dispatch], estimate_microseconds)
         if not worker.leaving:
             self.on_load_changed(worker)
         return count
@@ -496,7 +527,8 @@ class Placement:
         apply(batch.states, start, stop, TaskEvent.PLACE)
         self._left -= UNITS_OF_A_DISPATCH + (stop - start) // TASKS_PER_UNIT
         state.last_dispatch += 1
-        dispatch = Dispatch(state.last_dispatch, batch, start, stop, worker.number, estimate_microseconds)
+        at_worker = estimate_microseconds * worker.pace.factor
+        dispatch = Dispatch(state.last_dispatch, batch, start, stop, worker.number, at_worker)
         state.dispatches[dispatch.number] = batch.dispatches[dispatch.number] = dispatch
         if len(state.dispatches) == LARGE:
             state.dispatches = in_chunks(state.dispatches)

@@ -124,6 +124,11 @@ class TenantShares:
         """What a tenant was charged, divided by its weight; the smallest has the turn."""
         return self._work.get(tenant, 0.0)
 
+    def charge_for(self, dispatch: Dispatch, microseconds: float) -> None:
+        """A tenant got tasks placed at a shared worker, each of so much work on average."""
+        dispatch.charged_microseconds = microseconds
+        self.charge(dispatch.batch.tenant, dispatch.open_count * microseconds)
+
     def charge(self, tenant: str, microseconds: float) -> None:
         """A tenant got so much work done at shared workers."""
         weight = self.limits.get(tenant, DEFAULT_LIMITS).weight
@@ -131,8 +136,8 @@ class TenantShares:
 
     def give_back(self, dispatch: Dispatch, count: int) -> None:
         """Tasks come back from a worker without an outcome: their tenant has not had what it was charged for them."""
-        if dispatch.is_charged:
-            self.charge(dispatch.batch.tenant, -count * dispatch.estimate_microseconds)
+        if dispatch.charged_microseconds:
+            self.charge(dispatch.batch.tenant, -count * dispatch.charged_microseconds)
 
     def count_running(self, tenant: str, count: int) -> None:
         """A tenant got tasks at workers, or with a negative `count` has fewer there."""

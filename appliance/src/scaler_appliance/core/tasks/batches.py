@@ -17,6 +17,7 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from scaler_appliance.core.effects import Buffer
 from scaler_appliance.core.monitoring.counters import NO_COUNTERS
+from scaler_appliance.core.tasks.pace import Typical
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import DEFAULT_TENANT
@@ -93,7 +94,7 @@ class TaskBatch:
     __slots__ = (
         "client", "function", "function_name", "codec", "options", "requirement", "ids", "sizes", "payload", "states",
         "unfinished", "dispatches", "attempts", "history", "dependency_counts", "dependencies",
-        "is_charged", "has_results", "counters", "_offsets", "_dependency_offsets", "kept",
+        "is_charged", "has_results", "counters", "_offsets", "_dependency_offsets", "kept", "typical",
     )  # fmt: skip
 
     def __init__(self, client: int, message: m.Task, payload: Buffer, tenant: str = DEFAULT_TENANT) -> None:
@@ -119,6 +120,7 @@ class TaskBatch:
         self.has_results = False  # of predecessors, in its payload, which is not charged then
         self.counters = NO_COUNTERS  # of its function
         self.kept = len(self.ids)  # tasks whose payload is still here
+        self.typical: Optional[Typical] = None  # how long they take; once some that took long are reported
         self._offsets: Optional[array[int]] = None
         self._dependency_offsets: Optional[array[int]] = None
 
@@ -234,7 +236,7 @@ class Dispatch:
 
     __slots__ = (
         "number", "batch", "start", "stop", "worker", "ids", "open", "open_count", "estimate_microseconds",
-        "is_of_actor", "cancelled_again", "waits_until", "given_before_microseconds", "is_charged",
+        "is_of_actor", "cancelled_again", "waits_until", "given_before_microseconds", "charged_microseconds",
     )  # fmt: skip
 
     def __init__(
@@ -254,7 +256,7 @@ class Dispatch:
         self.is_of_actor = batch.options.actor
         self.cancelled_again: Optional[Set[int]] = None  # instances of which an earlier cancel is unanswered, too
         self.given_before_microseconds = 0.0  # of work, which its worker was given in all when it got this
-        self.is_charged = False  # to its tenant
+        self.charged_microseconds = 0.0  # for each of its tasks, to its tenant
         self.waits_until = 0.0  # where its bytes are, though slots may be free elsewhere
 
     @property

@@ -13,7 +13,7 @@ from __future__ import annotations
 from array import array
 from itertools import accumulate
 from operator import attrgetter
-from typing import Dict, List, Optional, Set, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from scaler_appliance.core.effects import Buffer, PeerError
 from scaler_appliance.core.graphs.graph_nodes import GraphBatch
@@ -29,6 +29,7 @@ from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT, Steps
 from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
 from scaler_appliance.core.tasks.client_results import OPTIONAL_COLUMNS, ResultSpan
 from scaler_appliance.core.tasks.held_results import HeldResult
+from scaler_appliance.core.tasks.pace import LEAST_MICROSECONDS, Typical
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_appliance.core.tasks.task_states import TaskEvent, TaskState, apply, runs
 from scaler_protocol import MalformedMessageError, decode_struct, encode_struct
@@ -163,7 +164,7 @@ class WorkerReports:
         mean_microseconds = message.busy_microseconds / (len(ids) or 1)
         offset, position = report.offset, report.position
         done = 0
-        functions: Set[object] = set()
+        batches: Dict[object, TaskBatch] = {}  # by function
         while position < len(ids) and done < amount:
             dispatch, start, stop = self._outcomes.find_run(worker, ids, position)
             end = position + stop - start
@@ -171,7 +172,7 @@ class WorkerReports:
             size = len(payload) - offset if end == len(ids) else sum(message.payload_sizes[position:end])
             if dispatch is not None and dispatch.is_open(start):
                 self._check_objects(worker, message.objects[position:end])
-                functions.add(dispatch.batch.function_key)
+                batches[dispatch.batch.function_key] = dispatch.batch
                 span = _slice(message, optional, position, end, payload[offset : offset + size])
                 if self._state.runs.is_watched:
                     self._runs.record(worker, message, mean_microseconds, dispatch.batch, start, position, end, span)
@@ -185,7 +186,7 @@ class WorkerReports:
             offset += size
             position = end
             report.offset, report.position = offset, position
-        self._measure(functions, mean_microseconds)
+        self._measure(worker, batches, mean_microseconds, len(ids))
         self._placement.on_load_changed(worker)
         return position >= len(ids)
 
@@ -272,16 +273,30 @@ class WorkerReports:
             worker.drop_object(record)
             self._outcomes.forget_object(record, self._state.objects.let_go(record))
 
-    def _measure(self, functions: Set[object], microseconds: float) -> None:
-        """Update how long a task takes on average; with several functions at once this is only a first estimate."""
-        durations = self._state.durations
-        for function in functions:
+    def _measure(
+        self, worker: WorkerSession, batches: Dict[object, TaskBatch], microseconds: float, count: int
+    ) -> None:
+        """Update how long a task takes on average, and the pace of the worker; with several functions at once this is
+        only a first estimate.
+
+        Parameters:
+            batches: by function.
+            microseconds: that each of the reported tasks took.
+            count: of these.
+        """
+        durations, factor = self._state.durations, worker.pace.factor
+        for function, batch in batches.items():
             before = durations.get(function)
             if before is None:
-                durations.set(function, max(_SHORTEST_MICROSECONDS, microseconds))
-            elif len(functions) == 1:
-                after = before + _DURATION_WEIGHT * (microseconds - before)
+                durations.set(function, max(_SHORTEST_MICROSECONDS, microseconds / factor))
+            elif len(batches) == 1:
+                after = before + _DURATION_WEIGHT * (microseconds / factor - before)
                 durations.set(function, max(_SHORTEST_MICROSECONDS, after))
+            if len(batch.ids) > 1 and len(batches) == 1 and microseconds * count >= LEAST_MICROSECONDS:
+                batch.typical = batch.typical or Typical()
+                ratio = batch.typical.compare(microseconds, factor)
+                if ratio and worker.pace.measure(ratio):
+                    self._placement.on_pace_changed(worker, factor)
 
     def on_task_log(self, worker: WorkerSession, message: m.TaskLog) -> None:
         """A task printed something: forward it to its client, under the client's id of the task."""
