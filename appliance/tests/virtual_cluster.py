@@ -25,17 +25,25 @@ class Machine:
 
     Parameters:
         hop_seconds: from the scheduler to it, and from it to the scheduler.
+        slowness: so many times as long as was given in advance tasks take there.
 
     Attributes:
         busy_seconds: that its slots have worked, together.
     """
 
     def __init__(
-        self, cluster: VirtualCluster, slots: int, queue_size: int, hop_seconds: float, **capabilities: Any
+        self,
+        cluster: VirtualCluster,
+        slots: int,
+        queue_size: int,
+        hop_seconds: float,
+        slowness: float,
+        **capabilities: Any,
     ) -> None:
         self._cluster = cluster
         self.slots = slots
         self.hop_seconds = hop_seconds
+        self.slowness = slowness
         self.busy_seconds = 0.0
         self.peer: Worker = cluster.harness.worker(slots, queue_size, **capabilities)
         self.running = 0
@@ -81,7 +89,7 @@ class Machine:
             instance, task = queue.popleft()
             self.running += 1
             self._cluster.starts.append(task)
-            seconds = self._cluster.durations[task]
+            seconds = self._cluster.durations[task] * self.slowness
             self._cluster.after(seconds, partial(self._end, instance, seconds))
 
     def _end(self, instance: int, seconds: float) -> None:
@@ -141,10 +149,15 @@ class VirtualCluster:
                 machine.deliver()
 
     def join(
-        self, slots: int = 1, queue_size: int = 1000, hop_seconds: float = HOP_SECONDS, **capabilities: float
+        self,
+        slots: int = 1,
+        queue_size: int = 1000,
+        hop_seconds: float = HOP_SECONDS,
+        slowness: float = 1.0,
+        **capabilities: float,
     ) -> Machine:
         """One more worker; it has measured how far away it is."""
-        machine = Machine(self, slots, queue_size, hop_seconds, **capabilities)
+        machine = Machine(self, slots, queue_size, hop_seconds, slowness, **capabilities)
         self.machines.append(machine)
         if hop_seconds > HOP_SECONDS:
             machine.beat()

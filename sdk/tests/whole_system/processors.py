@@ -9,9 +9,10 @@ Rules:
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
-from whole_system.simulated_world import Pipe, Process
+from whole_system.simulated_world import Pipe, Process, World
 from whole_system.user_tasks import Kills, Task, key_of, split
 
 from scaler.values.code_notes import read_note
@@ -28,7 +29,15 @@ if TYPE_CHECKING:
 LONG_SECONDS = 0.04
 MAXIMUM_DEPTH = 2  # of tasks that wait for tasks of their own
 
+SLOWNESS = (2.0, 3.0, 6.0)
+
 Outcome = Tuple[int, bytes, bool]  # status, payload, whether it names the file of a large result
+
+
+def slowness_of(world: World, name: str) -> float:
+    """So many times as long as usual tasks take at a worker."""
+    random = Random(f"slowness: {world.plan.seed} {name}")  # apart from all other draws
+    return random.choice(SLOWNESS) if random.random() < world.rates["slow_workers"] else 1.0
 
 
 class MissingContentError(Exception):
@@ -173,21 +182,26 @@ class Processor(Process):
     def _start_task(self) -> None:
         position = self._chunk.first_position + self._index
         task = self.host.tasks[self._keys[self._index]]
+        seconds = self._seconds_of(task)
         self.page[0] = position
         self._is_running = True
         self.host.on_task_started(task, self._chunk.ids[self._index])
         if task.actor is not None:
             self.world.calls.on_started(task, self)
         if task.kills == Kills.PROCESSOR or self.world.fault("processor_death"):
-            self.after(task.seconds / 2, lambda: self._die_in(position))
+            self.after(seconds / 2, lambda: self._die_in(position))
         elif task.kills == Kills.WORKER:
-            self.after(task.seconds / 2, lambda: self._kill_worker(position))
-        if task.seconds > LONG_SECONDS or task.is_blocking:
+            self.after(seconds / 2, lambda: self._kill_worker(position))
+        if seconds > LONG_SECONDS or task.is_blocking:
             self.after(LONG_SECONDS / 2, lambda: self._look(position))
         if task.is_blocking:
-            self.after(task.seconds / 2, lambda: self._block(position))
+            self.after(seconds / 2, lambda: self._block(position))
         else:
-            self.after(task.seconds, lambda: self._end_task(position))
+            self.after(seconds, lambda: self._end_task(position))
+
+    def _seconds_of(self, task: Task) -> float:
+        """How long a task runs here."""
+        return task.seconds * self.host.slowness
 
     def _is_at(self, position: int) -> bool:
         return self._is_running and self._chunk.first_position + self._index == position
@@ -245,7 +259,7 @@ class Processor(Process):
 
     def _resume(self, position: int) -> None:
         self._send(frames.signal_frame(FrameKind.RESUMED))
-        self.after(self.host.tasks[self._keys[self._index]].seconds / 2, lambda: self._end_task(position))
+        self.after(self._seconds_of(self.host.tasks[self._keys[self._index]]) / 2, lambda: self._end_task(position))
 
     def _end_task(self, position: int) -> None:
         assert self._is_at(position)
@@ -287,9 +301,9 @@ class Processor(Process):
     def _busy_microseconds(self, count: int) -> int:
         """How long the last tasks took, or in some systems anything."""
         if not self.host.is_exact:
-            return count * self.world.random.choice((1, 300, 10_000))
+            return int(count * self.world.random.choice((1, 300, 10_000)) * self.host.slowness)
         keys = self._keys[self._flushed : self._flushed + count]
-        return int(sum(self.host.tasks[key].seconds for key in keys) * 1e6) + count
+        return int(sum(self._seconds_of(self.host.tasks[key]) for key in keys) * 1e6) + count
 
     # Results --------------------------------------------------------------------------------------------------------
 

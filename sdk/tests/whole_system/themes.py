@@ -18,7 +18,7 @@ THEMED_SHARE = 0.6
 LATER_SHARE = 0.05
 CHOICES = frozenset(
     {"users", "workers", "slots", "most_unfinished", "client_tasks_in_flight", "client_bytes_in_flight", "priority"}
-    | {"delay_seconds", "prefetch_seconds", "safety_seconds", "task_seconds", "looking_share"}
+    | {"delay_seconds", "prefetch_seconds", "safety_seconds", "task_seconds", "run_seconds", "looking_share"}
 )
 """The settings that a theme may choose from values of its own."""
 
@@ -325,10 +325,39 @@ LATER_THEMES: Dict[str, Theme] = {
         safety_events=1000,
         has_large_steps=True,
     ),
+    "workers of different speed": Theme(
+        {
+            "slow_workers": 0.6,
+            "exact_times": 1.0,
+            "runs": 1.0,
+            "pause": 0.02,
+            "cancel": 0.05,
+            "capabilities": 0.2,
+            "worker_crash": 0.01,
+            "stop_worker": 0.01,
+            "tenants": 0.3,
+        },
+        {
+            "users": (2, 3),
+            "workers": (2, 2, 3),
+            "slots": (1, 2),
+            "most_unfinished": (5, 15),
+            "delay_seconds": (0.0005, 0.01),
+            "task_seconds": (0.03, 0.05),
+            "run_seconds": (0.03, 0.05),
+            "safety_seconds": (20.0, 60.0),
+        },
+        safety_events=1000,
+    ),
 }
 """Of some histories that would have none: so those of the others are as they were, and find what they have found."""
 
-LATER_SHARES = {"nested tasks of tenants": LATER_SHARE, "broken links": 0.08, "units that come and go": 0.06}
+LATER_SHARES = {
+    "nested tasks of tenants": LATER_SHARE,
+    "broken links": 0.08,
+    "units that come and go": 0.06,
+    "workers of different speed": 0.02,
+}
 
 
 def theme_of(seed: int) -> Optional[Theme]:

@@ -360,7 +360,7 @@ class User:
         for _ in range(random.choice((8, 25))):
             objects = [self._object()] if has_objects and random.random() < 0.7 else []
             task = self._task(function, [self._contents[each.object_id] for each in objects], [])
-            task.seconds, task.is_blocking = random.choice((0.0, 0.0001)), False
+            task.seconds, task.is_blocking = self.world.choose("run_seconds", (0.0, 0.0001)), False
             if is_uneven:
                 task.seconds = random.choice(UNEVEN_SECONDS)
             if options is not None:

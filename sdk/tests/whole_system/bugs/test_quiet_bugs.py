@@ -19,6 +19,7 @@ UNIT_TESTS = {
         "appliance/tests/core/placement/test_awaited_bytes.py",
         "appliance/tests/core/placement/test_kept_bytes.py",
         "appliance/tests/core/placement/test_spare_capabilities.py",
+        "appliance/tests/core/placement/test_speeds.py",
     ],
     "agent": ["sdk/tests/worker/agent/core/test_transfers.py"],
     "provisioner": ["sdk/tests/provision/test_provision_core.py"],

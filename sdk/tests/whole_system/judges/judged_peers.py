@@ -6,7 +6,7 @@ Rule: data and small accessors only.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Deque, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Deque, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from whole_system.judges.turns import Claim
 from whole_system.tenants import Key, serves
@@ -77,9 +77,11 @@ class JudgedWorker:
     """
     Parameters:
         most_queued: tasks for each slot that the scheduler sends it at most, whatever it takes.
+        pace: how many times as long tasks take there as at others.
     """
 
-    def __init__(self, hello: m.Hello, key: Key, now: float, most_queued: int) -> None:
+    def __init__(self, hello: m.Hello, key: Key, now: float, most_queued: int, pace: Callable[[], float]) -> None:
+        self._pace = pace
         self.key = key
         self.now = now
         self.has_end = bool(hello.remaining_milliseconds)  # it has said when it leaves
@@ -105,6 +107,10 @@ class JudgedWorker:
     def on_fetched(self, object_ids: Iterable[int]) -> None:
         """It has the bytes of some objects, or does not go on to fetch them."""
         self.held.update(object_ids)
+
+    @property
+    def pace(self) -> float:
+        return self._pace()
 
     @property
     def slots_given_up(self) -> int:

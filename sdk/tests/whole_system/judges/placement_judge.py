@@ -16,7 +16,7 @@ Rules:
   another not.
 - A free slot takes a task that waits, in the same tick. If none waits, workers with tasks behind others are asked for
   them. A slot of a distant worker may stay free for a while if near workers take tasks: they may have done them before
-  a message has gone there and back.
+  a message has gone there and back. So may a slot of a slow worker, if a quicker one is near: see `slow_workers`.
 - A worker that fetches from others may have a task more for each slot: those whose bytes are on their way stay there.
 - A worker with blocked tasks gets nested ones: see `blocked_workers`.
 - A peer is lost after the time-out of its role, neither sooner nor much later.
@@ -24,11 +24,13 @@ Rules:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
 from whole_system.judges.blocked_workers import nested_task_passed_over
 from whole_system.judges.judged_peers import AtWorker, JudgedClient, JudgedWorker, TaskClass
 from whole_system.judges.shares import Shares
+from whole_system.judges.slow_workers import SlowWorkers
 from whole_system.judges.turns import Claim
 from whole_system.tenants import OWNER, Key, Limits
 from whole_system.user_tasks import key_of, split
@@ -57,6 +59,7 @@ class PlacementJudge:
         limits: of tenants.
         is_shared_fairly: whether to judge what tenants get at shared workers.
         most_queued: tasks for each slot that a worker is sent at most.
+        pace_of: how many times as long tasks take at a worker as at others, by its session, as the scheduler says.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class PlacementJudge:
         limits: Sequence[Limits] = (),
         is_shared_fairly: bool = False,
         most_queued: int = 1000,
+        pace_of: Callable[[int], float] = lambda _: 1.0,
     ) -> None:
         self._turn_microseconds = prefetch_seconds * 1e6 / 2
         self._limits = {each.name: each for each in limits}
@@ -99,6 +103,8 @@ class PlacementJudge:
         self._now = self._placed_near_at = 0.0
         self._ticked_at = self._timer_at = self._stood_still_until = 0.0
         self._timers_due = 0
+        self._pace_of = pace_of
+        self._slow = SlowWorkers(self._workers, prefetch_seconds)
 
     # What the scheduler receives ------------------------------------------------------------------------------------
 
@@ -186,6 +192,8 @@ class PlacementJudge:
 
     def _on_results(self, worker: JudgedWorker, message: m.TaskResult) -> None:
         mean = max(SHORTEST_MICROSECONDS, message.busy_microseconds / (len(message.ids) or 1))
+        mean /= worker.pace
+        self._slow.on_measured(mean / 1e6)
         objects = message.objects or bytes(len(message.ids))
         for instance, object_id in zip(message.ids, objects):
             task = worker.tasks.get(instance)
@@ -251,7 +259,8 @@ class PlacementJudge:
         role = self._roles[name] = m.Role(hello.role)
         assert told_seconds == self._timeouts_seconds[role], f"{role.name} expects {told_seconds} s"
         if role == m.Role.WORKER:
-            self._workers[name] = JudgedWorker(hello, self._keys.get(name, OWNER), came_at, self._most_queued)
+            key, pace = self._keys.get(name, OWNER), partial(self._pace_of, welcome.session)
+            self._workers[name] = JudgedWorker(hello, key, came_at, self._most_queued, pace)
         else:
             client = JudgedClient(welcome.session, self._keys.get(name, OWNER).tenant)
             self._clients_by_name[name] = self._clients[welcome.session] = client
@@ -309,10 +318,11 @@ class PlacementJudge:
             if task_class in owner.claims:
                 owner.claims[task_class].passings.clear()
         self._served[task_class] = None
+        self._slow.on_placed(task_class)
         if not worker.distance_seconds:
             self._placed_near_at = self._now
         worker.now = self._now
-        if worker.has_free_slot and not worker.distance_seconds:
+        if worker.has_free_slot and not (worker.distance_seconds or self._slow.is_slow(worker)):
             self._served_slots.append((task_class, {each for each in self._rivals if worker.fits(each)}))
         if self._shares is not None and worker.key.tenant == ANY_TENANT:
             has_blocked = worker.slots > worker.own_slots
@@ -325,10 +335,13 @@ class PlacementJudge:
             worker.awaited[message.ids[0]] = {each for each in message.dependencies if any(each in of for of in kept)}
 
     def _spared_tenants(self, worker: JudgedWorker) -> Set[str]:
-        """The tenants whose tasks all workers can run, if near ones will have run the rest before this one could."""
+        """The tenants whose tasks all workers can run, if near ones will have run the rest before this one could, or if
+        it is slow."""
         workers = self._workers.values()
         near_slots = sum(each.slots for each in workers if not each.distance_seconds)
         bound = {each.key.tenant for each in workers} - {ANY_TENANT}
+        if self._slow.is_slow(worker):
+            return {name for name in self._limits if bound <= {name}}
         most = worker.distance_seconds * 1e6 * near_slots / self._turn_microseconds
         return {name for name in self._limits if bound <= {name} and self._waiting_of(name) < most}
 
@@ -389,8 +402,9 @@ class PlacementJudge:
         self._rivals = {each: self._rivals.get(each) or set() for each in waiting}
         for worker in self._workers.values() if waiting else ():
             takes = worker.has_free_slot and not self._may_be_spared(worker, now)
-            could_run = [each for each in waiting if self._may_run(worker, each)] if takes else ()
+            could_run = [each for each in waiting if takes and self._is_due(worker, each, now)]
             assert not could_run, f"{could_run[0]} waits, and a slot is free"
+        self._slow.on_tick(waiting, self._workers.values())
         if now > self._ticked_at + 2 * TIMER_SECONDS:  # the scheduler stood still
             self._stood_still_until = now
         self._ticked_at = now
@@ -402,6 +416,10 @@ class PlacementJudge:
             self._timers_due += is_due
             assert self._timers_due <= TIMERS_UNTIL_ASKED, "a slot is free, tasks wait behind others: none is asked for"
             self._check_silence(now)
+
+    def _is_due(self, worker: JudgedWorker, task_class: TaskClass, now: float) -> bool:
+        """Whether a task that waits should have got a free slot of a worker."""
+        return self._may_run(worker, task_class) and not self._slow.may_spare(worker, task_class, now)
 
     def _may_be_spared(self, worker: JudgedWorker, now: float) -> bool:
         """Whether near workers may be about to do what a distant one could."""

@@ -50,6 +50,7 @@ class Cause(Enum):
     UNREAD = "their client does not take its results"
     QUOTA = "their tenant has as many tasks at workers as it may"
     BUSY = "workers are busy"
+    QUICKER = "quicker workers than those with a free slot are likely to end them sooner"
     UNKNOWN = "a worker could run them now"
     NO_ACTORS = "no connected worker runs actors"
     NO_ROOM = "no worker has room for another actor"
@@ -275,8 +276,10 @@ class Explanations:
             return Cause.ENDS_BEFORE if is_offered else Cause.NOT_OFFERED
         if self._state.shares.has_quotas and not self._state.shares.room_of(needs.tenant):
             return Cause.QUOTA
-        if any(worker.assigned < worker.slots and worker.room_for(needs.capabilities) for worker in able):
-            return Cause.UNKNOWN
+        free = [worker for worker in able if worker.assigned < worker.slots and worker.room_for(needs.capabilities)]
+        if free:
+            is_slow = min(worker.pace.factor for worker in free) > self._placement.speeds.quickest
+            return Cause.QUICKER if is_slow else Cause.UNKNOWN
         is_picky = needs.capabilities or needs.time_request_seconds or len(able) < len(serving)
         return Cause.IN_USE if is_picky else Cause.BUSY
 
@@ -343,6 +346,11 @@ class Explanations:
             slots = sum(worker.slots for worker in workers)
             waiting = _count(self._state.ready.waiting_of(needs.tenant), "task")
             return f"{_count(slots, 'slot')} of {_count(len(workers), 'worker')} are busy, and {waiting} in line"
+        if cause == Cause.QUICKER:
+            free = [worker.pace.factor for worker in workers if worker.assigned < worker.slots]
+            times = min(free, default=1.0) / self._placement.speeds.quickest
+            there = f"where a slot is free, it would take {times:.1f} times as long"
+            return f"quicker workers are likely to end it sooner: {there}"
         return "a worker with a free slot does not accept tasks at the moment: it is leaving, or does not read messages"
 
     def _end_of_life_clause(self, needs: Needs, workers: List[WorkerSession]) -> str:

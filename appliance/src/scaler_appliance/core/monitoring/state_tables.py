@@ -81,6 +81,7 @@ def _workers(state: SchedulerState) -> List[Row]:
             "finished": worker.finished,
             "failed": worker.failed,
             "load_milliseconds": round(worker.load_microseconds / 1000, 3),
+            "pace": round(worker.pace.factor, 3),
             "known_objects": len(worker.known_objects),
             "balance_request": worker.balance_request,
             "leaving": worker.leaving,

@@ -54,7 +54,7 @@ class ReadyClass:
         self.last_served = 0
         self.offered = -1  # at which change of the workers one was known to offer to run its tasks
         self.is_parked = False
-        self.waits_since = 0.0  # for quicker workers, though a slot is free; 0: it does not
+        self.waits_since: Optional[float] = None  # for quicker workers, though a slot is free
         self._spans: Dict[int, Deque[TaskSpan]] = {}
         self._turns: Deque[int] = deque()
         self._turn_microseconds = 0.0  # of work that was handed out in the turn of the first of them

@@ -399,11 +399,11 @@ class Placement:
         if duration_microseconds is None or not self._suit_everyone(ready_class.requirement.needs):
             return share
         now, since = self._state.now, ready_class.waits_since
-        if since and (now - since) * 1e6 >= duration_microseconds * worker.pace.factor:
+        if since is not None and (now - since) * 1e6 >= duration_microseconds * worker.pace.factor:
             return share
         count = self.speeds.worthwhile(worker, duration_microseconds, ready_class.count)
         if not count:
-            ready_class.waits_since = since or now
+            ready_class.waits_since = now if since is None else since
         return count if count < share else share
 
     def _place_urgent(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
@@ -488,7 +488,7 @@ class Placement:
     ) -> None:
         """Dispatch tasks of a class that were taken from it, and count them."""
         count = span.stop - span.start
-        ready_class.waits_since = 0.0
+        ready_class.waits_since = None
         estimate = self._unmeasured_microseconds if duration_microseconds is None else duration_microseconds
         self._dispatch(worker, span, estimate)
         ready_class.count_turn(count * estimate, self._unmeasured_microseconds)

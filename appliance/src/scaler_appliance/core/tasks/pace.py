@@ -18,8 +18,9 @@ from math import log, sqrt
 STEP = 1.25
 LEAST_MICROSECONDS = 1000.0
 _LEAST_REPORTS = 4
-_NEWEST_WEIGHT = 0.1  # of the newest report, once there were as many as that takes
-_MOST_BY_CHANCE = 2.0  # standard errors of the mean
+_NEWEST_WEIGHT = 0.05  # of the newest report, once there were as many as that takes
+_OF_MANY_REPORTS = _NEWEST_WEIGHT / (2.0 - _NEWEST_WEIGHT)  # of the variance: that of such a mean
+_MOST_BY_CHANCE = 2.5  # standard errors of the mean
 _MOST_RATIO = 16.0  # that is believed: how much slower, or quicker, a worker is
 _WITHIN_STEP = STEP**0.75
 
@@ -48,7 +49,7 @@ class Pace:
         self._variance = (1.0 - weight) * (self._variance + weight * difference * difference)
         if self._reports < _LEAST_REPORTS:
             return False
-        by_chance = _MOST_BY_CHANCE * sqrt(self._variance * weight / (2.0 - weight))
+        by_chance = _MOST_BY_CHANCE * sqrt(self._variance * max(1.0 / self._reports, _OF_MANY_REPORTS))
         at_least, at_most = self._mean - by_chance, self._mean + by_chance
         known = at_least if at_least > 1.0 else at_most if at_most < 1.0 else 1.0
         if self.factor < known * _WITHIN_STEP and known < self.factor * _WITHIN_STEP:

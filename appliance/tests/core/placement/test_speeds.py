@@ -1,0 +1,317 @@
+"""Workers differ in speed: tasks go to quick ones first, and to slow ones only where that ends the work sooner.
+
+Most of it in virtual time: what is asserted is computed, not measured.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import List, Sequence, Set, Tuple
+
+import pytest
+from scheduler_harness import Client, Harness, Worker, options
+from virtual_cluster import VirtualCluster
+
+from scaler_appliance.core.placement.speeds import Speeds
+from scaler_appliance.core.tasks.pace import LEAST_MICROSECONDS, STEP, Pace, Typical
+from scaler_protocol import messages as m
+
+SLOTS = 4
+SLOWNESS = 3.0
+MEASURED = 64  # tasks, before those that count
+GRACE_SECONDS = 0.05  # for messages
+
+
+def paces(harness: Harness) -> Set[float]:
+    return {worker.pace.factor for worker in harness.state.workers.values()}
+
+
+class Mixed:
+    """A quick and a slow worker that have worked off some tasks together, each as long as the first that counts."""
+
+    def __init__(self, durations: Sequence[float], slowness: float = SLOWNESS, is_quick_first: bool = True) -> None:
+        self.cluster = VirtualCluster([durations[0]] * MEASURED + list(durations))
+        pair = [self.cluster.join(SLOTS, slowness=each) for each in sorted((1.0, slowness), reverse=not is_quick_first)]
+        self.quick, self.slow = pair if is_quick_first else pair[::-1]
+        self.cluster.submit(range(MEASURED))
+        self.cluster.run_until(range(MEASURED))
+        self.cluster.advance(1.0)
+
+    def seconds(self, start: int, stop: int) -> float:
+        """How long these tasks take, submitted now, counted from those that were measured."""
+        begin = self.cluster.harness.now
+        numbers = range(MEASURED + start, MEASURED + stop)
+        self.cluster.submit(numbers)
+        return self.cluster.run_until(numbers) - begin
+
+
+@pytest.mark.parametrize("is_quick_first", [True, False])
+@pytest.mark.parametrize(
+    "count, seconds",
+    [
+        (1, 1.0),
+        (4, 1.0),  # all at the quick worker
+        (6, 2.0),  # the others wait for it: at the slow one they would take three seconds
+        (8, 2.0),
+        (12, 3.0),
+        (16, 3.0),  # four at the slow one: it has done them in time
+        (20, 4.0),
+        (28, 6.0),  # eight at the slow one
+    ],
+)
+def test_few_long_tasks_take_no_longer_than_they_must(count: int, seconds: float, is_quick_first: bool) -> None:
+    assert Mixed([1.0] * count, is_quick_first=is_quick_first).seconds(0, count) <= seconds + GRACE_SECONDS
+
+
+@pytest.mark.parametrize("task_seconds", [0.005, 0.05, 0.3])
+def test_much_work_is_divided_by_speed(task_seconds: float) -> None:
+    count = int(20.0 / task_seconds)
+    seconds = Mixed([task_seconds] * count).seconds(0, count)
+    ideal = count * task_seconds / (SLOTS + SLOTS / SLOWNESS)
+    assert seconds <= 1.05 * ideal + SLOWNESS * task_seconds
+
+
+def test_one_task_after_the_other_goes_to_the_quick_worker() -> None:
+    mixed = Mixed([0.2] * 10, is_quick_first=False)
+    assert all(mixed.seconds(place, place + 1) <= 0.2 + GRACE_SECONDS for place in range(10))
+
+
+def test_tasks_of_very_different_length_do_not_make_equal_workers_slow() -> None:
+    random = Random(5)
+    durations = [random.lognormvariate(-3.0, 1.0) for _ in range(3000)]
+    cluster = VirtualCluster(durations)
+    machines = [cluster.join(2) for _ in range(8)]
+    cluster.submit(range(3000))
+    factors: List[float] = []
+    while len(cluster.finished) < 2900:
+        cluster.advance(0.5)
+        factors += [worker.pace.factor for worker in cluster.harness.state.workers.values()]
+    assert len(machines) * 30 < len(factors)
+    assert sum(each != 1.0 for each in factors) <= 0.05 * len(factors), "by chance"
+    assert max(factors) <= STEP**2 and min(factors) >= STEP**-2
+
+
+def test_tasks_that_come_to_take_longer_make_no_worker_slow() -> None:
+    """Whoever gets the first of the long ones has taken much longer than tasks of the function took until then."""
+    durations = [0.002] * 40 + [1.0] * 40 + [0.002] * 40 + [0.2] * 40
+    mixed = Mixed(durations, slowness=1.0)
+    for first in range(0, len(durations), 8):
+        mixed.seconds(first, first + 8)
+        assert paces(mixed.cluster.harness) == {1.0}
+
+
+def test_a_worker_that_recovers_is_slow_no_longer() -> None:
+    mixed = Mixed([0.5] * 200)
+    mixed.slow.slowness = 1.0
+    mixed.seconds(0, 190)
+    assert mixed.seconds(190, 198) <= 0.5 + GRACE_SECONDS
+
+
+# What is waited for, and for how long ---------------------------------------------------------------------------------
+
+
+ROUNDS = 12
+
+
+def work_off(client: Client, workers: Sequence[Worker], function: str, *seconds: float, first: int = 0) -> None:
+    """Workers of one slot work off some tasks, which take so long at each."""
+    for begin in range(first, first + ROUNDS * len(seconds), len(seconds)):
+        client.submit(range(begin, begin + len(seconds)), function_name=function)
+        received = [received_by(worker) for worker in workers]
+        while any(received):
+            for worker, each, instances in zip(workers, seconds, received):
+                for instance in instances:
+                    worker.finish([instance], busy_microseconds=int(each * 1e6))
+            received = [received_by(worker) for worker in workers]
+        client.inbox.clear()
+
+
+def received_by(worker: Worker) -> List[int]:
+    """The tasks that came; it gives none back."""
+    instances: List[int] = []
+    while worker.inbox:
+        if isinstance(worker.inbox[0][0], m.Task):
+            instances += worker.take_tasks()
+            continue
+        message, _ = worker.inbox.popleft()
+        if isinstance(message, m.BalanceRequest):
+            worker.give_back([], message.request_id)
+    return instances
+
+
+def taken(*workers: Worker) -> List[int]:
+    return [len(received_by(worker)) for worker in workers]
+
+
+@pytest.fixture
+def client(harness: Harness) -> Client:
+    return harness.client()
+
+
+@pytest.fixture
+def pair(harness: Harness, client: Client) -> Tuple[Worker, Worker]:
+    """A quick worker, at which a task takes one second, and a slow one, at which it takes four."""
+    quick, slow = harness.worker(), harness.worker()
+    work_off(client, [quick, slow], "f", 1.0, 4.0)
+    return quick, slow
+
+
+def test_a_task_waits_no_longer_than_the_slow_worker_would_have_taken(
+    harness: Harness, client: Client, pair: Tuple[Worker, Worker]
+) -> None:
+    client.submit([101, 102])
+    assert taken(*pair) == [1, 0]
+    harness.wait(3.0)
+    assert taken(*pair) == [0, 0]
+    harness.wait(1.5)
+    assert taken(*pair) == [0, 1]
+
+
+def test_the_wait_begins_anew_when_a_task_is_placed(
+    harness: Harness, client: Client, pair: Tuple[Worker, Worker]
+) -> None:
+    quick, slow = pair
+    client.submit([101, 102, 103])
+    first = quick.take_tasks()
+    harness.wait(2.0)
+    quick.finish(first, busy_microseconds=1_000_000)
+    client.take_results()
+    assert taken(quick, slow) == [1, 0]
+    harness.wait(3.0)
+    assert taken(quick, slow) == [0, 0]
+    harness.wait(3.0)
+    assert taken(quick, slow) == [0, 1]
+
+
+def test_who_asks_is_told_what_a_task_waits_for(client: Client, pair: Tuple[Worker, Worker]) -> None:
+    client.submit([101, 102])
+    client.send(m.ExplanationRequest(request_id=1, task_id=102))
+    assert client.take(m.Explanation).text == (
+        "the task waits because quicker workers are likely to end it sooner: where a slot is free, it would take 3.8"
+        " times as long"
+    )
+
+
+def test_a_stuck_worker_that_was_asked_to_give_tasks_back_is_not_waited_for(
+    harness: Harness, client: Client, pair: Tuple[Worker, Worker]
+) -> None:
+    quick, slow = pair
+    work_off(client, pair, "short", 0.001, 0.004, first=50)
+    client.submit([101, 102, 103], function_name="short")
+    instances = quick.take_all_tasks()
+    assert len(instances) == 3 and taken(slow) == [0]
+    harness.wait(1.0)
+    harness.wait(1.0)
+    request = quick.take(m.BalanceRequest)
+    quick.give_back(instances[-request.count :], request.request_id)
+    assert taken(slow) == [request.count]
+
+
+def test_a_quick_worker_that_leaves_is_not_waited_for() -> None:
+    harness = Harness(protected=False)
+    client, quick, slow = harness.client(), harness.worker(), harness.worker()
+    work_off(client, [quick, slow], "f", 1.0, 4.0)
+    client.submit([101, 102])
+    assert taken(quick, slow) == [1, 0]
+    client.send(m.WorkerShutdown(session=quick.session, is_draining=True))
+    assert taken(slow) == [1]
+
+
+def test_a_quick_worker_that_is_gone_is_not_waited_for(
+    harness: Harness, client: Client, pair: Tuple[Worker, Worker]
+) -> None:
+    quick, slow = pair
+    client.submit([101, 102])
+    assert taken(quick, slow) == [1, 0]
+    quick.vanish()
+    assert len(slow.take_all_tasks()) >= 1
+    harness.state.check_invariants()
+
+
+def test_what_not_every_worker_can_run_waits_for_none(harness: Harness, client: Client) -> None:
+    quick, slow = harness.worker(), harness.worker(gpu=1.0)
+    work_off(client, [quick, slow], "f", 1.0, 4.0)
+    assert len(paces(harness)) == 2
+    client.submit([101], options=options(gpu=1.0))
+    assert taken(quick, slow) == [0, 1]
+
+
+def test_a_function_that_was_never_measured_waits_for_none(
+    harness: Harness, client: Client, pair: Tuple[Worker, Worker]
+) -> None:
+    client.submit([101, 102], function_name="another")
+    assert taken(*pair) == [1, 1]
+
+
+def test_tasks_in_line_at_a_quick_worker_are_not_asked_for_to_run_at_a_slow_one(
+    harness: Harness, client: Client, pair: Tuple[Worker, Worker]
+) -> None:
+    quick, slow = pair
+    work_off(client, pair, "short", 0.05, 0.2, first=50)
+    harness.wait(1.0)
+    client.submit([101, 102], function_name="short")
+    assert taken(quick, slow) == [2, 0], "they take 100 ms there, and one takes 200 ms at the other"
+    harness.wait(0.1)
+    harness.nothing_else_was_sent()
+
+
+def test_who_is_gone_is_neither_quick_nor_slow(harness: Harness) -> None:
+    quick, slow = (harness.state.workers[harness.worker().session] for _ in range(2))
+    speeds = Speeds(harness.state)
+    speeds.add(quick)
+    slow.pace.factor = STEP**4
+    speeds.add(slow)
+    assert (speeds.differ, speeds.quickest) == (True, 1.0)
+    for _ in range(2):
+        speeds.remove(quick)
+        assert (speeds.differ, speeds.quickest) == (False, STEP**4)
+    slow.pace.factor = STEP
+    speeds.update(slow, STEP**4)
+    assert speeds.quickest == STEP
+    speeds.update(quick, STEP)
+    assert not speeds.differ, "it is gone"
+
+
+# Measuring ------------------------------------------------------------------------------------------------------------
+
+
+def factor_after(*ratios: float) -> float:
+    pace = Pace()
+    for ratio in ratios:
+        pace.measure(ratio)
+    return pace.factor
+
+
+@pytest.mark.parametrize("ratio, factor", [(3.0, STEP**5), (2.0, STEP**3), (0.5, STEP**-3), (1.15, 1.0), (0.9, 1.0)])
+def test_a_pace_goes_in_steps(ratio: float, factor: float) -> None:
+    assert factor_after(*[ratio] * 10) == pytest.approx(factor)
+
+
+def test_one_report_says_nothing() -> None:
+    assert factor_after(10.0) == factor_after(10.0, 10.0, 10.0) == 1.0
+
+
+def test_what_may_be_chance_says_nothing() -> None:
+    assert factor_after(*[0.2, 4.0, 0.2, 4.0, 0.2, 4.0, 0.2]) == 1.0
+
+
+def test_a_ratio_beyond_belief_does_not_stay_for_long() -> None:
+    pace = Pace()
+    for ratio in [1.0] * 20 + [1e9]:
+        pace.measure(ratio)
+    assert pace.factor == 1.0
+
+
+def test_tasks_are_compared_with_those_before_them_as_a_worker_of_usual_pace_would_take() -> None:
+    typical = Typical()
+    assert typical.compare(30.0, 3.0) == 0.0
+    assert typical.compare(10.0, 1.0) == 1.0
+    assert typical.compare(30.0, 3.0) == 3.0
+    assert typical.microseconds == 10.0
+
+
+def test_short_work_is_not_compared(harness: Harness, client: Client) -> None:
+    workers = [harness.worker() for _ in range(2)]
+    longest = LEAST_MICROSECONDS / 1e6 / 2  # and a report is of no more than one
+    work_off(client, workers, "f", longest / 10, longest)
+    assert paces(harness) == {1.0}

@@ -1,0 +1,73 @@
+"""Bugs of the placement at workers of different speed, which only cost time."""
+
+from __future__ import annotations
+
+from typing import Dict
+
+from whole_system.bugs.planting import SCHEDULER, PlantedBug
+
+QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
+    "tasks wait for quicker workers however long that takes": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.task_placement:Placement._worthwhile",
+        "if since is not None and",
+        "if False and",
+    ),
+    "a worker that is gone is still quick": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.speeds:Speeds.remove",
+        "self._remove(worker, worker.pace.factor)",
+        "pass",
+    ),
+    "tasks that a quicker worker cannot run wait for it": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.task_placement:Placement._worthwhile",
+        " or not self._suit_everyone(ready_class.requirement.needs)",
+        "",
+    ),
+    "the last of what waits counts one round too few": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.speeds:Speeds.worthwhile",
+        "max(0, count - rounds * slots)",
+        "max(0, count - (rounds - 1) * slots)",
+    ),
+    "what quicker workers hold does not count": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.speeds:Speeds.worthwhile",
+        "(ends_microseconds - held_microseconds)",
+        "ends_microseconds",
+    ),
+    "a worker that was asked to give tasks back is waited for": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.speeds:Speeds._quicker_than",
+        "is_late or ",
+        "",
+    ),
+    "a worker that leaves is waited for": PlantedBug(
+        "scheduler", f"{SCHEDULER}.placement.speeds:Speeds._quicker_than", "worker.leaving or ", ""
+    ),
+    "a slot of a slow worker is free for what is sooner done in line at a quick one": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.rebalance:Rebalance.rebalance",
+        "if worker.pace.factor < rounds",
+        "",
+    ),
+    "the next task does not begin a new wait": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.task_placement:Placement._hand_out",
+        "ready_class.waits_since = None",
+        "pass",
+    ),
+    "tasks are compared without regard to who ran those before them": PlantedBug(
+        "scheduler",
+        "scaler_appliance.core.tasks.pace:Typical.compare",
+        "microseconds / factor",
+        "microseconds",
+    ),
+    "chance makes workers slow": PlantedBug(
+        "scheduler",
+        "scaler_appliance.core.tasks.pace:Pace.measure",
+        "by_chance = _MOST_BY_CHANCE *",
+        "by_chance = 0.0 *",
+    ),
+}
