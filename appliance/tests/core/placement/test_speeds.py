@@ -167,6 +167,25 @@ def test_a_task_waits_no_longer_than_the_slow_worker_would_have_taken(
     assert taken(*pair) == [0, 1]
 
 
+@pytest.mark.parametrize(
+    "seconds, is_waiting",
+    [
+        (0.1, False),  # it would begin in 0.9 s there
+        (0.7, True),
+        (1.2, True),  # the other task is a little late
+        (2.5, False),  # who knows when it ends
+    ],
+)
+def test_what_a_task_has_run_counts(harness: Harness, client: Client, seconds: float, is_waiting: bool) -> None:
+    quick, slow = harness.worker(), harness.worker()
+    work_off(client, [quick, slow], "f", 1.0, 1.6)
+    client.submit([101])
+    assert taken(quick, slow) == [1, 0]
+    harness.wait(seconds)
+    client.submit([102])
+    assert taken(slow) == [0 if is_waiting else 1]
+
+
 def test_the_wait_begins_anew_when_a_task_is_placed(
     harness: Harness, client: Client, pair: Tuple[Worker, Worker]
 ) -> None:

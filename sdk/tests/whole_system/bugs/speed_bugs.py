@@ -9,7 +9,7 @@ from whole_system.bugs.planting import SCHEDULER, PlantedBug
 QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
     "tasks wait for quicker workers however long that takes": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.task_placement:Placement._worthwhile",
+        f"{SCHEDULER}.placement.speeds:Speeds.part_of",
         "if since is not None and",
         "if False and",
     ),
@@ -21,8 +21,8 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
     ),
     "tasks that a quicker worker cannot run wait for it": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.task_placement:Placement._worthwhile",
-        " or not self._suit_everyone(ready_class.requirement.needs)",
+        f"{SCHEDULER}.placement.task_placement:Placement._place_round",
+        " and self._suit_everyone(ready_class.requirement.needs)",
         "",
     ),
     "the last of what waits counts one round too few": PlantedBug(
@@ -42,6 +42,18 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
         f"{SCHEDULER}.placement.speeds:Speeds._quicker_than",
         "is_late or ",
         "",
+    ),
+    "what a task has run counts as if it were left": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.peers.worker_session:WorkerSession.left_microseconds",
+        "if self.assigned > self.slots:",
+        "if True:",
+    ),
+    "a task that is overdue ends at once": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.peers.worker_session:WorkerSession.left_microseconds",
+        "abs(microseconds)",
+        "max(0.0, -microseconds)",
     ),
     "a worker that leaves is waited for": PlantedBug(
         "scheduler", f"{SCHEDULER}.placement.speeds:Speeds._quicker_than", "worker.leaving or ", ""

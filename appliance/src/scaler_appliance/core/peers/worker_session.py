@@ -205,6 +205,17 @@ class WorkerSession(Session):
                 self._free.update(self.capabilities)  # so that rounding errors do not accumulate
             self.load_microseconds = 0.0
 
+    def left_microseconds(self, now: float) -> float:
+        """How much of its work is left. If none of its tasks waits in line, all have run since they were sent; one that
+        is overdue is taken to need as much longer as it is late."""
+        if self.assigned > self.slots:
+            return self.load_microseconds
+        late_by = [
+            (dispatch, (now - dispatch.sent_at) * 1e6 - dispatch.estimate_microseconds)
+            for dispatch in self.dispatches.values()
+        ]
+        return sum([dispatch.open_count * abs(microseconds) for dispatch, microseconds in late_by])
+
     # Actors -----------------------------------------------------------------------------------------------------------
 
     @property

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Dict, Tuple
 
 from scaler_appliance.core.peers.worker_session import WorkerSession
+from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.state import SchedulerState
 
 
@@ -65,6 +66,20 @@ class Speeds:
         """Some tasks are placed from now on: workers may have finished others."""
         self._quicker.clear()
 
+    def part_of(self, share: int, worker: WorkerSession, ready_class: ReadyClass) -> int:
+        """How much of its share of the tasks that wait a slow worker gets: the rest is done sooner by quicker ones."""
+        batch = ready_class.batch_of_turn()
+        duration_microseconds = None if batch is None else self._state.durations.get(batch.function_key)
+        if duration_microseconds is None:
+            return share
+        now, since = self._state.now, ready_class.waits_since
+        if since is not None and (now - since) * 1e6 >= duration_microseconds * worker.pace.factor:
+            return share
+        count = self.worthwhile(worker, duration_microseconds, ready_class.count)
+        if not count:
+            ready_class.waits_since = now if since is None else since
+        return count if count < share else share
+
     def worthwhile(self, worker: WorkerSession, duration_microseconds: float, count: int) -> int:
         """How many of some waiting tasks a worker should get so that all of them end sooner.
 
@@ -72,7 +87,8 @@ class Speeds:
             duration_microseconds: of one of them, on average.
             count: how many wait.
         """
-        begins_microseconds = 0.0 if worker.assigned < worker.slots else worker.load_microseconds / worker.slots
+        is_free = worker.assigned < worker.slots
+        begins_microseconds = 0.0 if is_free else worker.left_microseconds(self._state.now) / worker.slots
         ends_microseconds = begins_microseconds + duration_microseconds * worker.pace.factor
         most_rounds = ends_microseconds / (duration_microseconds * self.quickest) + 1.0
         if count > most_rounds * self._state.total_slots:
@@ -88,14 +104,14 @@ class Speeds:
         known = self._quicker.get(factor)
         if known is not None:
             return known
-        slots, rate, microseconds = 0, 0.0, 0.0
+        slots, rate, microseconds, now = 0, 0.0, 0.0, self._state.now
         for pace, workers in self._workers.items():
             for worker in workers.values() if pace < factor else ():
                 is_late = worker.finished == worker.finished_when_asked
                 if not (is_late or worker.leaving or worker.is_congested or worker.distance_microseconds):
                     slots += worker.slots
                     rate += worker.slots / pace
-                    microseconds += worker.load_microseconds / pace
+                    microseconds += worker.left_microseconds(now) / pace
         known = (slots, slots / rate, microseconds / rate) if slots else (0, 0.0, 0.0)
         self._quicker[factor] = known
         return known

@@ -376,8 +376,8 @@ class Placement:
             most = count if count < self._most else self._most
             share = min(most, worker.slots - worker.assigned) if is_sparing else ceil(most * worker.slots / slots)
             slots -= worker.slots
-            if worker.pace.factor > self.speeds.quickest:
-                share = self._worthwhile(worker, ready_class, share)
+            if worker.pace.factor > self.speeds.quickest and self._suit_everyone(ready_class.requirement.needs):
+                share = self.speeds.part_of(share, worker, ready_class)
                 if not share:
                     continue
             taken = self._fill(worker, ready_class, share)
@@ -391,20 +391,6 @@ class Placement:
             if not ready_class.count or is_by_bytes:
                 break
         return is_changed
-
-    def _worthwhile(self, worker: WorkerSession, ready_class: ReadyClass, share: int) -> int:
-        """How much of its share a slow worker gets: the rest is done sooner by quicker ones."""
-        batch = ready_class.batch_of_turn()
-        duration_microseconds = None if batch is None else self._state.durations.get(batch.function_key)
-        if duration_microseconds is None or not self._suit_everyone(ready_class.requirement.needs):
-            return share
-        now, since = self._state.now, ready_class.waits_since
-        if since is not None and (now - since) * 1e6 >= duration_microseconds * worker.pace.factor:
-            return share
-        count = self.speeds.worthwhile(worker, duration_microseconds, ready_class.count)
-        if not count:
-            ready_class.waits_since = now if since is None else since
-        return count if count < share else share
 
     def _place_urgent(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
         """Send tasks to workers with blocked tasks that hold too few as urgent as these.
@@ -529,6 +515,7 @@ class Placement:
         state.last_dispatch += 1
         at_worker = estimate_microseconds * worker.pace.factor
         dispatch = Dispatch(state.last_dispatch, batch, start, stop, worker.number, at_worker)
+        dispatch.sent_at = state.now
         state.dispatches[dispatch.number] = batch.dispatches[dispatch.number] = dispatch
         if len(state.dispatches) == LARGE:
             state.dispatches = in_chunks(state.dispatches)

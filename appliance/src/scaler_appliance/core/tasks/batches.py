@@ -236,7 +236,7 @@ class Dispatch:
 
     __slots__ = (
         "number", "batch", "start", "stop", "worker", "ids", "open", "open_count", "estimate_microseconds",
-        "is_of_actor", "cancelled_again", "waits_until", "given_before_microseconds", "charged_microseconds",
+        "is_of_actor", "cancelled_again", "waits_until", "given_before_microseconds", "charged_microseconds", "sent_at",
     )  # fmt: skip
 
     def __init__(
@@ -256,6 +256,7 @@ class Dispatch:
         self.is_of_actor = batch.options.actor
         self.cancelled_again: Optional[Set[int]] = None  # instances of which an earlier cancel is unanswered, too
         self.given_before_microseconds = 0.0  # of work, which its worker was given in all when it got this
+        self.sent_at = 0.0  # by the scheduler's clock
         self.charged_microseconds = 0.0  # for each of its tasks, to its tenant
         self.waits_until = 0.0  # where its bytes are, though slots may be free elsewhere
 
