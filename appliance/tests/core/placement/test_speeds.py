@@ -206,8 +206,8 @@ def test_who_asks_is_told_what_a_task_waits_for(client: Client, pair: Tuple[Work
     client.submit([101, 102])
     client.send(m.ExplanationRequest(request_id=1, task_id=102))
     assert client.take(m.Explanation).text == (
-        "the task waits because quicker workers are likely to end it sooner: where a slot is free, it would take 3.8"
-        " times as long"
+        "the task waits because where a slot is free, it would take 3.8 times as long: others are likely to end it"
+        " sooner"
     )
 
 
@@ -280,15 +280,109 @@ def test_who_is_gone_is_neither_quick_nor_slow(harness: Harness) -> None:
     speeds.add(quick)
     slow.pace.factor = STEP**4
     speeds.add(slow)
-    assert (speeds.differ, speeds.quickest) == (True, 1.0)
+    assert (speeds.differ, speeds.cheapest) == (True, 1.0)
     for _ in range(2):
         speeds.remove(quick)
-        assert (speeds.differ, speeds.quickest) == (False, STEP**4)
+        assert (speeds.differ, speeds.cheapest) == (False, STEP**4)
     slow.pace.factor = STEP
-    speeds.update(slow, STEP**4)
-    assert speeds.quickest == STEP
-    speeds.update(quick, STEP)
+    speeds.update(slow)
+    assert speeds.cheapest == STEP
+    speeds.update(quick)
     assert not speeds.differ, "it is gone"
+
+
+# What others need -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plain_and_gpu(harness: Harness, client: Client) -> Tuple[Worker, Worker]:
+    """A plain worker and one with a GPU, at which a task takes one second."""
+    plain, gpu = harness.worker(), harness.worker(gpu=1.0)
+    work_off(client, [plain, gpu], "f", 1.0, 1.0)
+    return plain, gpu
+
+
+def use_gpu(client: Client, gpu: Worker) -> None:
+    """A task has needed it."""
+    client.submit([90], options=options(gpu=1.0))
+    gpu.finish(gpu.take_tasks(), busy_microseconds=1_000_000)
+    client.take_results()
+
+
+@pytest.mark.parametrize("seconds, is_waiting", [(0.5, False), (0.8, True), (1.1, True), (1.5, False)])
+def test_a_plain_task_waits_for_a_plain_slot_that_is_free_soon(
+    harness: Harness, client: Client, plain_and_gpu: Tuple[Worker, Worker], seconds: float, is_waiting: bool
+) -> None:
+    plain, gpu = plain_and_gpu
+    use_gpu(client, gpu)
+    client.submit([101])
+    first = plain.take_tasks()
+    harness.wait(seconds)
+    client.submit([102])
+    assert taken(plain, gpu) == ([0, 0] if is_waiting else [0, 1])
+    if is_waiting:
+        client.send(m.ExplanationRequest(request_id=1, task_id=102))
+        assert client.take(m.Explanation).text == (
+            "the task waits because the free slots are of workers that other tasks need, and others will be free soon"
+        )
+        plain.finish(first, busy_microseconds=int(seconds * 1e6))
+        assert taken(plain, gpu) == [1, 0]
+
+
+def test_it_does_not_wait_for_long(harness: Harness, client: Client, plain_and_gpu: Tuple[Worker, Worker]) -> None:
+    plain, gpu = plain_and_gpu
+    use_gpu(client, gpu)
+    client.submit([101])
+    harness.wait(0.8)
+    client.submit([102])
+    assert taken(plain, gpu) == [1, 0]
+    harness.wait(0.3)
+    assert taken(plain, gpu) == [0, 0]
+    harness.wait(1.0)
+    assert taken(plain, gpu) == [0, 1], "the plain worker takes longer than was to be expected"
+
+
+def test_a_task_that_needs_the_gpu_gets_it_while_a_plain_one_waits(
+    harness: Harness, client: Client, plain_and_gpu: Tuple[Worker, Worker]
+) -> None:
+    plain, gpu = plain_and_gpu
+    use_gpu(client, gpu)
+    client.submit([101])
+    harness.wait(0.8)
+    client.submit([102])
+    client.submit([103], options=options(gpu=1.0))
+    assert taken(plain, gpu) == [1, 1]
+
+
+@pytest.mark.parametrize("since_seconds, is_waiting", [(500.0, True), (700.0, False)])
+def test_what_no_task_has_needed_for_ten_minutes_is_not_kept_free(
+    harness: Harness,
+    client: Client,
+    plain_and_gpu: Tuple[Worker, Worker],
+    since_seconds: float,
+    is_waiting: bool,
+) -> None:
+    plain, gpu = plain_and_gpu
+    use_gpu(client, gpu)
+    for _ in range(int(since_seconds / 5)):
+        harness.wait(5.0)
+        for peer in (client, plain, gpu):
+            peer.send(m.Heartbeat())
+    taken(plain, gpu)
+    client.submit([101])
+    harness.wait(0.8)
+    client.submit([102])
+    assert taken(plain, gpu) == ([1, 0] if is_waiting else [1, 1])
+
+
+def test_a_free_plain_slot_of_a_slow_worker_is_left_alone_if_the_worker_with_a_gpu_is_much_quicker(
+    harness: Harness, client: Client
+) -> None:
+    plain, gpu = harness.worker(), harness.worker(gpu=1.0)
+    work_off(client, [plain, gpu], "f", 4.0, 1.0)
+    use_gpu(client, gpu)
+    client.submit([101])
+    assert taken(plain, gpu) == [0, 1]
 
 
 # Measuring ------------------------------------------------------------------------------------------------------------

@@ -124,6 +124,11 @@ class JudgedWorker:
         return least if least >= DISTANT_SECONDS else 0.0
 
     @property
+    def is_near(self) -> bool:
+        """Whether it takes tasks, and none has to go far."""
+        return not (self.is_leaving or self.is_congested or self.distance_seconds)
+
+    @property
     def has_free_slot(self) -> bool:
         return self.slots_taken < self.slots and not (self.is_leaving or self.is_congested)
 

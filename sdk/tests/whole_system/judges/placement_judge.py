@@ -16,7 +16,7 @@ Rules:
   another not.
 - A free slot takes a task that waits, in the same tick. If none waits, workers with tasks behind others are asked for
   them. A slot of a distant worker may stay free for a while if near workers take tasks: they may have done them before
-  a message has gone there and back. So may a slot of a slow worker, if a quicker one is near: see `slow_workers`.
+  a message has gone there and back. So may a slot of a slow worker, if a quicker one is near: see `preferences`.
 - A worker that fetches from others may have a task more for each slot: those whose bytes are on their way stay there.
 - A worker with blocked tasks gets nested ones: see `blocked_workers`.
 - A peer is lost after the time-out of its role, neither sooner nor much later.
@@ -30,7 +30,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Se
 from whole_system.judges.blocked_workers import nested_task_passed_over
 from whole_system.judges.judged_peers import AtWorker, JudgedClient, JudgedWorker, TaskClass
 from whole_system.judges.shares import Shares
-from whole_system.judges.slow_workers import SlowWorkers
+from whole_system.judges.preferences import Preferences
 from whole_system.judges.turns import Claim
 from whole_system.tenants import OWNER, Key, Limits
 from whole_system.user_tasks import key_of, split
@@ -104,7 +104,7 @@ class PlacementJudge:
         self._ticked_at = self._timer_at = self._stood_still_until = 0.0
         self._timers_due = 0
         self._pace_of = pace_of
-        self._slow = SlowWorkers(self._workers, prefetch_seconds)
+        self._preferences = Preferences(self._workers, prefetch_seconds)
 
     # What the scheduler receives ------------------------------------------------------------------------------------
 
@@ -146,6 +146,7 @@ class PlacementJudge:
             client.keys.update(zip(message.ids, _keys(message.payload_sizes, payload)))
             return
         task_class = TaskClass.of(message, client.tenant)
+        self._preferences.on_submitted(task_class)
         needs_others = message.predecessor_counts or bytes(len(message.ids))
         for task_id, key, count in zip(message.ids, _keys(message.payload_sizes, payload), needs_others):
             client.keys[task_id] = key
@@ -193,7 +194,7 @@ class PlacementJudge:
     def _on_results(self, worker: JudgedWorker, message: m.TaskResult) -> None:
         mean = max(SHORTEST_MICROSECONDS, message.busy_microseconds / (len(message.ids) or 1))
         mean /= worker.pace
-        self._slow.on_measured(mean / 1e6)
+        self._preferences.on_measured(mean / 1e6)
         objects = message.objects or bytes(len(message.ids))
         for instance, object_id in zip(message.ids, objects):
             task = worker.tasks.get(instance)
@@ -318,11 +319,11 @@ class PlacementJudge:
             if task_class in owner.claims:
                 owner.claims[task_class].passings.clear()
         self._served[task_class] = None
-        self._slow.on_placed(task_class)
+        self._preferences.on_placed(task_class)
         if not worker.distance_seconds:
             self._placed_near_at = self._now
         worker.now = self._now
-        if worker.has_free_slot and not (worker.distance_seconds or self._slow.is_slow(worker)):
+        if worker.has_free_slot and not (worker.distance_seconds or self._preferences.is_second_choice(worker)):
             self._served_slots.append((task_class, {each for each in self._rivals if worker.fits(each)}))
         if self._shares is not None and worker.key.tenant == ANY_TENANT:
             has_blocked = worker.slots > worker.own_slots
@@ -340,7 +341,7 @@ class PlacementJudge:
         workers = self._workers.values()
         near_slots = sum(each.slots for each in workers if not each.distance_seconds)
         bound = {each.key.tenant for each in workers} - {ANY_TENANT}
-        if self._slow.is_slow(worker):
+        if self._preferences.is_second_choice(worker):
             return {name for name in self._limits if bound <= {name}}
         most = worker.distance_seconds * 1e6 * near_slots / self._turn_microseconds
         return {name for name in self._limits if bound <= {name} and self._waiting_of(name) < most}
@@ -404,7 +405,7 @@ class PlacementJudge:
             takes = worker.has_free_slot and not self._may_be_spared(worker, now)
             could_run = [each for each in waiting if takes and self._is_due(worker, each, now)]
             assert not could_run, f"{could_run[0]} waits, and a slot is free"
-        self._slow.on_tick(waiting, self._workers.values())
+        self._preferences.on_tick(waiting, self._workers.values())
         if now > self._ticked_at + 2 * TIMER_SECONDS:  # the scheduler stood still
             self._stood_still_until = now
         self._ticked_at = now
@@ -419,7 +420,7 @@ class PlacementJudge:
 
     def _is_due(self, worker: JudgedWorker, task_class: TaskClass, now: float) -> bool:
         """Whether a task that waits should have got a free slot of a worker."""
-        return self._may_run(worker, task_class) and not self._slow.may_spare(worker, task_class, now)
+        return self._may_run(worker, task_class) and not self._preferences.may_spare(worker, task_class, now)
 
     def _may_be_spared(self, worker: JudgedWorker, now: float) -> bool:
         """Whether near workers may be about to do what a distant one could."""

@@ -50,7 +50,7 @@ class Cause(Enum):
     UNREAD = "their client does not take its results"
     QUOTA = "their tenant has as many tasks at workers as it may"
     BUSY = "workers are busy"
-    QUICKER = "quicker workers than those with a free slot are likely to end them sooner"
+    PREFERRED = "other workers than those with a free slot are likely to end them sooner, or will be free soon"
     UNKNOWN = "a worker could run them now"
     NO_ACTORS = "no connected worker runs actors"
     NO_ROOM = "no worker has room for another actor"
@@ -278,8 +278,8 @@ class Explanations:
             return Cause.QUOTA
         free = [worker for worker in able if worker.assigned < worker.slots and worker.room_for(needs.capabilities)]
         if free:
-            is_slow = min(worker.pace.factor for worker in free) > self._placement.speeds.quickest
-            return Cause.QUICKER if is_slow else Cause.UNKNOWN
+            speeds = self._placement.speeds
+            return Cause.PREFERRED if min(map(speeds.price_of, free)) > speeds.cheapest else Cause.UNKNOWN
         is_picky = needs.capabilities or needs.time_request_seconds or len(able) < len(serving)
         return Cause.IN_USE if is_picky else Cause.BUSY
 
@@ -346,11 +346,12 @@ class Explanations:
             slots = sum(worker.slots for worker in workers)
             waiting = _count(self._state.ready.waiting_of(needs.tenant), "task")
             return f"{_count(slots, 'slot')} of {_count(len(workers), 'worker')} are busy, and {waiting} in line"
-        if cause == Cause.QUICKER:
-            free = [worker.pace.factor for worker in workers if worker.assigned < worker.slots]
-            times = min(free, default=1.0) / self._placement.speeds.quickest
-            there = f"where a slot is free, it would take {times:.1f} times as long"
-            return f"quicker workers are likely to end it sooner: {there}"
+        if cause == Cause.PREFERRED:
+            free = [each.pace.factor for each in workers if each.assigned < each.slots]
+            times = min(free, default=1.0) / min(each.pace.factor for each in workers)
+            if times <= 1.0:
+                return "the free slots are of workers that other tasks need, and others will be free soon"
+            return f"where a slot is free, it would take {times:.1f} times as long: others are likely to end it sooner"
         return "a worker with a free slot does not accept tasks at the moment: it is leaving, or does not read messages"
 
     def _end_of_life_clause(self, needs: Needs, workers: List[WorkerSession]) -> str:

@@ -17,7 +17,7 @@ Rules:
 - What a worker offers and a task does not need is left to those that need it: while enough slots are free, tasks go to
   the workers with the least of it, which costs no one time. By names, as what all offer makes no difference.
 - Of free slots, those of quick workers are taken first, and a slow one gets no task that is done sooner if it waits for
-  a quicker one: see `speeds`.
+  a quicker one; nor does a worker that others need get one for which a plain slot is free soon: see `speeds`.
 - A worker with blocked tasks, which wait for nested ones, gets tasks more urgent than those it holds, as many as it has
   slots, even when it holds enough: the slots of blocked tasks are for these, and it runs them first. Nested tasks are
   more urgent than the tasks that wait for them, so recursion goes depth first, and few tasks wait at a time.
@@ -120,9 +120,9 @@ class Placement:
         """A worker has become distant, or near."""
         self._distance.update(worker)
 
-    def on_pace_changed(self, worker: WorkerSession, before: float) -> None:
+    def on_pace_changed(self, worker: WorkerSession) -> None:
         """A worker has turned out to be slower, or quicker, than before."""
-        self.speeds.update(worker, before)
+        self.speeds.update(worker)
 
     def on_load_changed(self, worker: WorkerSession) -> None:
         """A worker finished tasks, or its number of free slots changed."""
@@ -225,6 +225,8 @@ class Placement:
 
     def _place_class(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
         """Dispatch tasks of a class."""
+        if ready_class.requirement.needs.capabilities:
+            self.speeds.want(ready_class.requirement.needs.capabilities)
         self._looked_at = 0
         self._counts_bytes = self._state.objects.has_kept
         if self._counts_bytes and self._workers.is_any:
@@ -360,15 +362,13 @@ class Placement:
             able = sorted(self._able(candidates, ready_class, True), key=lambda worker: worker.distance_microseconds)
         elif candidates is self._workers.idle and (len(self._state.offers) > 1 or self.speeds.differ):
             able, is_sparing = least_to_spare(
-                self._able(candidates, ready_class, is_distant),
-                ready_class.count,
-                min(self._state.offers),
-                self.speeds.quickest,
+                self._able(candidates, ready_class, is_distant), ready_class.count, min(self._state.offers), self.speeds
             )
         else:  # there are no more tasks
             able = list(islice(self._able(candidates, ready_class, is_distant), ready_class.count))
         slots = sum([worker.slots for worker in able])
         is_changed = False
+        may_wait = self.speeds.differ and self._suit_everyone(ready_class.requirement.needs)
         for worker in able:
             if self._left <= 0 or self._most <= 0:
                 break
@@ -376,7 +376,7 @@ class Placement:
             most = count if count < self._most else self._most
             share = min(most, worker.slots - worker.assigned) if is_sparing else ceil(most * worker.slots / slots)
             slots -= worker.slots
-            if worker.pace.factor > self.speeds.quickest and self._suit_everyone(ready_class.requirement.needs):
+            if may_wait and self.speeds.price_of(worker) > self.speeds.cheapest:
                 share = self.speeds.part_of(share, worker, ready_class)
                 if not share:
                     continue

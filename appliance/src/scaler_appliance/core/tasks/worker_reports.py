@@ -296,7 +296,7 @@ class WorkerReports:
                 batch.typical = batch.typical or Typical()
                 ratio = batch.typical.compare(microseconds, factor)
                 if ratio and worker.pace.measure(ratio):
-                    self._placement.on_pace_changed(worker, factor)
+                    self._placement.on_pace_changed(worker)
 
     def on_task_log(self, worker: WorkerSession, message: m.TaskLog) -> None:
         """A task printed something: forward it to its client, under the client's id of the task."""
