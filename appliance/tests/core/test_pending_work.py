@@ -338,6 +338,17 @@ def test_a_client_that_connects_again_need_not_wait_for_the_end_of_its_former_se
     harness.nothing_else_was_sent()
 
 
+def test_a_former_session_of_which_something_is_left_counts_as_no_client(harness: Harness, client: Client) -> None:
+    other = harness.client()
+    client.send(*graph(client, SHAPES["independent"]))
+    client.post(hello(m.Role.CLIENT))
+    harness.step()
+    assert harness.state.departing
+    other.post(m.InfoRequest())
+    harness.step()
+    assert harness.state.departing and other.take(m.Info).clients == 2
+
+
 def test_orders_of_a_client_that_is_lost_behind_its_graph_still_hold(client: Client) -> None:
     harness = Harness(work_per_call=WORK, protected=False)
     client = harness.client()

@@ -10,15 +10,17 @@ Rules:
 from __future__ import annotations
 
 from itertools import chain, islice
+from typing import Iterable, List, TypeVar
 
 from scaler_appliance.core.actor_calls.actor_table import ActorRecord
 from scaler_appliance.core.peers.authority import sees_all
-from scaler_appliance.core.peers.sessions import MAXIMUM_LABEL_CHARACTERS, ClientSession
+from scaler_appliance.core.peers.sessions import MAXIMUM_LABEL_CHARACTERS, ClientSession, Session
 from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.state import SchedulerState
 from scaler_protocol import messages as m
 
 MAXIMUM_WORKERS = MAXIMUM_ACTORS = 1000
+_Peer = TypeVar("_Peer", bound=Session)
 LARGEST_COUNT = (1 << 32) - 1  # the largest number of slots that fits in a message; workers may claim more together
 
 
@@ -37,13 +39,13 @@ class InfoRequests:
         state, tenant = self._state, client.tenant
         listed = min(message.maximum_workers, MAXIMUM_WORKERS)  # SCL-SCH-035
         # SCL-SEC-030
+        workers, clients = _connected(state.workers.values()), _connected(state.clients.values())
         if sees_all(client.grant):
-            workers, clients = list(state.workers.values()), list(state.clients.values())
             actor_count = len(state.actors)
             slots, waiting, running = state.total_slots, state.waiting(), state.running
         else:
-            workers = [worker for worker in state.workers.values() if worker.serves(tenant)]
-            clients = [each for each in state.clients.values() if each.tenant == tenant]
+            workers = [worker for worker in workers if worker.serves(tenant)]
+            clients = [each for each in clients if each.tenant == tenant]
             actor_count = sum([state.actors.count_of(each.number) for each in clients])
             slots, running = state.slots_for(tenant), state.running_of(tenant)
             waiting = state.unfinished_of(tenant) - running
@@ -83,6 +85,11 @@ class InfoRequests:
             state=actor.state,
             why_lost=actor.known_loss,
         )
+
+
+def _connected(sessions: Iterable[_Peer]) -> List[_Peer]:
+    """Those of peers that are not gone: what these have left may take the scheduler a while."""
+    return [each for each in sessions if not each.is_gone]
 
 
 def _about(worker: WorkerSession) -> m.WorkerInfo:
