@@ -23,7 +23,7 @@ SOON_CAUGHT = {
     "a cancel that was refused ends the future": 40,
     "a processor that dies with a task keeps its slot": 10,
     "a large result is removed after its first chunk": 12,
-    "an actor that has lost its processor begins again": 60,
+    "an actor that has lost its processor begins again": 100,
     "a worker runs the tasks of any tenant": 40,
     "the quota of tasks at workers is not looked at": 40,
     "a unit with tasks goes": 10,

@@ -92,7 +92,7 @@ def test_tasks_of_very_different_length_do_not_make_equal_workers_slow() -> None
 
 
 def test_tasks_that_come_to_take_longer_make_no_worker_slow() -> None:
-    """Whoever gets the first of the long ones has taken much longer than tasks of the function took until then."""
+    """The worker that gets the first of the long ones takes much longer than tasks of the function took before."""
     durations = [0.002] * 40 + [1.0] * 40 + [0.002] * 40 + [0.2] * 40
     mixed = Mixed(durations, slowness=1.0)
     for first in range(0, len(durations), 8):
@@ -186,7 +186,26 @@ def test_what_a_task_has_run_counts(harness: Harness, client: Client, seconds: f
     assert taken(slow) == [0 if is_waiting else 1]
 
 
-def test_the_wait_begins_anew_when_a_task_is_placed(
+def test_a_task_that_others_pass_at_the_quick_worker_waits_no_longer_either(
+    client: Client, harness: Harness, pair: Tuple[Worker, Worker]
+) -> None:
+    quick, slow = pair
+    client.submit([101])
+    running = quick.take_tasks()
+    client.submit([102])
+    waited_seconds = 0
+    while not taken(slow)[0]:
+        assert waited_seconds <= 5, "it takes four seconds at the slow worker"
+        waited_seconds += 1
+        harness.wait(1.0)
+        client.submit([102 + waited_seconds], options=m.TaskOptions(priority=1))
+        quick.finish(running, busy_microseconds=1_000_000)
+        running = received_by(quick)
+        assert quick.payloads == [str(102 + waited_seconds).encode()]
+    assert waited_seconds >= 4
+
+
+def test_the_wait_begins_again_when_a_task_is_placed(
     harness: Harness, client: Client, pair: Tuple[Worker, Worker]
 ) -> None:
     quick, slow = pair

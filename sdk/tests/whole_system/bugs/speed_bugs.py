@@ -16,8 +16,8 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
     "a worker that is gone is still quick": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.placement.speeds:Speeds.remove",
-        "self._remove(worker, worker.pace.factor)",
-        "pass",
+        "price = self._prices.pop(worker.number, None)",
+        "price = None",
     ),
     "tasks that a quicker worker cannot run wait for it": PlantedBug(
         "scheduler",
@@ -39,7 +39,7 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
     ),
     "a worker that was asked to give tasks back is waited for": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.speeds:Speeds._quicker_than",
+        f"{SCHEDULER}.placement.speeds:Speeds._preferred_to",
         "is_late or ",
         "",
     ),
@@ -56,7 +56,7 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
         "max(0.0, -microseconds)",
     ),
     "a worker that leaves is waited for": PlantedBug(
-        "scheduler", f"{SCHEDULER}.placement.speeds:Speeds._quicker_than", "worker.leaving or ", ""
+        "scheduler", f"{SCHEDULER}.placement.speeds:Speeds._preferred_to", "worker.leaving or ", ""
     ),
     "a slot of a slow worker is free for what is sooner done in line at a quick one": PlantedBug(
         "scheduler",
@@ -75,6 +75,15 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
         "scaler_appliance.core.tasks.pace:Typical.compare",
         "microseconds / factor",
         "microseconds",
+    ),
+    "what others need is nothing to be spared": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.task_placement:Placement._place_class",
+        "self.speeds.want(",
+        "len(",
+    ),
+    "what was wanted once is wanted for ever": PlantedBug(
+        "scheduler", f"{SCHEDULER}.placement.speeds:Speeds.begin", "del self._wanted_until[name]", "pass"
     ),
     "chance makes workers slow": PlantedBug(
         "scheduler",
