@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from array import array
+from itertools import count
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from scaler.worker import frames
 from scaler.worker.agent.core.agent_core import AgentCore
 from scaler.worker.agent.core.agent_identity import AgentIdentity
+from scaler.worker.agent.core.chance import Chance
 from scaler.worker.agent.core.effects import (
     Deliver,
     FindObject,
@@ -59,7 +61,7 @@ class Agent:
         self.exit_code: Optional[int] = None
         identity = AgentIdentity("the worker", "the host", 77, "Python")
         whole = WorkerSettings(**{"address": "tcp://scheduler:1", "slots": 1, **settings})
-        self.core = AgentCore(whole, identity, self.page, lambda *_: b"too large", lambda: 0.5)
+        self.core = AgentCore(whole, identity, self.page, lambda *_: b"too large", Chance(lambda: 0.5, count(1)))
         self.core.start(self.now)
         self.turn()
         if session:

@@ -34,7 +34,7 @@ class Bench:
         self.data: List[Any] = []  # effects about other workers
         self.write_prefix = ""
         self._events: List[Tuple[str, int]] = []
-        self.objects = WorkerObjects(self.effects)
+        self.objects = WorkerObjects(self.effects, iter(range(1, 1 << 39)))
         self.objects.offers_transfers = True
         self.objects.listener = self
         core: Any = self  # as far as files need it

@@ -6,6 +6,7 @@ process of another user of the host.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -85,7 +86,7 @@ def test_a_foreign_object_is_answered_like_an_unknown_one(alice: KeyedPeer, outs
 
 
 def test_another_tenant_s_objects_are_not_found_by_guessing(alice: KeyedPeer, bob: KeyedPeer) -> None:
-    """Session numbers and object numbers ascend one by one, so a few dozen guesses would find every object."""
+    """Session numbers ascend one by one, and so do object numbers of some peers: a few dozen guesses would find all."""
     for number in range(1, 4):
         made_object(alice, SECRET, number)
     guesses = [
@@ -97,6 +98,46 @@ def test_another_tenant_s_objects_are_not_found_by_guessing(alice: KeyedPeer, bo
         response, payload = bob.take(m.ObjectResponse)
         assert response.status == MISSING and payload == b""
     assert made_object(bob, b"its own", 9)
+
+
+LARGE_BYTES, SMALL_BYTES = 200_000, 20_000  # an object of its worker, and what the scheduler makes one of
+
+
+def wait_in_between(begun: str, end: str, *_: bytes) -> bool:
+    """Let a reader of the first pipe go on, and wait for a writer of the second one."""
+    open(begun, "w").close()
+    open(end).close()
+    return True
+
+
+def test_objects_of_its_own_tenant_are_not_found_by_guessing_either(
+    scheduler: KeyedScheduler, workers: StartWorker, alice: KeyedPeer, tmp_path: Path
+) -> None:
+    """What a client has sent, the large result of a worker, and a result that many nodes of a graph need."""
+    begun, end = tmp_path / "begun", tmp_path / "end"
+    for pipe in begun, end:
+        os.mkfifo(pipe)
+    keys = {
+        role: scheduler.admitted_key(role, f"alice-{role}-guessed", tenant="alice") for role in ("worker", "client")
+    }
+    workers(key_file=keys["worker"])
+    with scheduler.client(keys["client"]) as client:
+        held = client.send_object(SECRET * 100)
+        graph = {"large": (bytes, LARGE_BYTES), "small": (bytes, SMALL_BYTES)}
+        nodes: Dict[str, Any] = {f"node {number}": (len, "small") for number in range(30)}
+        nodes["waits"] = (wait_in_between, str(begun), str(end), "large", "small")
+        done = client.get({**graph, **nodes}, list(nodes), block=False)
+        open(begun).close()
+        newest = client.info().workers[-1].session
+        for session, first in itertools.product(range(alice.session, newest + 2), (1, (1 << 39) + 1)):
+            for number in range(first, first + 35):
+                alice.send(m.ObjectRequest(id=session << 40 | number, offset=0, length=100))
+            answers = [alice.take(m.ObjectResponse)[0].status for _ in range(35)]
+            assert answers == [MISSING] * 35
+        alice.send(m.ObjectRequest(id=held.object_id, offset=0, length=100))
+        assert alice.take(m.ObjectResponse)[0].status == m.ObjectResponseStatus.OK, "it has been told"
+        open(end, "w").close()
+        assert all(each.result(TIMEOUT_SECONDS) for each in done.values())
 
 
 @pytest.mark.parametrize("use", ["an argument", "the function"])

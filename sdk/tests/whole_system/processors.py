@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
@@ -17,6 +18,7 @@ from whole_system.user_tasks import Kills, Task, key_of, split
 
 from scaler.values.code_notes import read_note
 from scaler.worker import frames
+from scaler.worker.agent.core.chance import Chance
 from scaler.worker.frames import ContentPlace, Frame, FrameKind
 from scaler.worker.progress import FINISHED, LOADING
 from scaler_protocol import encode_struct
@@ -38,6 +40,11 @@ def slowness_of(world: World, name: str) -> float:
     """So many times as long as usual tasks take at a worker."""
     random = Random(f"slowness: {world.plan.seed} {name}")  # apart from all other draws
     return random.choice(SLOWNESS) if random.random() < world.rates["slow_workers"] else 1.0
+
+
+def chance_of(random: Random) -> Chance:
+    """What an agent leaves to chance."""
+    return Chance(random.random, count(1))
 
 
 class MissingContentError(Exception):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 from whole_system.links.data_links import DataLinks
 from whole_system.links.link_end import DATA_EFFECTS, LinkEnd
 from whole_system.links.resuming_peer import ResumingPeer
-from whole_system.processors import Processor, slowness_of
+from whole_system.processors import Processor, chance_of, slowness_of
 from whole_system.scheduler_host import SchedulerHost
 from whole_system.simulated_world import CLOCK_STEPS_SECONDS, Pipe, World
 from whole_system.tenants import Key, serves
@@ -149,7 +149,7 @@ class WorkerHost(LinkEnd, ResumingPeer):
             unit=self.unit,
         )
         identity = AgentIdentity(name, "host", 77, "Python")
-        self.core = AgentCore(settings, identity, self.page, lambda *_: b"too large", random.random)
+        self.core = AgentCore(settings, identity, self.page, lambda *_: b"too large", chance_of(random))
         self.core.start(self.now)
         self._turn()
 

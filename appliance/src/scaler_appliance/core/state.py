@@ -36,6 +36,7 @@ from scaler_appliance.core.tasks.held_results import HeldResults
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState, runs
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import ANY_TENANT, Grant
+from scaler_protocol.session.object_numbers import object_numbers
 
 BACKLOG_TASKS = 32_768  # of one client: some 0.1 s of the shortest tasks
 
@@ -70,7 +71,7 @@ class Settings(NamedTuple):
     object_directory: str = ""
     object_directory_token: bytes = b""
     monitor_address: str = ""
-    ticket_seed: bytes = bytes(32)  # random, for the tickets of transfers between workers
+    ticket_seed: bytes = bytes(32)  # random, for tickets of transfers between workers, and numbers of objects
     requires_grants: bool = False  # of each peer, see `on_authenticated`; without it, all are owners
     tenants: Sequence[Sequence[Any]] = ()  # see `tenant_shares.limits_of`
     work_per_call: int = 4000  # units, of what may be done in parts: see `pending_work`
@@ -107,6 +108,7 @@ class SchedulerState:
             now=lambda: self.now,
             rates=TransferRates(settings.transfer_bytes_per_second, settings.chunk_bytes),
         )
+        self.object_numbers = object_numbers(settings.ticket_seed)  # that the scheduler makes for clients
         self.objects = ObjectTable(
             self.effects,
             settings.chunk_bytes,

@@ -17,7 +17,7 @@ import os
 import threading
 import time
 from collections import deque
-from typing import Any, Callable, ContextManager, Deque, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, ContextManager, Deque, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from scaler import nesting
 from scaler.client.core import commands as c
@@ -112,7 +112,7 @@ class SynchronousIo:
 
     def __init__(
         self,
-        numbers: itertools.count[int],
+        numbers: Iterator[int],
         folders_of_modules: Callable[[], Sequence[str]],
         before_task: Callable[[], None],
     ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
@@ -11,7 +12,7 @@ import threading
 import warnings
 from array import array
 from pathlib import Path
-from typing import Any, Callable, List, Sequence, Tuple
+from typing import Any, Callable, Iterator, List, Sequence, Tuple
 
 import pytest
 from handshake_ends import ENDS, end_connection
@@ -54,18 +55,22 @@ class Script:
         return self
 
     def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # it may be waiting for another client
         self._listener.close()
 
+    def _clients(self) -> Iterator[socket.socket]:
+        """One after the other, until the test has ended."""
+        with contextlib.suppress(OSError):
+            while True:
+                yield self._listener.accept()[0]
+
     def _run(self) -> None:
-        for handle in self._first:
-            try:
-                stream, _ = self._listener.accept()
-            except OSError:
-                return  # the test has ended
+        clients = self._clients()
+        for handle, stream in zip(self._first, clients):
             with stream:
                 handle(stream)
-        for part in self._parts:
-            stream, _ = self._listener.accept()
+        for part, stream in zip(self._parts, clients):
             with stream:
                 self._stream, self._connection = stream, Connection(stream, Zmtp("ROUTER", 1 << 30))
                 self._connection.start()

@@ -29,8 +29,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Se
 
 from whole_system.judges.blocked_workers import nested_task_passed_over
 from whole_system.judges.judged_peers import AtWorker, JudgedClient, JudgedWorker, TaskClass
-from whole_system.judges.shares import Shares
 from whole_system.judges.preferences import Preferences
+from whole_system.judges.shares import Shares
 from whole_system.judges.turns import Claim
 from whole_system.tenants import OWNER, Key, Limits
 from whole_system.user_tasks import key_of, split

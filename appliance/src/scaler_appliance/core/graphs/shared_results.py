@@ -30,8 +30,7 @@ def keep_result(
     size = len(content)
     if size < SHARED_RESULT_BYTES or (size * dependants < FAN_OUT_BYTES and not state.budget.is_short):
         return content
-    client.objects_made += 1
-    object_id = object_id_of(client.number, FIRST_SCHEDULER_NUMBER | client.objects_made)
+    object_id = object_id_of(client.number, FIRST_SCHEDULER_NUMBER | next(state.object_numbers))
     record = ObjectRecord(object_id, client.number, size, m.ObjectKind.VALUE, "", codec, client.tenant)
     record.held = False
     record.references = references or dependants

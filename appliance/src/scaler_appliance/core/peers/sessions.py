@@ -139,7 +139,6 @@ class ClientSession(Session):
         self.advancing: Table[Graph] = {}  # those of which nodes have ended, or become ready
         self.dependants = Dependants()
         self.unasked_cancels: Table[None] = {}  # tasks whose cancel no client has asked for
-        self.objects_made = 0  # by the scheduler, for its graphs
         self.spilled_objects: array[int] = array("Q")  # of its own: sent at the end of this burst
         self.ended_objects: array[int] = array("Q")  # that it keeps: likewise
         self.unneeded_objects: Deque[array[int]] = deque()  # that its tasks have referred to, to be released in parts

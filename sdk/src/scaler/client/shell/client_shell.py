@@ -12,7 +12,6 @@ Rules:
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
 import weakref
@@ -43,6 +42,7 @@ from scaler.values.codecs import CODECS, PYTHON_CODEC
 from scaler.values.payload import Parts, parts_size
 from scaler_protocol.keys.credentials import Credentials
 from scaler_protocol.session.ids import object_id_of
+from scaler_protocol.session.object_numbers import SECRET_BYTES, object_numbers
 from scaler_protocol.session.peer_session import SessionSettings
 from scaler_protocol.wire import messages as m
 
@@ -91,7 +91,7 @@ class BaseShell:
         self.serializer = serializer
         self.address = address
         self.value_objects: Set[int] = set()
-        self._numbers = itertools.count(1)
+        self._numbers = object_numbers(os.urandom(SECRET_BYTES))
         self._kept: weakref.WeakValueDictionary[int, KeptObject] = weakref.WeakValueDictionary()
         self._is_abandoned = False
 

@@ -25,6 +25,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, Type
 from scaler.values.code_notes import CodeNote
 from scaler.worker import frames
 from scaler.worker.agent.core.agent_identity import AgentIdentity, hello_of, offer_transfers
+from scaler.worker.agent.core.chance import Chance
 from scaler.worker.agent.core.code_sets import CodeSets
 from scaler.worker.agent.core.departure import Departure
 from scaler.worker.agent.core.effects import (
@@ -74,7 +75,6 @@ class AgentCore(DataEvents):
     Parameters:
         progress: gives the progress entry of a processor number.
         too_large_payload: see `FinishedTasks`.
-        random: see `PeerSession`.
     """
 
     def __init__(
@@ -83,14 +83,14 @@ class AgentCore(DataEvents):
         identity: AgentIdentity,
         progress: Callable[[int], memoryview],
         too_large_payload: TooLargePayload,
-        random: Callable[[], float],
+        chance: Chance,
     ) -> None:
         self.effects: List[Effect] = []
         self.next_time = NEVER
         """When `on_time` has to be called at the latest."""
         self._settings = settings
         self._served = ServedFunctions(settings.functions, settings.only_named)
-        self.objects = WorkerObjects(self.effects)
+        self.objects = WorkerObjects(self.effects, chance.numbers)
         self._code = CodeSets(self.objects, self.effects)
         flow_settings = TaskFlowSettings(
             settings.slots, identity.name, settings.task_timeout_seconds, settings.only_named
@@ -111,7 +111,7 @@ class AgentCore(DataEvents):
             ),
             self._session_effects,
             self._make_heartbeat,
-            random,
+            chance.random,
         )
         self._unanswered_openings = 0  # OpenObjects effects
         self._early: List[Tuple[m.Message, bytes]] = []  # messages that came while objects were opened

@@ -20,7 +20,7 @@ Rules:
 from __future__ import annotations
 
 from array import array
-from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from scaler.worker.agent.core.effects import (
     ERROR,
@@ -59,6 +59,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
 
     Parameters:
         effects: shared with the rest of the core.
+        numbers: yields a new number for each object of this worker.
 
     Attributes:
         offers_transfers: this worker has listed the feature `peerFetch`.
@@ -66,7 +67,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
 
     listener: ObjectListener
 
-    def __init__(self, effects: List[Effect]) -> None:
+    def __init__(self, effects: List[Effect], numbers: Iterator[int]) -> None:
         self.named_functions = NamedFunctionIds()
         self.transfers = WorkerTransfers(effects, self, self._read_for_worker)
         self.offers_transfers = False
@@ -77,7 +78,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
         self._session = 0
         self._chunk_bytes = DEFAULT_CHUNK_BYTES
         self._maximum_object_bytes = 0
-        self._next_number = 1
+        self._numbers = numbers
         self._next_fetch = 1
         self._kinds: Dict[int, int] = {}
         self._inline: Dict[int, bytes] = {}
@@ -102,7 +103,6 @@ class WorkerObjects(ObjectSource, FetchOwner):
         """Start with nothing; `open` follows before anything else."""
         self.forget_all()
         self._session = welcome.session
-        self._next_number = 1
         self._chunk_bytes = welcome.limits.chunk_bytes or DEFAULT_CHUNK_BYTES
         self._maximum_object_bytes = welcome.limits.maximum_object_bytes
         self._keeps = KEPT_RESULTS in welcome.features
@@ -354,8 +354,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
             self._remove([path])
             return 0
         # SCL-OBJ-001, SCL-OBJ-012
-        object_id = object_id_of(self._session, self._next_number)
-        self._next_number += 1
+        object_id = object_id_of(self._session, next(self._numbers))
         target = f"{path.rpartition('/')[0]}/{object_name(object_id)}"
         self._kept[object_id] = target, size
         # SCL-OBJ-008

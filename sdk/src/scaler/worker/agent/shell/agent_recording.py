@@ -24,6 +24,7 @@ from scaler.version import __version__
 from scaler.worker import frames
 from scaler.worker.agent.core.agent_core import AgentCore
 from scaler.worker.agent.core.agent_identity import AgentIdentity
+from scaler.worker.agent.core.chance import Chance
 from scaler.worker.agent.core.dead_processors import STACK_STREAM
 from scaler.worker.agent.core.effects import Deliver, Effect, Send, SendData, UnpackCode, WriteChunk
 from scaler.worker.agent.core.finished_tasks import TooLargePayload
@@ -124,7 +125,7 @@ class RecordedAgentCore(AgentCore):
         identity: AgentIdentity,
         progress: Callable[[int], memoryview],
         too_large_payload: TooLargePayload,
-        random: Callable[[], float],
+        chance: Chance,
         recorder: FileRecorder,
     ) -> None:
         self._recorder = recorder
@@ -139,7 +140,8 @@ class RecordedAgentCore(AgentCore):
         def entry(number: int) -> Any:
             return _RecordedEntry(progress(number), self._note_reading)
 
-        super().__init__(settings, identity, entry, payload, lambda: self._note_reading(random()))
+        noted = Chance(lambda: self._note_reading(chance.random()), map(self._note_reading, chance.numbers))
+        super().__init__(settings, identity, entry, payload, noted)
 
     def _note_reading(self, value: Any) -> Any:
         self._recorder.add(READS, self._now, Body(False).encode([value]))

@@ -7,6 +7,7 @@ from typing import Any, List, Sequence
 from scaler.values.code_notes import CodeNote
 from scaler.worker.agent.core.agent_core import AgentCore
 from scaler.worker.agent.core.agent_identity import AgentIdentity
+from scaler.worker.agent.core.chance import Chance
 from scaler.worker.agent.core.effects import Effect
 from scaler.worker.agent.core.heartbeats import ProcessUsage
 from scaler.worker.agent.shell.agent_recording import INPUTS, PLACE_OF_NOW, crc_of
@@ -49,7 +50,11 @@ class AgentReplay(Replay):
         except (KeyError, TypeError) as error:
             raise RecordingError(f"the beginning of the recording cannot be read: {error}") from error
         self.core = AgentCore(
-            settings, identity, self._entry, lambda *_: bytes(self._reads.next()), lambda: float(self._reads.next())
+            settings,
+            identity,
+            self._entry,
+            lambda *_: bytes(self._reads.next()),
+            Chance(lambda: float(self._reads.next()), iter(lambda: int(self._reads.next()), None)),
         )
 
     def _entry(self, number: int) -> Any:

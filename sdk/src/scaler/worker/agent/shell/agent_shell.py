@@ -36,6 +36,7 @@ from scaler.values.texts import too_large
 from scaler.worker import frames
 from scaler.worker.agent.core.agent_core import AgentCore
 from scaler.worker.agent.core.agent_identity import AgentIdentity
+from scaler.worker.agent.core.chance import Chance
 from scaler.worker.agent.core.effects import (
     Deliver,
     EndProcessors,
@@ -73,6 +74,7 @@ from scaler_protocol.programs.event_loop import Completion, EventLoop, Timer
 from scaler_protocol.programs.repeated_lines import report_repetitions
 from scaler_protocol.programs.service_manager import ServiceManager
 from scaler_protocol.session.effects import Connect, Disconnect, StopConnecting
+from scaler_protocol.session.object_numbers import SECRET_BYTES, object_numbers
 from scaler_protocol.session.peer_session import NEVER
 
 logger = logging.getLogger("scaler")
@@ -114,7 +116,8 @@ class Agent:
         name = settings.names[0] if len(settings.names) == 1 else f"{host}-{os.getpid()}"
         self._identity = AgentIdentity(name, host, os.getpid(), language())
         self._recorder = agent_recorder(settings, self._identity)
-        parts = settings, self._identity, page.entry, self._too_large_payload, random.random
+        chance = Chance(random.random, object_numbers(os.urandom(SECRET_BYTES)))
+        parts = settings, self._identity, page.entry, self._too_large_payload, chance
         recorder = self._recorder
         self._core = AgentCore(*parts) if recorder is None else RecordedAgentCore(*parts, recorder)
         self._is_broken = False
