@@ -8,8 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from scaler.worker import frames
 from scaler.worker.agent.core.agent_core import AgentCore
-from scaler.worker.agent.core.agent_identity import AgentIdentity
-from scaler.worker.agent.core.chance import Chance
+from scaler.worker.agent.core.agent_identity import AgentIdentity, Chance
 from scaler.worker.agent.core.effects import (
     Deliver,
     FindObject,

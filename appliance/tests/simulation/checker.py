@@ -19,7 +19,7 @@ What it holds the scheduler to:
 
 from __future__ import annotations
 
-from typing import Callable, ClassVar, Dict, List, Optional, Set, Tuple
+from typing import Callable, ClassVar, Container, Dict, List, Optional, Set, Tuple
 
 from simulation import seen
 from simulation.actors import ActorsSeen
@@ -529,8 +529,8 @@ class Checker:
 
     # What must be true when the scheduler has had its say -----------------------------------------------------------
 
-    def round_ended(self) -> None:
-        """All that the messages so far called for was sent."""
+    def round_ended(self, second_choices: Container[int] = ()) -> None:
+        """All that the messages so far called for was sent; to some workers, by session, others are preferred."""
         assert not self._due, f"{len(self._due)} outcomes are withheld: {next(iter(self._due))}"
         assert not self._answers_due, f"cancels are not answered: {self._answers_due}"
         assert not self._cancels_due, f"cancels did not reach their worker: {self._cancels_due}"
@@ -541,7 +541,7 @@ class Checker:
         if self._waiting and not self._is_stopping:
             waiting = seen.could_wait_less(self._waiting, self.workers.values(), self.most_running)
             self._actors.check_waiting(waiting, self.workers.values())
-            seen.check_no_slot_idles(waiting, self.workers.values())
+            seen.check_no_slot_idles(waiting, self.workers.values(), second_choices)
 
     def check_all_is_over(self) -> None:
         """No client is left: nothing is at a worker, and no worker knows any object."""

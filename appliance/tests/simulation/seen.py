@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Container, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
@@ -240,11 +240,12 @@ def blocked_beside(workers: Iterable[Party], tenant: str) -> int:
     return blocked
 
 
-def check_no_slot_idles(waiting: Iterable[Task], workers: Iterable[Party]) -> None:
-    """Check that no free slot could run one of these tasks."""
+def check_no_slot_idles(waiting: Iterable[Task], workers: Iterable[Party], second_choices: Container[int]) -> None:
+    """Check that no free slot could run one of these tasks, but those of workers to which others are preferred."""
     needs = {(task.client.tenant, task.need, task.codec, task.name) for task in waiting if not task.call_of}
     for worker in workers:
-        if worker.slots_taken < worker.slots and not (worker.is_congested or worker.is_draining):
+        is_second = worker.session in second_choices
+        if worker.slots_taken < worker.slots and not (worker.is_congested or worker.is_draining or is_second):
             suited = [each for each in needs if worker.serves(each[0])]
             could_run = [need for _, need, *call in suited if worker.fits(need) and worker.understands(*call)]
             assert not could_run, "a task waits that a free slot could run"

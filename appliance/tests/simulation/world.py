@@ -400,7 +400,9 @@ class World:
                 gone.clear()
                 self._work()
             effects = self.core.take_effects()
-        self.checker.round_ended()
+        speeds = self.core._placement.speeds
+        workers = self.core.state.workers.items() if speeds.differ else ()
+        self.checker.round_ended({number for number, each in workers if speeds.price_of(each) > speeds.cheapest})
         self._check_memory()
 
     def _finish_work(self) -> None:

@@ -249,6 +249,32 @@ def test_the_scheduler_imports_nothing_of_its_monitors() -> None:
     assert others.isdisjoint(finished.stdout.split())
 
 
+# The thread takes the signal, and so it does not end what the first thread waits for: as if it had come just before.
+SIGNAL_BEFORE_A_WAIT = """
+import select, signal, threading
+from scaler_appliance.top.screen import interruptible
+
+def take():
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    signal.raise_signal(signal.SIGTERM)
+
+with interruptible():
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    threading.Timer(0.3, take).start()
+    try:
+        select.select([], [], [], SECONDS)
+    except KeyboardInterrupt:
+        print("interrupted")
+select.select([], [], [], 0.5)  # nothing comes any more: that would end the program
+"""
+
+
+def test_a_signal_that_comes_just_before_a_wait_is_noticed() -> None:
+    program = SIGNAL_BEFORE_A_WAIT.replace("SECONDS", str(2 * DEADLINE_SECONDS))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=DEADLINE_SECONDS)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_terminal_that_answers_no_question_can_be_left_before_anything_is_shown(address: str, number: int) -> None:
     here, there = pty.openpty()

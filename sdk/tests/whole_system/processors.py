@@ -18,7 +18,7 @@ from whole_system.user_tasks import Kills, Task, key_of, split
 
 from scaler.values.code_notes import read_note
 from scaler.worker import frames
-from scaler.worker.agent.core.chance import Chance
+from scaler.worker.agent.core.agent_identity import Chance
 from scaler.worker.frames import ContentPlace, Frame, FrameKind
 from scaler.worker.progress import FINISHED, LOADING
 from scaler_protocol import encode_struct

@@ -21,6 +21,7 @@ from scaler_appliance.top.frame import Size
 from scaler_appliance.top.lines import ALARM, BAD, FAINT, NOTICE, PLAIN, SORTED, STOPPED, TITLE, Line
 
 ESCAPE_SECONDS = 0.05  # after which an Esc is a key and not the beginning of one
+LOOK_SECONDS = 0.2  # within which a signal is noticed that came just before Python waits
 ANSWER_SECONDS = "1"  # in which a terminal says what it is
 # A DEC sequence that terminal descriptions often lack, and that all terminals support or ignore.
 WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
@@ -80,11 +81,18 @@ class Signals:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Signals that end the program raise KeyboardInterrupt, as Ctrl-C does."""
+    """Signals that end the program raise KeyboardInterrupt, as Ctrl-C does.
+
+    One that comes after Python has looked for signals, and before the system waits, does not end that wait. So another
+    signal comes periodically.
+    """
     previous = {number: signal.signal(number, signal.default_int_handler) for number in QUITTING}
+    previous[signal.SIGALRM] = signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS, LOOK_SECONDS)
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
         for number, handler in previous.items():
             signal.signal(number, handler)
 

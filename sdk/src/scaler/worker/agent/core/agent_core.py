@@ -24,8 +24,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, Type
 
 from scaler.values.code_notes import CodeNote
 from scaler.worker import frames
-from scaler.worker.agent.core.agent_identity import AgentIdentity, hello_of, offer_transfers
-from scaler.worker.agent.core.chance import Chance
+from scaler.worker.agent.core.agent_identity import AgentIdentity, Chance, hello_of, offer_transfers
 from scaler.worker.agent.core.code_sets import CodeSets
 from scaler.worker.agent.core.departure import Departure
 from scaler.worker.agent.core.effects import (

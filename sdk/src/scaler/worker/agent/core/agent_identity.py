@@ -1,8 +1,8 @@
-"""How a worker introduces itself to the scheduler."""
+"""How a worker introduces itself to the scheduler, and what its agent leaves to chance."""
 
 from __future__ import annotations
 
-from typing import List, NamedTuple
+from typing import Callable, Iterator, List, NamedTuple
 
 from scaler.values.codecs import CODECS, NEUTRAL_CODECS
 from scaler.version import __version__
@@ -24,6 +24,18 @@ class AgentIdentity(NamedTuple):
     host: str
     process_id: int
     language: str
+
+
+class Chance(NamedTuple):
+    """What an agent leaves to chance; its shell provides it, or a test.
+
+    Parameters:
+        random: a number from 0.0 to less than 1.0: see `PeerSession`.
+        numbers: yields a new number for each object: see `object_numbers`.
+    """
+
+    random: Callable[[], float]
+    numbers: Iterator[int]
 
 
 def hello_of(settings: WorkerSettings, identity: AgentIdentity, functions: List[str]) -> m.Hello:

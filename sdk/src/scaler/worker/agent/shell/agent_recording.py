@@ -23,8 +23,7 @@ from scaler.values.code_notes import FOOTER, note_size
 from scaler.version import __version__
 from scaler.worker import frames
 from scaler.worker.agent.core.agent_core import AgentCore
-from scaler.worker.agent.core.agent_identity import AgentIdentity
-from scaler.worker.agent.core.chance import Chance
+from scaler.worker.agent.core.agent_identity import AgentIdentity, Chance
 from scaler.worker.agent.core.dead_processors import STACK_STREAM
 from scaler.worker.agent.core.effects import Deliver, Effect, Send, SendData, UnpackCode, WriteChunk
 from scaler.worker.agent.core.finished_tasks import TooLargePayload

@@ -6,8 +6,7 @@ from typing import Any, List, Sequence
 
 from scaler.values.code_notes import CodeNote
 from scaler.worker.agent.core.agent_core import AgentCore
-from scaler.worker.agent.core.agent_identity import AgentIdentity
-from scaler.worker.agent.core.chance import Chance
+from scaler.worker.agent.core.agent_identity import AgentIdentity, Chance
 from scaler.worker.agent.core.effects import Effect
 from scaler.worker.agent.core.heartbeats import ProcessUsage
 from scaler.worker.agent.shell.agent_recording import INPUTS, PLACE_OF_NOW, crc_of

@@ -35,8 +35,7 @@ from scaler.values.failures import failure_payload
 from scaler.values.texts import too_large
 from scaler.worker import frames
 from scaler.worker.agent.core.agent_core import AgentCore
-from scaler.worker.agent.core.agent_identity import AgentIdentity
-from scaler.worker.agent.core.chance import Chance
+from scaler.worker.agent.core.agent_identity import AgentIdentity, Chance
 from scaler.worker.agent.core.effects import (
     Deliver,
     EndProcessors,
