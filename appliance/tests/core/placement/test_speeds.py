@@ -404,6 +404,18 @@ def test_a_free_plain_slot_of_a_slow_worker_is_left_alone_if_the_worker_with_a_g
     assert taken(plain, gpu) == [0, 1]
 
 
+def test_three_of_four_actors_go_to_the_worker_at_which_tasks_take_a_third(harness: Harness, client: Client) -> None:
+    slow, quick = (harness.worker(4, features=["actors"]) for _ in range(2))
+    harness.state.workers[slow.session].pace.factor = 3.0
+    for number in range(1, 5):
+        actor = client.create(number, b"class")
+        client.submit([number], function=actor, options=options(actor=True))
+        for worker in slow, quick:
+            for instance in received_by(worker):
+                worker.finish([instance])
+    assert [len(harness.state.workers[each.session].actors) for each in (slow, quick)] == [1, 3]
+
+
 # Measuring ------------------------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,8 @@
 
 Rules:
 - A new actor goes to a worker that would get a task now: one with a free slot, or with little to do. Among these, the
-  host should have the memory that the actor may use, and be near; then fewer actors for each slot are better.
+  host should have the memory that the actor may use, and be near; then fewer actors for each slot are better, where a
+  slot of a slow worker counts as less than one.
 - A worker holds calls of an actor for about `prefetch_seconds`, a distant one for longer, whatever else it has to do:
   an actor takes one slot at most, so calls of one actor do not take the place of other tasks. What they take is part of
   the worker's load.
@@ -249,7 +250,7 @@ class ActorPlacement:
         free_bytes = worker.heartbeat.free_bytes if worker.heartbeat is not None else 0
         lacks_memory = 0 < free_bytes < actor.memory_limit_bytes + self._memory_of_actors(worker)
         is_busy = worker.assigned >= worker.slots
-        used = len(worker.actors) / worker.hello.slots
+        used = (len(worker.actors) + 1) / worker.hello.slots * worker.pace.factor
         return lacks_memory, worker.distance_microseconds, is_busy, len(worker.capabilities), used
 
     def _memory_of_actors(self, worker: WorkerSession) -> int:
