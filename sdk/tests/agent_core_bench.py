@@ -57,6 +57,7 @@ class Agent:
         self.logs: List[str] = []
         self.processors: Dict[int, List[Frame]] = {}  # frames delivered to those that live
         self.files: Dict[str, bytearray] = {}
+        self.resident_bytes = 2  # of each processor
         self.exit_code: Optional[int] = None
         identity = AgentIdentity("the worker", "the host", 77, "Python")
         whole = WorkerSettings(**{"address": "tcp://scheduler:1", "slots": 1, **settings})
@@ -94,7 +95,8 @@ class Agent:
         elif isinstance(effect, (KillProcessor, StopProcessor)):
             self.die(effect.number, "was ended by signal 9 (SIGKILL)")
         elif isinstance(effect, MeasureProcesses):
-            core.on_processes_measured({each: ProcessUsage(1, 2) for each in effect.process_ids}, 3, self.now)
+            usage = ProcessUsage(1, self.resident_bytes)
+            core.on_processes_measured(dict.fromkeys(effect.process_ids, usage), 3, self.now)
         elif isinstance(effect, MeasureMemory):
             core.on_memory_measured({})
         elif isinstance(effect, Log):

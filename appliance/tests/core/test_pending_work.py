@@ -15,7 +15,7 @@ from scaler_appliance.core.effects import Stop
 from scaler_appliance.core.graphs.dependants import Dependant
 from scaler_appliance.core.graphs.graph_nodes import Graph
 from scaler_appliance.core.pending_work import NO_LATE_WORK
-from scaler_appliance.core.tasks import function_durations
+from scaler_appliance.core.tasks import figures_by_function
 from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
 from scaler_appliance.core.tasks.task_states import TaskState
 from scaler_protocol import messages as m
@@ -489,7 +489,7 @@ def test_a_session_whose_message_is_worked_on_is_not_silent(client: Client) -> N
 
 
 def test_durations_of_named_functions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(function_durations, "MAXIMUM_DURATIONS", 10)
+    monkeypatch.setattr(figures_by_function, "MAXIMUM_FUNCTIONS", 10)
     harness = Harness()
     client, worker = harness.client(), harness.worker()
     for number in range(30):

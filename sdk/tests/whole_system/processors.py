@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from whole_system.simulated_world import Pipe, Process, World
 from whole_system.user_tasks import Kills, Task, key_of, split
@@ -19,6 +19,7 @@ from whole_system.user_tasks import Kills, Task, key_of, split
 from scaler.values.code_notes import read_note
 from scaler.worker import frames
 from scaler.worker.agent.core.agent_identity import Chance
+from scaler.worker.agent.core.heartbeats import LARGE_BYTES, ProcessUsage
 from scaler.worker.frames import ContentPlace, Frame, FrameKind
 from scaler.worker.progress import FINISHED, LOADING
 from scaler_protocol import encode_struct
@@ -45,6 +46,12 @@ def slowness_of(world: World, name: str) -> float:
 def chance_of(random: Random) -> Chance:
     """What an agent leaves to chance."""
     return Chance(random.random, count(1))
+
+
+def measured(seed: int, process_ids: Iterable[int]) -> Tuple[Dict[int, ProcessUsage], int]:
+    """What processes have, and what the host has left: in some histories, much of it."""
+    size, left = ((2, 3), (LARGE_BYTES, 3), (LARGE_BYTES, 3 * LARGE_BYTES))[seed % 3]
+    return {each: ProcessUsage(1, size * (1 + each % 2)) for each in process_ids}, left
 
 
 class MissingContentError(Exception):

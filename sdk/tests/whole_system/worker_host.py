@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 from whole_system.links.data_links import DataLinks
 from whole_system.links.link_end import DATA_EFFECTS, LinkEnd
 from whole_system.links.resuming_peer import ResumingPeer
-from whole_system.processors import Processor, chance_of, slowness_of
+from whole_system.processors import Processor, chance_of, measured, slowness_of
 from whole_system.scheduler_host import SchedulerHost
 from whole_system.simulated_world import CLOCK_STEPS_SECONDS, Pipe, World
 from whole_system.tenants import Key, serves
@@ -53,7 +53,6 @@ from scaler.worker.agent.core.effects import (
     UnpackCode,
     WriteChunk,
 )
-from scaler.worker.agent.core.heartbeats import ProcessUsage
 from scaler.worker.exit_codes import EXIT_NO_SCHEDULER
 from scaler.worker.frames import ContentPlace, Frame, FrameKind
 from scaler.worker.worker_settings import WorkerSettings
@@ -334,8 +333,7 @@ class WorkerHost(LinkEnd, ResumingPeer):
                 processor.die("its worker leaves")
             self.processors.clear()
         elif isinstance(effect, MeasureProcesses):
-            usages = {each: ProcessUsage(1, 2) for each in effect.process_ids}
-            core.on_processes_measured(usages, 3, self.now)
+            core.on_processes_measured(*measured(self.world.plan.seed, effect.process_ids), self.now)
         elif isinstance(effect, MeasureMemory):
             core.on_memory_measured({})
         elif isinstance(effect, Log):

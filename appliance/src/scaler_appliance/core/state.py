@@ -31,7 +31,7 @@ from scaler_appliance.core.placement.ready_queues import ReadyQueues
 from scaler_appliance.core.placement.tenant_shares import TenantShares, limits_of
 from scaler_appliance.core.steps import PARTS_PER_CALL
 from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
-from scaler_appliance.core.tasks.function_durations import FunctionDurations
+from scaler_appliance.core.tasks.figures_by_function import FiguresByFunction
 from scaler_appliance.core.tasks.held_results import HeldResults
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState, runs
 from scaler_protocol import messages as m
@@ -129,7 +129,8 @@ class SchedulerState:
         self.nodes_waiting = 0  # nodes of graphs, and other tasks, that wait for others
         self.dispatches: Table[Dispatch] = {}
         self.last_dispatch = 0
-        self.durations = FunctionDurations()
+        self.durations = FiguresByFunction()  # microseconds, on average, at a worker whose pace is 1.0
+        self.peak_bytes = FiguresByFunction()  # that a task was seen to use, of large ones
         self.held_results = HeldResults()
         self.ended_of_tenants: Dict[str, List[int]] = {}  # tasks by state, of clients that are gone
         self.finished = [0] * len(TaskState)  # how many tasks ended in each state

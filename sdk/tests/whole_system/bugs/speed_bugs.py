@@ -1,4 +1,4 @@
-"""Bugs of the placement at workers of different speed, which only cost time."""
+"""Bugs of the placement at workers of different speed and size, which only cost time or memory."""
 
 from __future__ import annotations
 
@@ -84,6 +84,27 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
     ),
     "what was wanted once is wanted for ever": PlantedBug(
         "scheduler", f"{SCHEDULER}.placement.speeds:Speeds.begin", "del self._wanted_until[name]", "pass"
+    ),
+    "workers of one host do not share its memory": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.memory_room:MemoryRoom.most_for",
+        " and worker.place not in places",
+        "",
+    ),
+    "the memory of tasks that have begun counts twice": PlantedBug(
+        "scheduler", f"{SCHEDULER}.placement.memory_room:MemoryRoom._room_of", "each.large_process_bytes - ", "- "
+    ),
+    "a smaller task of a function hides a large one": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.memory_room:MemoryRoom.on_heartbeat",
+        "max(size, self._state.peak_bytes.get(function) or 0)",
+        "size",
+    ),
+    "what was seen of a function outlives it": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.tasks.task_outcomes:TaskOutcomes.forget_object",
+        "self._state.peak_bytes.forget(object_id)",
+        "pass",
     ),
     "chance makes workers slow": PlantedBug(
         "scheduler",

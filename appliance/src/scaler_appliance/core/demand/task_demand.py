@@ -41,7 +41,7 @@ from scaler_appliance.core.placement.tenant_shares import UNLIMITED
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import Steps
 from scaler_appliance.core.tasks.batches import Needs, TaskBatch
-from scaler_appliance.core.tasks.function_durations import FunctionDurations
+from scaler_appliance.core.tasks.figures_by_function import FiguresByFunction
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import ANY_TENANT
 
@@ -117,7 +117,7 @@ class TaskDemand:
         self._seen: Dict[int, float] = {}  # by number: dispatches that are first at their worker, and since when
         self._not_understood: Set[Needs] = set()  # by workers that have the capabilities
         self._probes = Probes()
-        self._earlier = FunctionDurations()  # by tenant and name of the function, of all clients
+        self._earlier = FiguresByFunction()  # by tenant and name of the function, of all clients
 
     def watch(self, now: float, is_wanted: bool) -> None:
         """Begin a round, if one wants to know; to be called periodically."""

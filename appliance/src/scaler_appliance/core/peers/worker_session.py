@@ -79,6 +79,7 @@ class WorkerSession(Session):
         self.forced_instances: array[int] = array("Q")
         self.heartbeat: Optional[m.Heartbeat] = None
         self.heartbeat_at = 0.0  # by the scheduler's clock
+        self.large_process_bytes = 0  # that its large processes had by then
         self.distance_microseconds = 0.0  # for messages there and back; 0: it is near
         self._latencies: Deque[int] = deque(maxlen=_LATENCIES)
         self.processor_tasks: Sequence[RunningTask] = ()  # an entry for each processor of the heartbeat

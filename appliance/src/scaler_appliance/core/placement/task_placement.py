@@ -16,8 +16,8 @@ Rules:
   is not known does not wait. This is decided for the first few tasks of a class.
 - What a worker offers and a task does not need is left to those that need it: while enough slots are free, tasks go to
   the workers with the least of it, which costs no one time. By names, as what all offer makes no difference.
-- Of free slots, those of quick workers are taken first, and a slow one gets no task that is done sooner if it waits for
-  a quicker one; nor does a worker that others need get one for which a plain slot is free soon: see `speeds`.
+- Of free slots, those of quick workers come first, and tasks may wait for them: see `speeds`; for large tasks, those of
+  hosts with most memory left: see `memory_room`.
 - A worker with blocked tasks, which wait for nested ones, gets tasks more urgent than those it holds, as many as it has
   slots, even when it holds enough: the slots of blocked tasks are for these, and it runs them first. Nested tasks are
   more urgent than the tasks that wait for them, so recursion goes depth first, and few tasks wait at a time.
@@ -38,10 +38,11 @@ from scaler_appliance.core.large_tables import LARGE, in_chunks
 from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.placement.announcing import Announcing
 from scaler_appliance.core.placement.distance import Distance
+from scaler_appliance.core.placement.free_slots import NO_BOUNDS, FreeSlots
 from scaler_appliance.core.placement.kept_bytes import await_bytes, keeper_of_most, who_fetches
+from scaler_appliance.core.placement.memory_room import MemoryRoom
 from scaler_appliance.core.placement.prefetch import PrefetchCredit
 from scaler_appliance.core.placement.ready_class import ReadyClass
-from scaler_appliance.core.placement.spare_capabilities import least_to_spare
 from scaler_appliance.core.placement.speeds import Speeds
 from scaler_appliance.core.placement.tenant_shares import UNLIMITED, count_as_urgent, would_pass
 from scaler_appliance.core.placement.workers_with_room import WorkersWithRoom
@@ -67,6 +68,8 @@ class Placement:
         self._state = state
         self._distance = Distance(state)
         self.speeds = Speeds(state)
+        self.memory = MemoryRoom(state)
+        self._free_slots = FreeSlots(state, self.speeds, self.memory)
         self._suiting: Dict[Needs, bool] = {}  # whether every worker can run them; emptied when one joins
         self._burst_bytes = 0  # dispatched since the tick began
         self._credit = PrefetchCredit(state.settings.prefetch_seconds, self._distance, self._suit_everyone)
@@ -357,13 +360,12 @@ class Placement:
         self, ready_class: ReadyClass, candidates: Dict[int, WorkerSession], is_distant: Optional[bool]
     ) -> bool:
         """Offer each candidate its share of the class once; returns whether any took some."""
-        is_sparing = False
+        is_sparing, most_here = False, NO_BOUNDS
         if is_distant:  # those further away may take none
             able = sorted(self._able(candidates, ready_class, True), key=lambda worker: worker.distance_microseconds)
-        elif candidates is self._workers.idle and (len(self._state.offers) > 1 or self.speeds.differ):
-            able, is_sparing = least_to_spare(
-                self._able(candidates, ready_class, is_distant), ready_class.count, min(self._state.offers), self.speeds
-            )
+        elif candidates is self._workers.idle:
+            workers = self._able(candidates, ready_class, is_distant)
+            able, is_sparing, most_here = self._free_slots.choose(workers, ready_class)
         else:  # there are no more tasks
             able = list(islice(self._able(candidates, ready_class, is_distant), ready_class.count))
         slots = sum([worker.slots for worker in able])
@@ -372,10 +374,10 @@ class Placement:
         for worker in able:
             if self._left <= 0 or self._most <= 0:
                 break
-            count = ready_class.count
-            most = count if count < self._most else self._most
+            most = ready_class.count if ready_class.count < self._most else self._most
             share = min(most, worker.slots - worker.assigned) if is_sparing else ceil(most * worker.slots / slots)
             slots -= worker.slots
+            share = min(share, most_here[worker.number]) if most_here else share
             if may_wait and self.speeds.price_of(worker) > self.speeds.cheapest:
                 share = self.speeds.part_of(share, worker, ready_class)
                 if not share:

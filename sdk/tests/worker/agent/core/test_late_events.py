@@ -15,6 +15,7 @@ from scaler.values.code_notes import NO_CODE, CodeNote, add_note
 from scaler.values.payload import join
 from scaler.worker import exit_codes, frames
 from scaler.worker.agent.core.effects import ReadNote, RemoveFiles, RemoveLeftovers, UnpackCode
+from scaler.worker.agent.core.heartbeats import LARGE_BYTES
 from scaler.worker.agent.core.task_durations import MAXIMUM_FUNCTIONS, TaskDurations
 from scaler.worker.frames import Frame, FrameKind
 from scaler.worker.progress import MAXIMUM_PROCESSORS
@@ -205,6 +206,20 @@ def test_a_processor_that_dies_unasked_is_reported_and_replaced() -> None:
     assert agent.outcomes() == {10: LOST}
     agent.wait(0.1)
     assert len(agent.take(m.Heartbeat)) == 1  # monitors hear of its successor at once
+
+
+@pytest.mark.parametrize("resident_bytes", [LARGE_BYTES - 1, LARGE_BYTES])
+def test_the_task_of_a_large_process_is_named_though_no_monitor_is_there(resident_bytes: int) -> None:
+    agent = agent_with_task(heartbeat_interval_seconds=1.0)
+    [(number, chunk)] = agent.dealt()
+    agent.start(number, chunk)
+    agent.resident_bytes = resident_bytes
+    for _ in range(3):
+        agent.wait(1.0)
+
+    [processor] = agent.take(m.Heartbeat)[-1].processors
+    assert processor.resident_bytes == resident_bytes
+    assert processor.instance == (10 if resident_bytes >= LARGE_BYTES else 0)
 
 
 def test_a_processor_that_dies_before_it_said_that_it_started_leaves_nothing_behind() -> None:

@@ -19,6 +19,8 @@ class ProcessUsage(NamedTuple):
     resident_bytes: int
 
 
+LARGE_BYTES = 256 * 1024 * 1024
+"""Of a process whose task is named in any case, so that the scheduler learns what tasks of its function may need."""
 _UNKNOWN = ProcessUsage(0, 0)
 
 
@@ -69,7 +71,8 @@ class HeartbeatFigures:
         processors = []
         for state in states:
             usage = usages.get(state.process_id, _UNKNOWN)
-            running = self._running.get(state.process_id, _NOTHING) if is_watched else _NOTHING
+            is_told = is_watched or usage.resident_bytes >= LARGE_BYTES
+            running = self._running.get(state.process_id, _NOTHING) if is_told else _NOTHING
             processors.append(
                 m.ProcessorStatus(
                     process_id=state.process_id,
