@@ -61,7 +61,7 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
     "a slot of a slow worker is free for what is sooner done in line at a quick one": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.placement.rebalance:Rebalance.rebalance",
-        "if worker.pace.factor < rounds",
+        "if self._placement.speeds.price_of(worker) < rounds",
         "",
     ),
     "the next task does not begin a new wait": PlantedBug(

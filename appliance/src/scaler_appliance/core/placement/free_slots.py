@@ -53,13 +53,11 @@ class FreeSlots:
         Parameters:
             workers: that can run the tasks, and have a free slot.
         """
-        if self._memory.is_known:
-            able = list(workers)
-            most_here = self._memory.most_for(able, ready_class)
-            if most_here:
-                roomy = [self._state.workers[number] for number in most_here]
-                return ChosenWorkers(sorted(roomy, key=self._price_of), True, most_here)
-            workers = iter(able)
+        need = self._memory.need_of_next(ready_class) if self._memory.is_known else 0.0
+        if need:
+            most_here = self._memory.most_for(workers, need)
+            roomy = [self._state.workers[number] for number in most_here]
+            return ChosenWorkers(sorted(roomy, key=self._price_of), True, most_here)
         if len(self._state.offers) > 1 or self._speeds.differ:
             return ChosenWorkers(*least_to_spare(workers, ready_class.count, min(self._state.offers), self._speeds))
         return ChosenWorkers(list(islice(workers, ready_class.count)), False)  # there are no more tasks

@@ -28,7 +28,8 @@ from scaler_protocol import messages as m
 
 LARGE_BYTES = 256 * 1024 * 1024
 LEAST_MICROSECONDS = 1e6
-LOOKED_AT = 256  # workers
+LOOKED_AT = 64  # workers
+DISPATCHES_OF_A_WORKER = 64  # that are looked at: large tasks are few, and stay for long
 
 
 class MemoryRoom:
@@ -63,21 +64,23 @@ class MemoryRoom:
         """The bytes that a task of the batch may use; 0: it is not large."""
         microseconds = self._state.durations.get(batch.function_key)
         if microseconds is not None and microseconds < LEAST_MICROSECONDS:
-            return 0
+            return 0.0
         need = self._state.peak_bytes.get(batch.function_key) or batch.options.memory_limit_bytes
-        return need if need >= LARGE_BYTES else 0
+        return need if need >= LARGE_BYTES else 0.0
 
-    def most_for(self, workers: Iterable[WorkerSession], ready_class: ReadyClass) -> Dict[int, int]:
-        """How many tasks workers should get at most, by session, those with most room first; none if the tasks whose
-        turn it is are not large. What is left then is asked for again.
+    def need_of_next(self, ready_class: ReadyClass) -> float:
+        """The same of the task whose turn it is."""
+        batch = ready_class.batch_of_turn()
+        return 0.0 if batch is None else self.need_of(batch)
+
+    def most_for(self, workers: Iterable[WorkerSession], need: float) -> Dict[int, int]:
+        """How many tasks workers should get at most, by session, those with most room first. What is left then is asked
+        for again.
 
         Parameters:
             workers: with a free slot, that can run the tasks.
+            need: of each task.
         """
-        batch = ready_class.batch_of_turn()
-        need = 0.0 if batch is None else self.need_of(batch)
-        if not need:
-            return {}
         rooms = [(self._room_of(worker), worker) for worker in islice(workers, LOOKED_AT)]
         rooms.sort(key=lambda each: -each[0])
         found: Dict[int, int] = {}
@@ -95,6 +98,6 @@ class MemoryRoom:
             return inf
         room = float(worker.heartbeat.free_bytes)
         for each in self._state.workers_by_place.get(worker.place, {}).values():
-            needs = [self.need_of(dispatch.batch) * dispatch.open_count for dispatch in each.dispatches.values()]
-            room += each.large_process_bytes - sum(needs)
+            earliest = islice(each.dispatches.values(), DISPATCHES_OF_A_WORKER)
+            room += each.large_process_bytes - sum([self.need_of(one.batch) * one.open_count for one in earliest])
         return room

@@ -59,7 +59,7 @@ class Rebalance:
             idle = [worker for worker in idle if worker.distance_microseconds < longest]
         if not all_workers and self._placement.speeds.differ:  # is one there sooner done than behind others?
             rounds = max(each.assigned / each.slots * each.pace.factor for each in donors)
-            idle = [worker for worker in idle if worker.pace.factor < rounds]
+            idle = [worker for worker in idle if self._placement.speeds.price_of(worker) < rounds]
         free_slots = sum(worker.slots - worker.assigned for worker in idle)
         if waiting:  # tasks of some tenants: workers of others may be idle nevertheless
             idle = [worker for worker in idle if not any(map(worker.serves, waiting))]
