@@ -55,6 +55,15 @@ def test_tasks_with_a_limit_go_where_that_much_is_left(harness: Harness, client:
     assert counts(small, large) == [1, 5], "five fit the large one, and one the small one"
 
 
+def test_so_do_those_that_have_waited_for_another_task(harness: Harness, client: Client) -> None:
+    large, small = host(harness, "large", 64), host(harness, "small", 8)
+    client.submit([1])
+    running = large.take_tasks()
+    client.submit_after(2, 1, options=options(memory_limit_bytes=12 * GIB))
+    large.finish(running, [b"result"])
+    assert counts(large, small) == [1, 0], "though the other one has waited longer"
+
+
 def test_what_was_seen_of_a_function_counts(harness: Harness, client: Client) -> None:
     first = host(harness, "first", 64)
     see(client, first, 64, 12)

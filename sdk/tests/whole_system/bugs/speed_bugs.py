@@ -52,8 +52,8 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
     "a task that is overdue ends at once": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.peers.worker_session:WorkerSession.left_microseconds",
-        "abs(microseconds)",
-        "max(0.0, -microseconds)",
+        "abs(each.late_by_microseconds(now))",
+        "max(0.0, -each.late_by_microseconds(now))",
     ),
     "a worker that leaves is waited for": PlantedBug(
         "scheduler", f"{SCHEDULER}.placement.speeds:Speeds._preferred_to", "worker.leaving or ", ""

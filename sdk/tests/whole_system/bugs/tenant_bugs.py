@@ -101,8 +101,8 @@ QUIET_TENANT_BUGS: Dict[str, PlantedBug] = {
     ),
     "a task takes the slot of a worker that offers more although another one is free": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.free_slots:least_to_spare",
-        "len(worker.capabilities) > fewest_capabilities",
+        f"{SCHEDULER}.placement.free_slots:FreeSlots._least_to_spare",
+        "len(worker.capabilities) > fewest",
         "False",
     ),
 }

@@ -211,11 +211,7 @@ class WorkerSession(Session):
         is overdue is taken to need as much longer as it is late."""
         if self.assigned > self.slots:
             return self.load_microseconds
-        late_by = [
-            (dispatch, (now - dispatch.sent_at) * 1e6 - dispatch.estimate_microseconds)
-            for dispatch in self.dispatches.values()
-        ]
-        return sum([dispatch.open_count * abs(microseconds) for dispatch, microseconds in late_by])
+        return sum([each.open_count * abs(each.late_by_microseconds(now)) for each in self.dispatches.values()])
 
     # Actors -----------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from itertools import islice
 from types import MappingProxyType
-from typing import Iterable, Iterator, List, Mapping, NamedTuple, Tuple
+from typing import Iterator, List, Mapping, NamedTuple, Tuple
 
 from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.placement.memory_room import MemoryRoom
@@ -53,41 +53,33 @@ class FreeSlots:
         Parameters:
             workers: that can run the tasks, and have a free slot.
         """
-        need = self._memory.need_of_next(ready_class) if self._memory.is_known else 0.0
+        need = self._memory.need_of_next(ready_class)
         if need:
             most_here = self._memory.most_for(workers, need)
             roomy = [self._state.workers[number] for number in most_here]
-            return ChosenWorkers(sorted(roomy, key=self._price_of), True, most_here)
+            return ChosenWorkers(sorted(roomy, key=self._rank), True, most_here)
         if len(self._state.offers) > 1 or self._speeds.differ:
-            return ChosenWorkers(*least_to_spare(workers, ready_class.count, min(self._state.offers), self._speeds))
+            return self._least_to_spare(workers, ready_class.count)
         return ChosenWorkers(list(islice(workers, ready_class.count)), False)  # there are no more tasks
 
-    def _price_of(self, worker: WorkerSession) -> Tuple[int, float]:
-        """The least goes first."""
+    def _rank(self, worker: WorkerSession) -> Tuple[int, float]:
+        """Smaller is better."""
         return len(worker.capabilities), self._speeds.price_of(worker)
 
-
-def least_to_spare(
-    workers: Iterable[WorkerSession], task_count: int, fewest_capabilities: int, speeds: Speeds
-) -> Tuple[List[WorkerSession], bool]:
-    """Workers with free slots, those with least to spare first, of these the quickest, else in their order; and whether
-    these slots suffice.
-
-    Parameters:
-        workers: that can run the tasks, and have a free slot.
-        fewest_capabilities: that any worker offers.
-        speeds: of all workers.
-    """
-    plain: List[WorkerSession] = []
-    others: List[WorkerSession] = []
-    free_slots = 0
-    for worker in workers:
-        if len(worker.capabilities) > fewest_capabilities or speeds.price_of(worker) > speeds.cheapest:
-            others.append(worker)
-            continue
-        plain.append(worker)
-        free_slots += worker.slots - worker.assigned
-        if free_slots >= task_count:
-            return plain, True
-    others.sort(key=lambda worker: (len(worker.capabilities), speeds.price_of(worker)))
-    return plain + others, free_slots + sum([each.slots - each.assigned for each in others]) >= task_count
+    def _least_to_spare(self, workers: Iterator[WorkerSession], task_count: int) -> ChosenWorkers:
+        """Those with least to spare first, of these the quickest, else in their order; sparing if the slots suffice."""
+        fewest, cheapest = min(self._state.offers), self._speeds.cheapest
+        plain: List[WorkerSession] = []
+        others: List[WorkerSession] = []
+        free_slots = 0
+        for worker in workers:
+            if len(worker.capabilities) > fewest or self._speeds.price_of(worker) > cheapest:
+                others.append(worker)
+                continue
+            plain.append(worker)
+            free_slots += worker.slots - worker.assigned
+            if free_slots >= task_count:
+                return ChosenWorkers(plain, True)
+        others.sort(key=self._rank)
+        free_slots += sum([each.slots - each.assigned for each in others])
+        return ChosenWorkers(plain + others, free_slots >= task_count)

@@ -33,13 +33,7 @@ DISPATCHES_OF_A_WORKER = 64  # that are looked at: large tasks are few, and stay
 
 
 class MemoryRoom:
-    """
-    Attributes:
-        is_known: whether any task was large.
-    """
-
     def __init__(self, state: SchedulerState) -> None:
-        self.is_known = False
         self._state = state
 
     def on_heartbeat(self, worker: WorkerSession, message: m.Heartbeat) -> None:
@@ -54,19 +48,16 @@ class MemoryRoom:
             if dispatch is not None:
                 function = dispatch.batch.function_key
                 self._state.peak_bytes.set(function, max(size, self._state.peak_bytes.get(function) or 0))
-                self.is_known = True
-
-    def on_submitted(self, memory_limit_bytes: int) -> None:
-        """Tasks with such a limit have come."""
-        self.is_known |= memory_limit_bytes >= LARGE_BYTES
 
     def need_of(self, batch: TaskBatch) -> float:
         """The bytes that a task of the batch may use; 0: it is not large."""
-        microseconds = self._state.durations.get(batch.function_key)
-        if microseconds is not None and microseconds < LEAST_MICROSECONDS:
+        need: float = batch.options.memory_limit_bytes
+        if len(self._state.peak_bytes):
+            need = self._state.peak_bytes.get(batch.function_key) or need
+        if need < LARGE_BYTES:
             return 0.0
-        need = self._state.peak_bytes.get(batch.function_key) or batch.options.memory_limit_bytes
-        return need if need >= LARGE_BYTES else 0.0
+        microseconds = self._state.durations.get(batch.function_key)
+        return need if microseconds is None or microseconds >= LEAST_MICROSECONDS else 0.0
 
     def need_of_next(self, ready_class: ReadyClass) -> float:
         """The same of the task whose turn it is."""
@@ -90,7 +81,9 @@ class MemoryRoom:
                 free = worker.slots - worker.assigned
                 found[worker.number] = free if room >= need * free else int(room / need)
                 places.add(worker.place)
-        return found or {rooms[0][1].number: 1} if rooms else {}
+        if rooms and not found:
+            found[rooms[0][1].number] = 1
+        return found
 
     def _room_of(self, worker: WorkerSession) -> float:
         """How many more bytes tasks of a worker's host may use."""

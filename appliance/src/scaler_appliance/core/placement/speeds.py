@@ -17,7 +17,7 @@ Rules:
 from __future__ import annotations
 
 from math import inf
-from typing import Dict, Tuple
+from typing import Dict, List, Tuple
 
 from scaler_appliance.core.peers.worker_session import Capabilities, WorkerSession
 from scaler_appliance.core.placement.ready_class import ReadyClass
@@ -48,7 +48,7 @@ class Speeds:
         self._preferred: Dict[float, Tuple[int, float, float]] = {}  # to workers of a price: what is known of those
 
     def price_of(self, worker: WorkerSession) -> float:
-        """So many times as long as at others tasks seem to take there that need no capabilities."""
+        """How many times as long tasks that need no capabilities seem to take there."""
         return self._prices.get(worker.number, 1.0)
 
     def add(self, worker: WorkerSession) -> None:
@@ -85,21 +85,26 @@ class Speeds:
             ended = [name for name, until in self._wanted_until.items() if until <= self._state.now]
             for name in ended:
                 del self._wanted_until[name]
-            self._update_all()
+            self._update_those_with(ended)
 
     def want(self, capabilities: Capabilities) -> None:
         """There are tasks that need these."""
-        until, known = self._state.now + WANTED_SECONDS, len(self._wanted_until)
+        until = self._state.now + WANTED_SECONDS
+        left = MAXIMUM_WANTED - len(self._wanted_until)
+        new = [name for name, _ in capabilities if name not in self._wanted_until][:left]
         for name, _ in capabilities:
-            if name in self._wanted_until or known < MAXIMUM_WANTED:
+            if name in self._wanted_until or name in new:
                 self._wanted_until[name] = until
-        if len(self._wanted_until) > known:
-            self._update_all()
+        if new:
+            self._update_those_with(new)
 
-    def _update_all(self) -> None:
+    def _update_those_with(self, names: List[str]) -> None:
+        """What is wanted of these capabilities has changed."""
         self._expires_at = min(self._wanted_until.values(), default=inf)
-        for worker in [each for workers in self._workers.values() for each in workers.values()]:
-            self.update(worker)
+        workers = [each for workers in self._workers.values() for each in workers.values()]
+        for worker in workers:
+            if any(name in worker.capabilities for name in names):
+                self.update(worker)
 
     def part_of(self, share: int, worker: WorkerSession, ready_class: ReadyClass) -> int:
         """How much of its share of the tasks that wait a worker gets that others are preferred to."""

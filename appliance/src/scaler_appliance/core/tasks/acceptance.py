@@ -148,8 +148,6 @@ class Acceptance:
 
     def _accept(self, client: ClientSession, message: m.Task, payload: Buffer, has_memory: bool = True) -> None:
         batch = TaskBatch(client.number, message, payload, client.tenant)
-        if batch.options.memory_limit_bytes:
-            self._placement.memory.on_submitted(batch.options.memory_limit_bytes)
         count = len(batch)
         client.add_batch(batch)
         client.unfinished += count

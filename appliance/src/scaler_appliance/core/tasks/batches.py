@@ -265,6 +265,10 @@ class Dispatch:
         """Whether each of its tasks costs something when it ends, and not only each run of them."""
         return self.batch.has_costly_ends
 
+    def late_by_microseconds(self, now: float) -> float:
+        """For how long its tasks have run, if they began at once, beyond what was estimated."""
+        return (now - self.sent_at) * 1e6 - self.estimate_microseconds
+
     def message(self) -> m.Task:
         """What its worker is sent, with the payload of its tasks."""
         batch, start, stop = self.batch, self.start, self.stop
