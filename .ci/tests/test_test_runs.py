@@ -43,6 +43,12 @@ def test_that_crashes(): os.kill(os.getpid(), signal.SIGKILL)
 def test_last(): pass
 """
 
+TEST_THAT_IS_A_SEGMENTATION_FAULT = """
+import os, signal
+
+def crash_here(): os.kill(os.getpid(), signal.SIGSEGV)
+def test_that_crashes(): crash_here()
+"""
 TEST_WHOSE_REPORT_CRASHES = """
 import os, signal
 import pytest
@@ -92,6 +98,20 @@ def test_a_run_ends_and_names_the_test_in_which_a_process_has_crashed(tmp_path: 
     assert finished.returncode == 1, finished.stdout
     assert "crashed while running 'test_6.py::test_that_crashes'" in finished.stdout
     assert "1 failed" in finished.stdout
+
+
+def test_a_run_ends_with_where_the_process_was_that_crashed_and_with_what_it_had_run(tmp_path: Path) -> None:
+    (tmp_path / "test_1.py").write_text(QUICK_TESTS)
+    (tmp_path / "test_2.py").write_text(TEST_THAT_IS_A_SEGMENTATION_FAULT)
+
+    finished = run_tests(tmp_path, "-n", "1", "--dist", "loadfile", "--no-loadscope-reorder")
+
+    assert finished.returncode == 1, finished.stdout
+    report = finished.stdout.partition("where gw0 was when it crashed")[2]
+    assert "Segmentation fault" in report
+    assert "in crash_here" in report
+    assert report.index("  test_1.py\n") < report.index("  test_2.py\n") < report.index("1 failed")
+    assert "Extension modules" not in report
 
 
 def test_a_run_says_why_a_test_has_failed_although_its_process_crashes_while_it_reports_that(tmp_path: Path) -> None:

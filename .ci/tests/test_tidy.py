@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from pathlib import Path
 from typing import Iterator, List
 
@@ -15,6 +16,7 @@ import pytest
 TREE = Path(__file__).resolve().parents[2]
 
 MOST_LINES = 550
+MOST_BYTES = 256 * 1024  # of a file that git keeps
 SOURCE_FOLDERS = [
     "protocol-spec/python/src",
     "appliance/src",
@@ -60,6 +62,15 @@ def test_python_modules_stay_short() -> None:
         if lines > MOST_LINES and not is_generated(text):
             too_long.append(f"{path.relative_to(TREE)} has {lines} lines, more than {MOST_LINES}")
     assert too_long == []
+
+
+def test_git_keeps_no_large_files() -> None:
+    """Such as what a program leaves that crashes, where the system keeps the memory of those."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=TREE, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip(f"the tree is not git's: {listed.stderr.strip()}")
+    kept = [TREE / name for name in listed.stdout.split("\0") if name]
+    assert [str(path) for path in kept if path.is_file() and path.stat().st_size > MOST_BYTES] == []
 
 
 def test_nothing_is_left_for_later_in_a_comment() -> None:
