@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
+from control_groups import make_group, remove_group
 from sdk_tasks import wait_for, wait_for_file, wait_until
 
 from scaler import Client, SchedulerClusterCombo
@@ -16,7 +17,6 @@ from scaler.cluster.appliance import PROGRAM_VARIABLE, scheduler_command
 from scaler.exceptions import TaskRejectedError
 
 PYPY = Path(__file__).resolve().parents[3] / ".venv-pypy/bin/pypy3"
-CGROUPS = Path("/sys/fs/cgroup")
 TIMEOUT_SECONDS = 60.0
 
 LIMIT_MIB = {"cpython": 110, "pypy": 200}
@@ -25,21 +25,6 @@ GROUP_MIB = 150  # three quarters of it are the limit
 CONTENT = os.urandom(50_000)
 NODES = 21
 GRAPH_BYTES = NODES * len(CONTENT)
-
-
-def make_group() -> Path:
-    """A control group whose memory is limited."""
-    for parent, name in ((CGROUPS, "memory.max"), (CGROUPS / "memory", "memory.limit_in_bytes")):
-        group = parent / f"scaler-test-{os.getpid()}"
-        try:
-            group.mkdir()
-        except OSError:
-            continue
-        if (group / name).exists():  # otherwise the parent is no control group, or one without this controller
-            (group / name).write_text(str(GROUP_MIB << 20))
-            return group
-        group.rmdir()
-    pytest.skip("control groups cannot be made here")
 
 
 @pytest.fixture(params=["option", pytest.param("option-pypy", marks=pytest.mark.exhaustive), "addresses", "group"])
@@ -57,7 +42,7 @@ def limited(request: pytest.FixtureRequest) -> Iterator[Tuple[SchedulerClusterCo
         limit_mib = ADDRESSES_MIB
         before = f"ulimit -v {limit_mib << 10}; "
     else:
-        limit_mib, group = GROUP_MIB, make_group()
+        limit_mib, group = GROUP_MIB, make_group(GROUP_MIB)
         before = f"echo $$ > {group}/cgroup.procs; "
     # The scheduler's options follow.
     os.environ[PROGRAM_VARIABLE] = shlex.join(["sh", "-c", before + 'exec "$@"', "sh", *program])
@@ -67,8 +52,7 @@ def limited(request: pytest.FixtureRequest) -> Iterator[Tuple[SchedulerClusterCo
     finally:
         del os.environ[PROGRAM_VARIABLE]
         if group is not None:
-            wait_for(lambda: not (group / "cgroup.procs").read_text(), "the scheduler to leave its group")
-            group.rmdir()
+            remove_group(group)
 
 
 def peak_bytes(process_id: int) -> int:

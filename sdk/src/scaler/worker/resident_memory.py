@@ -51,6 +51,38 @@ def _resident_by_psutil(process_id: int) -> int:
         return 0
 
 
+class MemoryKills:
+    """How often Linux has ended a process because a host or control group had no memory left.
+
+    One look per process that was killed. Where the system does not count them, there are none.
+    """
+
+    def __init__(self) -> None:
+        self._known = _memory_kills()
+        self._others = 0
+
+    def is_another(self) -> bool:
+        """Whether more were ended so than looks have found. They may be others' processes."""
+        count = _memory_kills()
+        self._others += count - self._known
+        self._known = count
+        if self._others <= 0:
+            return False
+        self._others -= 1
+        return True
+
+
+def _memory_kills(path: str = "/proc/vmstat") -> int:
+    try:
+        with open(path, "rb") as file:
+            for line in file:
+                if line.startswith(b"oom_kill "):
+                    return int(line.split()[1])
+    except (OSError, IndexError, ValueError, MemoryError):
+        pass
+    return 0
+
+
 def reset_peak() -> bool:
     """Restart measuring the peak; False if the system does not support it."""
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -77,3 +78,20 @@ def test_a_process_that_the_system_does_not_show_has_no_figures(monkeypatch: pyt
     statistics = ProcessStatistics()
     statistics.usage(os.getpid(), 0.0)
     assert statistics.usage(os.getpid(), 1.0) == (0, 0)
+
+
+def test_each_process_that_was_ended_for_lack_of_memory_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = iter([349, 349, 351, 351, 351, 352])
+    monkeypatch.setattr(resident_memory, "_memory_kills", lambda: next(counts))
+    kills = resident_memory.MemoryKills()
+    assert [kills.is_another() for _ in range(5)] == [False, True, True, False, True]
+
+
+@pytest.mark.parametrize(
+    "content, count", [("nr_free_pages 12\noom_kill 349\ndrop_slab 0\n", 349), ("nr_free_pages 12\n", 0), ("", 0)]
+)
+def test_they_are_counted_where_linux_does(tmp_path: Path, content: str, count: int) -> None:
+    statistics = tmp_path / "vmstat"
+    assert resident_memory._memory_kills(str(statistics)) == 0
+    statistics.write_text(content)
+    assert resident_memory._memory_kills(str(statistics)) == count

@@ -22,6 +22,8 @@ from scaler_protocol import messages as m
 MAXIMUM_LOST_OUTCOMES = 3
 """A task that ran this often, and whose outcome was lost with its processor each time, gets one more attempt."""
 
+FOR_LACK_OF_MEMORY = "for lack of memory"
+"""So ends the description of a processor's end if the system has killed it because no memory was left."""
 STACK_STREAM = 3
 """The stream of a TaskLog with the stack of a cancelled task."""
 
@@ -34,6 +36,10 @@ class Death(NamedTuple):
     description: str
     stack: str
     busy_microseconds: int
+
+    @property
+    def is_for_lack_of_memory(self) -> bool:
+        return self.description.endswith(FOR_LACK_OF_MEMORY)
 
 
 def why_lost(state: ProcessorState, death: Death) -> str:

@@ -324,6 +324,8 @@ class TaskFlow(ObjectListener):
         self.pool.remove(state)
         busy_since = now if state in self._reporting else state.busy_since
         death = Death(description, stack, max(0, int((now - busy_since) * 1e6)))
+        if death.is_for_lack_of_memory:
+            self.pool.use_fewer_slots(now)
         if state.code_folders:
             self._sweep_code()
         if state.actor:
@@ -372,6 +374,8 @@ class TaskFlow(ObjectListener):
         for state in self._reporting:
             state.busy_since = now
         self._reporting.clear()
+        if not (self.pool.busy or self.queue.count):
+            self.pool.use_all_slots()
         self.pool.begin_turn(now)
         if self._is_draining:
             self._give_all_back()

@@ -36,6 +36,7 @@ from scaler.values.texts import too_large
 from scaler.worker import frames
 from scaler.worker.agent.core.agent_core import AgentCore
 from scaler.worker.agent.core.agent_identity import AgentIdentity, Chance
+from scaler.worker.agent.core.dead_processors import FOR_LACK_OF_MEMORY
 from scaler.worker.agent.core.effects import (
     Deliver,
     EndProcessors,
@@ -62,7 +63,7 @@ from scaler.worker.fork_server.stacks import user_stack
 from scaler.worker.forwarded_signals import FORWARDED_AS
 from scaler.worker.frames import FrameError, FrameKind
 from scaler.worker.progress_page import ProgressPage
-from scaler.worker.resident_memory import private_bytes
+from scaler.worker.resident_memory import MemoryKills, private_bytes
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import messages as m
 from scaler_protocol.host.interpreter import language
@@ -122,6 +123,7 @@ class Agent:
         self._is_broken = False
         self._statistics = ProcessStatistics()
         self._handles: Dict[int, ProcessorHandle] = {}
+        self._memory_kills = MemoryKills()
         # SCL-WRK-030
         self._rounds = Rounds(loop, self._turn)
         credentials = Credentials(settings.address, settings.key_file, settings.insecure or None, "worker")
@@ -404,9 +406,22 @@ class Agent:
         handle.read_rest()
         handle.close()
         is_failure = report.event == ReportKind.FAILED
-        text = report.text if is_failure else _describe_end(report.status)
+        text = report.text if is_failure else self._describe_end(report.status)
         stack = "" if is_failure else user_stack(report.text)
         self._core.on_processor_died(report.number, text, time.monotonic(), stack)
+
+    def _describe_end(self, status: int) -> str:
+        """How a process ended, in words."""
+        if not os.WIFSIGNALED(status):
+            return f"exited with code {os.WEXITSTATUS(status)}"
+        number = os.WTERMSIG(status)
+        try:
+            name = signal.Signals(number).name
+        except ValueError:
+            name = "unknown"
+        text = f"was ended by signal {number} ({name})"
+        is_for_lack_of_memory = number == signal.SIGKILL and self._memory_kills.is_another()
+        return f"{text} {FOR_LACK_OF_MEMORY}" if is_for_lack_of_memory else text
 
     def _spawn(self, effect: SpawnProcessor) -> None:
         try:
@@ -479,15 +494,3 @@ class Agent:
 def _why_not_started(error: Exception) -> str:
     reason = (error.strerror if isinstance(error, OSError) else None) or "out of memory"
     return f"could not be started ({reason})"
-
-
-def _describe_end(status: int) -> str:
-    """How a process ended, in words."""
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        try:
-            name = signal.Signals(number).name
-        except ValueError:
-            name = "unknown"
-        return f"was ended by signal {number} ({name})"
-    return f"exited with code {os.WEXITSTATUS(status)}"
