@@ -6,10 +6,9 @@ import os
 import shlex
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
-from control_groups import make_group, remove_group
 from sdk_tasks import wait_for, wait_for_file, wait_until
 
 from scaler import Client, SchedulerClusterCombo
@@ -28,22 +27,24 @@ GRAPH_BYTES = NODES * len(CONTENT)
 
 
 @pytest.fixture(params=["option", pytest.param("option-pypy", marks=pytest.mark.exhaustive), "addresses", "group"])
-def limited(request: pytest.FixtureRequest) -> Iterator[Tuple[SchedulerClusterCombo, int]]:
+def limited(
+    request: pytest.FixtureRequest, make_group: Callable[[int], Path]
+) -> Iterator[Tuple[SchedulerClusterCombo, int]]:
     """A cluster whose scheduler may use little memory, and how much that is."""
     kind, _, interpreter = request.param.partition("-")
     interpreter = interpreter or "cpython"
     if interpreter == "pypy" and not PYPY.exists():
         pytest.skip("no PyPy here (make test says why)")
     program = [str(PYPY), "-m", "scaler_appliance"] if interpreter == "pypy" else scheduler_command()
-    group, before, limit_mib = None, "", LIMIT_MIB[interpreter]
+    before, limit_mib = "", LIMIT_MIB[interpreter]
     if kind == "option":
         program += ["--memory-limit", f"{limit_mib}MiB"]
     elif kind == "addresses":
         limit_mib = ADDRESSES_MIB
         before = f"ulimit -v {limit_mib << 10}; "
     else:
-        limit_mib, group = GROUP_MIB, make_group(GROUP_MIB)
-        before = f"echo $$ > {group}/cgroup.procs; "
+        limit_mib = GROUP_MIB
+        before = f"echo $$ > {make_group(GROUP_MIB)}/cgroup.procs; "
     # The scheduler's options follow.
     os.environ[PROGRAM_VARIABLE] = shlex.join(["sh", "-c", before + 'exec "$@"', "sh", *program])
     try:
@@ -51,8 +52,6 @@ def limited(request: pytest.FixtureRequest) -> Iterator[Tuple[SchedulerClusterCo
             yield combo, limit_mib << 20
     finally:
         del os.environ[PROGRAM_VARIABLE]
-        if group is not None:
-            remove_group(group)
 
 
 def peak_bytes(process_id: int) -> int:

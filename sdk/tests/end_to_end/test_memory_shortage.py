@@ -7,8 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-
-from control_groups import make_group, remove_group
+from typing import Callable
 
 from scaler import Client, SchedulerClusterCombo
 
@@ -29,7 +28,9 @@ def hoard(folder: str, number: int) -> int:
     return number
 
 
-def test_tasks_that_were_killed_for_lack_of_memory_run_again_when_there_is_room(tmp_path: Path) -> None:
+def test_tasks_that_were_killed_for_lack_of_memory_run_again_when_there_is_room(
+    tmp_path: Path, make_group: Callable[[int], Path]
+) -> None:
     group = make_group(GROUP_MIB)
     log = tmp_path / "log"
     with SchedulerClusterCombo(n_workers=0, logging_level="ERROR") as combo, open(log, "w") as output:
@@ -44,7 +45,6 @@ def test_tasks_that_were_killed_for_lack_of_memory_run_again_when_there_is_room(
                     assert [future.result(TIMEOUT_SECONDS) for future in futures] == list(range(TASKS))
             finally:
                 worker.terminate()
-    remove_group(group)
     attempts = (tmp_path / "attempts").read_text().splitlines()
     assert TASKS < len(attempts) < TASKS + SLOTS, log.read_text()
     assert "was ended by signal 9 (SIGKILL) for lack of memory" in log.read_text()

@@ -21,7 +21,7 @@ from scaler.values.named_functions import NamedFunction
 from scaler.worker.agent.core import task_durations
 from scaler.worker.agent.core.function_ids import named_function_ids
 from scaler_appliance.core.monitoring import status_changes
-from scaler_appliance.core.placement import task_placement
+from scaler_appliance.core.placement import able_workers
 from scaler_appliance.core.tasks import batches, figures_by_function
 from scaler_appliance.ui import metrics
 from scaler_protocol.session.session_table import SessionState
@@ -42,7 +42,7 @@ LIMITS = (
     (figures_by_function, "MAXIMUM_FUNCTIONS"),
     (status_changes, "MAXIMUM_IDLE_FUNCTIONS"),
     (batches, "_PLAIN_LIMIT"),
-    (task_placement, "MAXIMUM_NEEDS_KNOWN"),
+    (able_workers, "MAXIMUM_NEEDS_KNOWN"),
     (named_function_ids, "MAXIMUM_NAMED_FUNCTIONS"),
     (small_frames, "_TEXTS_KNOWN"),
     (capnproto, "_POINTERS_KNOWN"),

@@ -19,6 +19,7 @@ from whole_system.user_tasks import Kills, Task, key_of, split
 from scaler.values.code_notes import read_note
 from scaler.worker import frames
 from scaler.worker.agent.core.agent_identity import Chance
+from scaler.worker.agent.core.dead_processors import FOR_LACK_OF_MEMORY
 from scaler.worker.agent.core.heartbeats import LARGE_BYTES, ProcessUsage
 from scaler.worker.frames import ContentPlace, Frame, FrameKind
 from scaler.worker.progress import FINISHED, LOADING
@@ -52,6 +53,12 @@ def measured(seed: int, process_ids: Iterable[int]) -> Tuple[Dict[int, ProcessUs
     """What processes have, and what the host has left: in some histories, much of it."""
     size, left = ((2, 3), (LARGE_BYTES, 3), (LARGE_BYTES, 3 * LARGE_BYTES))[seed % 3]
     return {each: ProcessUsage(1, size * (1 + each % 2)) for each in process_ids}, left
+
+
+def end_of_deadly(seed: int) -> str:
+    """How the processors of deadly tasks end."""
+    killed = f"was ended by signal 9 (SIGKILL) {FOR_LACK_OF_MEMORY}"
+    return killed if seed % 4 == 1 else "was ended by signal 11 (SIGSEGV)"
 
 
 class MissingContentError(Exception):
@@ -222,7 +229,7 @@ class Processor(Process):
 
     def _die_in(self, position: int) -> None:
         if self._is_at(position):
-            self.die("was ended by signal 11 (SIGSEGV)")
+            self.die(end_of_deadly(self.world.plan.seed))
 
     def _kill_worker(self, position: int) -> None:
         """As a task does that takes all memory of its host."""

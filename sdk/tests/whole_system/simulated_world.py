@@ -19,6 +19,8 @@ from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tup
 from whole_system.judges.calls_judge import Calls
 from whole_system.themes import CHOICES, theme_of
 
+from scaler.worker.agent.core.heartbeats import LARGE_BYTES
+
 FAULTS: Dict[str, float] = {
     "break": 0.08,  # of a connection, which both ends learn
     "silence": 0.5,  # an end does not learn that a connection has broken
@@ -116,6 +118,24 @@ NEVER = float("inf")
 THEMES_OFF = "themes"
 REACHING_SECONDS = 40.0
 CLOCK_STEPS_SECONDS = (0.5, 4.0, 7.0, 40.0)
+
+
+TIME_REQUESTS_SECONDS = (0.0, 0.0, 0.5, 5.0, 30.0)
+MEMORY_LIMITS_BYTES = (0, LARGE_BYTES, 3 * LARGE_BYTES)
+
+
+class RareOptions:
+    """Options that few users give their tasks, drawn apart: all other draws stay what they were."""
+
+    def __init__(self, seed: int, user: str) -> None:
+        times, limits = Random(f"time requests: {seed} {user}"), Random(f"memory limits: {seed} {user}")
+        self._times = times if times.random() < 0.2 else None
+        self._limits = limits if limits.random() < 0.1 else None
+
+    def draw(self) -> Tuple[float, int]:
+        """For how long a task asks, in seconds, and its limit of memory, in bytes."""
+        seconds = self._times.choice(TIME_REQUESTS_SECONDS) if self._times is not None else 0.0
+        return seconds, self._limits.choice(MEMORY_LIMITS_BYTES) if self._limits is not None else 0
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ all clients have left, nothing is kept for any of them anywhere.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from random import Random
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from table_sizes import drawn_chunks
 from whole_system.links.data_links import DataLinks
@@ -22,10 +23,12 @@ from whole_system.user_tasks import Task
 from whole_system.users import User
 from whole_system.worker_host import WorkerHost
 
+from scaler_appliance.core.tasks import memory_needs
 from scaler_protocol.keys.allow_list import ANY_TENANT
 from scaler_protocol.session.session_table import SessionState
 
 LIVENESS_SECONDS = 600.0
+QUICK_LARGE_TASKS, LEAST_MICROSECONDS = 0.3, 20_000.0
 SHORTEST_REST_SECONDS, LONGEST_REST_SECONDS = 0.5, 3.5
 SAFETY_EVENTS_OF_TRANSFERS = 500
 """In histories with many of them: else most would come after the faults."""
@@ -253,7 +256,19 @@ class System:
         )
 
 
+@contextmanager
+def drawn_least_duration(seed: int) -> Iterator[None]:
+    """Let a seed decide how long tasks have to take to be large, within a run: few take a second."""
+    usual = memory_needs.LEAST_MICROSECONDS
+    is_quick = Random(f"large tasks: {seed}").random() < QUICK_LARGE_TASKS
+    memory_needs.LEAST_MICROSECONDS = LEAST_MICROSECONDS if is_quick else usual
+    try:
+        yield
+    finally:
+        memory_needs.LEAST_MICROSECONDS = usual
+
+
 def simulate(plan: Plan) -> Summary:
     """Run one system. Raises AssertionError, or whatever a core raises, if something is wrong."""
-    with drawn_chunks(plan.seed):
+    with drawn_chunks(plan.seed), drawn_least_duration(plan.seed):
         return System(plan).run()

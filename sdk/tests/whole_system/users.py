@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 
 from whole_system.client_host import ClientHost
 from whole_system.futures import Future
-from whole_system.simulated_world import CLOCK_STEPS_SECONDS, World
+from whole_system.simulated_world import CLOCK_STEPS_SECONDS, RareOptions, World
 from whole_system.tenants import Key
 from whole_system.user_tasks import ENDLESS_SECONDS, GPU, SERVED_FUNCTIONS, Archive, Kills, Task, with_note
 
@@ -38,7 +38,6 @@ MANY_BATCHES = 70
 LATE_TASKS = 6
 _LATE = m.TaskOptions(priority=-1)
 DEADLY_CALLS = 0.1  # of those of actors, where tasks may be deadly
-TIME_REQUESTS_SECONDS = (0.0, 0.0, 0.5, 5.0, 30.0)
 
 
 class User:
@@ -55,8 +54,7 @@ class User:
         self._code_of_functions: Dict[int, List[Archive]] = {}  # by id
         self._contents: Dict[int, bytes] = {}  # of objects, by id
         self._options: Dict[Tuple[Any, ...], m.TaskOptions] = {}  # equal options are one object
-        times = Random(f"time requests: {system.world.plan.seed} {name}")  # apart: other draws stay what they were
-        self._time_requests = times if times.random() < 0.2 else None
+        self._rare_options = RareOptions(system.world.plan.seed, name)
         self._submissions: List[Tuple[Future, Set[int]]] = []  # that hold functions and objects until `submit` returns
         self._actors: List[KeptObject] = []
         self._former_actors: List[KeptObject] = []  # of sessions that have ended
@@ -291,13 +289,13 @@ class User:
         task.retries = world.random.choice((1, 3)) if world.uses("retries") and not task.at_most_once else 0
         priority = world.choose("priority", (0, 0, 0, 1))
         amount = world.random.choice(GPU_NEEDS) if may_need and world.uses("capabilities") else 0.0
-        seconds = self._time_requests.choice(TIME_REQUESTS_SECONDS) if self._time_requests is not None else 0.0
-        key = (task.at_most_once, task.retries, priority, amount, seconds)
-        if key == (False, 0, 0, 0.0, 0.0):
+        seconds, limit = self._rare_options.draw()
+        key = (task.at_most_once, task.retries, priority, amount, seconds, limit)
+        if key == (False, 0, 0, 0.0, 0.0, 0):
             return None
         if key not in self._options:
             options = m.TaskOptions(at_most_once=task.at_most_once, retries=task.retries, priority=priority)
-            options.time_request_milliseconds = int(seconds * 1000)
+            options.time_request_milliseconds, options.memory_limit_bytes = int(seconds * 1000), limit
             options.capabilities = [m.Capability(name=GPU, amount=amount)] if amount else []
             self._options[key] = options
         return self._options[key]

@@ -529,8 +529,8 @@ class SchedulerCore:
         state = self.state
         if isinstance(session, WorkerSession):
             distance_microseconds = session.distance_microseconds
-            session.on_heartbeat(self._now, message, reported_tasks(session, message, state.dispatches))
             self._placement.memory.on_heartbeat(session, message)
+            session.on_heartbeat(self._now, message, reported_tasks(session, message, state.dispatches))
             if session.distance_microseconds != distance_microseconds:
                 self._placement.on_distance_changed(session)
             if state.shares.has_quotas:

@@ -33,6 +33,7 @@ from scaler_appliance.core.steps import PARTS_PER_CALL
 from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch
 from scaler_appliance.core.tasks.figures_by_function import FiguresByFunction
 from scaler_appliance.core.tasks.held_results import HeldResults
+from scaler_appliance.core.tasks.memory_needs import MemoryNeeds
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState, runs
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import ANY_TENANT, Grant
@@ -130,7 +131,7 @@ class SchedulerState:
         self.dispatches: Table[Dispatch] = {}
         self.last_dispatch = 0
         self.durations = FiguresByFunction()  # microseconds, on average, at a worker whose pace is 1.0
-        self.peak_bytes = FiguresByFunction()  # that a task was seen to use, of large ones
+        self.memory_needs = MemoryNeeds(self.durations)
         self.held_results = HeldResults()
         self.ended_of_tenants: Dict[str, List[int]] = {}  # tasks by state, of clients that are gone
         self.finished = [0] * len(TaskState)  # how many tasks ended in each state

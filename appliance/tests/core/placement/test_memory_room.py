@@ -1,51 +1,19 @@
-"""Large tasks go where the memory is that they may use; how much that is follows from limits, and from what is seen."""
+"""Large tasks go where the memory is that they may use, and wait for it (test_waiting_for_memory.py); how much that is
+follows from limits, and from what is seen."""
 
 from __future__ import annotations
 
-from typing import List, Sequence
-
 import pytest
-from scheduler_harness import Client, Harness, Worker, options
+from hosts_with_memory import GIB, beat, counts, host, see
+from scheduler_harness import Client, Harness, options
 
-from scaler_appliance.core.placement.memory_room import LARGE_BYTES
+from scaler_appliance.core.tasks.memory_needs import LARGE_BYTES
 from scaler_protocol import messages as m
-
-GIB = 1 << 30
 
 
 @pytest.fixture
 def client(harness: Harness) -> Client:
     return harness.client()
-
-
-def host(harness: Harness, name: str, free_gib: float, slots: int = 4) -> Worker:
-    """A worker alone on a host with so much memory left."""
-    worker = harness.worker(slots, places={"data_address": f"tcp://{name}:1"})
-    beat(worker, free_gib)
-    return worker
-
-
-def beat(worker: Worker, free_gib: float, running: Sequence[int] = (), each_gib: float = 0.0) -> None:
-    """A heartbeat: so much is left, and the process of each running task has so much."""
-    size = int(each_gib * GIB)
-    processors = [m.ProcessorStatus(instance=each, has_task=True, resident_bytes=size) for each in running]
-    worker.send(m.Heartbeat(free_bytes=int(free_gib * GIB), processors=processors))
-    worker.take(m.HeartbeatEcho)
-
-
-def counts(*workers: Worker) -> List[int]:
-    """How many tasks each has got since last asked."""
-    return [len(worker.take_all_tasks()) for worker in workers]
-
-
-def see(client: Client, worker: Worker, free_gib: float, each_gib: float) -> None:
-    """A task has run, and had so much."""
-    client.submit([0])
-    running = worker.take_tasks()
-    beat(worker, free_gib - each_gib, running, each_gib)
-    worker.finish(running, busy_microseconds=1_000_000)
-    client.take_results()
-    beat(worker, free_gib)
 
 
 def test_tasks_with_a_limit_go_where_that_much_is_left(harness: Harness, client: Client) -> None:
@@ -75,13 +43,11 @@ def test_what_was_seen_of_a_function_counts(harness: Harness, client: Client) ->
 
 def test_what_was_seen_counts_more_than_a_limit(harness: Harness, client: Client) -> None:
     small, large = host(harness, "small", 16), host(harness, "large", 64)
-    client.submit([0])
-    running = small.take_tasks()
-    beat(small, 15, running, 1)
+    see(client, small, 16, 1)
     client.submit([1, 2, 3], options=options(memory_limit_bytes=60 * GIB))
     assert counts(small, large) == [0, 3], "each may have 1 GiB, and more is left there"
-    client.submit(range(4, 8), options=options(memory_limit_bytes=60 * GIB))
-    assert counts(small, large) == [3, 1]
+    client.submit(range(4, 9), options=options(memory_limit_bytes=60 * GIB))
+    assert counts(small, large) == [4, 1]
 
 
 def test_the_most_that_was_seen_counts(harness: Harness, client: Client) -> None:
@@ -129,10 +95,28 @@ def test_of_hosts_with_room_the_one_without_a_gpu_comes_first(harness: Harness, 
     assert counts(gpu, small, large) == [1, 0, 2]
 
 
-def test_a_task_for_which_nothing_has_room_runs_all_the_same(harness: Harness, client: Client) -> None:
+def test_a_limit_counts_no_more_once_a_task_has_ended_that_was_not_seen_to_be_large(
+    harness: Harness, client: Client
+) -> None:
+    only = host(harness, "only", 64)
+    careful = options(memory_limit_bytes=60 * GIB)
+    client.submit(range(4), options=careful)
+    running = only.take_tasks()
+    assert len(running) == 1, "each of them may take nearly all"
+    only.finish(running, busy_microseconds=2_000_000)
+    assert counts(only) == [3]
+
+
+def test_a_task_for_which_nothing_has_room_runs_all_the_same_where_no_large_one_does(
+    harness: Harness, client: Client
+) -> None:
     small, large = host(harness, "small", 4), host(harness, "large", 8)
-    client.submit(range(8), options=options(memory_limit_bytes=12 * GIB))
-    assert counts(small, large) == [4, 4]
+    client.submit([0], options=options(memory_limit_bytes=12 * GIB))
+    assert counts(small, large) == [0, 1]
+    client.submit([1], options=options(memory_limit_bytes=12 * GIB))
+    assert counts(small, large) == [1, 0]
+    client.submit([2], options=options(memory_limit_bytes=12 * GIB))
+    assert counts(small, large) == [0, 0]
 
 
 @pytest.mark.parametrize("size", [0, LARGE_BYTES - 1])
@@ -145,9 +129,17 @@ def test_small_tasks_go_where_they_have_always_gone(harness: Harness, client: Cl
 
 
 def test_a_worker_that_does_not_say_what_is_left_may_have_enough(harness: Harness, client: Client) -> None:
-    small, unknown = host(harness, "small", 16), harness.worker(4)
-    client.submit([1], options=options(memory_limit_bytes=12 * GIB))
-    assert counts(small, unknown) == [0, 1]
+    small, unknown = host(harness, "small", 16), host(harness, "unknown", 0)
+    client.submit([1, 2, 3], options=options(memory_limit_bytes=12 * GIB))
+    assert counts(small, unknown) == [0, 3]
+
+
+def test_a_worker_gets_one_large_task_before_its_first_heartbeat(harness: Harness, client: Client) -> None:
+    worker = harness.worker(4)
+    client.submit([1, 2, 3], options=options(memory_limit_bytes=12 * GIB))
+    assert counts(worker) == [1]
+    beat(worker, 25)
+    assert counts(worker) == [1]
 
 
 def test_what_was_seen_is_forgotten_with_the_function(harness: Harness, client: Client) -> None:
@@ -157,7 +149,7 @@ def test_what_was_seen_is_forgotten_with_the_function(harness: Harness, client: 
     only.take(m.ObjectInstruction)
     running = only.take_tasks()
     beat(only, 40, running, 8)
-    assert len(harness.state.peak_bytes) == 1
+    assert len(harness.state.memory_needs) == 1
     only.finish(running)
     client.delete(function)
-    assert len(harness.state.peak_bytes) == 0
+    assert len(harness.state.memory_needs) == 0

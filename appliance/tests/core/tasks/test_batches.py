@@ -106,4 +106,4 @@ def test_requirements_without_capabilities_are_remembered_but_few_and_short_ones
     for priority in range(1000):
         Requirement.of(options(priority=priority))
     assert 0 < len(batches._PLAIN) <= 256
-    assert not any(long in (needs.codec, needs.function_name) for _, needs in batches._PLAIN.values())
+    assert not any(long in (needs.codec, needs.function_name) for _, needs, _ in batches._PLAIN.values())

@@ -50,7 +50,7 @@ LEAVING_BUGS: Dict[str, PlantedBug] = {
     ),
     "a task goes to any worker because some could run it": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.task_placement:Placement._suit_everyone",
+        f"{SCHEDULER}.placement.able_workers:AbleWorkers.suit_everyone",
         "needs.capabilities or needs.time_request_seconds",
         "needs.capabilities",
     ),

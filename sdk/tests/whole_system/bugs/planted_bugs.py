@@ -13,6 +13,7 @@ from whole_system.bugs.client_holder_bugs import CLIENT_HOLDER_BUGS
 from whole_system.bugs.kept_result_bugs import KEPT_RESULT_BUGS
 from whole_system.bugs.leaving_bugs import LEAVING_BUGS
 from whole_system.bugs.link_bugs import LINK_BUGS
+from whole_system.bugs.memory_bugs import MEMORY_BUGS
 from whole_system.bugs.new_bugs import NEW_BUGS
 from whole_system.bugs.planting import AGENT as _AGENT
 from whole_system.bugs.planting import CLIENT as _CLIENT
@@ -359,6 +360,7 @@ PLANTED_BUGS: Dict[str, PlantedBug] = {
     **TENANT_BUGS,
     **STORAGE_BUGS,
     **UNIT_BUGS,
+    **MEMORY_BUGS,
 }
 
 BUGS_OF_THE_TRIAL = (*OF_THE_FIRST_LIST, *TRIAL_BUGS)

@@ -1,4 +1,4 @@
-"""Bugs of the placement at workers of different speed and size, which only cost time or memory."""
+"""Bugs of the placement at workers of different speed, which only cost time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
     "tasks that a quicker worker cannot run wait for it": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.placement.task_placement:Placement._place_round",
-        " and self._suit_everyone(ready_class.requirement.needs)",
+        " and self._able.suit_everyone(ready_class.requirement.needs)",
         "",
     ),
     "the last of what waits counts one round too few": PlantedBug(
@@ -84,27 +84,6 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
     ),
     "what was wanted once is wanted for ever": PlantedBug(
         "scheduler", f"{SCHEDULER}.placement.speeds:Speeds.begin", "del self._wanted_until[name]", "pass"
-    ),
-    "workers of one host do not share its memory": PlantedBug(
-        "scheduler",
-        f"{SCHEDULER}.placement.memory_room:MemoryRoom.most_for",
-        " and worker.place not in places",
-        "",
-    ),
-    "the memory of tasks that have begun counts twice": PlantedBug(
-        "scheduler", f"{SCHEDULER}.placement.memory_room:MemoryRoom._room_of", "each.large_process_bytes - ", "- "
-    ),
-    "a smaller task of a function hides a large one": PlantedBug(
-        "scheduler",
-        f"{SCHEDULER}.placement.memory_room:MemoryRoom.on_heartbeat",
-        "max(size, self._state.peak_bytes.get(function) or 0)",
-        "size",
-    ),
-    "what was seen of a function outlives it": PlantedBug(
-        "scheduler",
-        f"{SCHEDULER}.tasks.task_outcomes:TaskOutcomes.forget_object",
-        "self._state.peak_bytes.forget(object_id)",
-        "pass",
     ),
     "chance makes workers slow": PlantedBug(
         "scheduler",

@@ -21,6 +21,7 @@ UNIT_TESTS = {
         "appliance/tests/core/placement/test_spare_capabilities.py",
         "appliance/tests/core/placement/test_speeds.py",
         "appliance/tests/core/placement/test_memory_room.py",
+        "appliance/tests/core/placement/test_waiting_for_memory.py",
     ],
     "agent": ["sdk/tests/worker/agent/core/test_transfers.py"],
     "provisioner": ["sdk/tests/provision/test_provision_core.py"],

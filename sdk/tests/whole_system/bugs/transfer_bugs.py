@@ -89,7 +89,7 @@ QUIET_TRANSFER_BUGS: Dict[str, PlantedBug] = {
     "a client waits for all tasks of another one that are in line for their bytes": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.placement.task_placement:Placement._place_class",
-        "if self._workers.lined_up:",
+        "if self._workers.lined_up and self._most > 0:",
         "if False:",
     ),
     "tasks are asked back whose bytes are on their way": PlantedBug(

@@ -43,6 +43,7 @@ class JudgedClient:
         self.claims: Dict[TaskClass, Claim] = {}
         self.keys: Dict[int, int] = {}  # of tasks without outcome, by id
         self.classes: Dict[int, TaskClass] = {}  # by key of a task that has waited
+        self.functions: Dict[int, object] = {}  # likewise
         self.large_bytes: Dict[int, int] = {}  # of results that it has not let go of, by object
 
     def waits_for(self, task_class: TaskClass) -> bool:

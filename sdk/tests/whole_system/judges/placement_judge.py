@@ -16,7 +16,8 @@ Rules:
   another not.
 - A free slot takes a task that waits, in the same tick. If none waits, workers with tasks behind others are asked for
   them. A slot of a distant worker may stay free for a while if near workers take tasks: they may have done them before
-  a message has gone there and back. So may a slot of a slow worker, if a quicker one is near: see `preferences`.
+  a message has gone there and back. So may a slot of a slow worker, if a quicker one is near: see `preferences`. Large
+  tasks may wait for memory, and others do not wait for them then: see `large_tasks`.
 - A worker that fetches from others may have a task more for each slot: those whose bytes are on their way stay there.
 - A worker with blocked tasks gets nested ones: see `blocked_workers`.
 - A peer is lost after the time-out of its role, neither sooner nor much later.
@@ -29,6 +30,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Se
 
 from whole_system.judges.blocked_workers import nested_task_passed_over
 from whole_system.judges.judged_peers import AtWorker, JudgedClient, JudgedWorker, TaskClass
+from whole_system.judges.large_tasks import LargeTasks
 from whole_system.judges.preferences import Preferences
 from whole_system.judges.shares import Shares
 from whole_system.judges.turns import Claim
@@ -105,6 +107,7 @@ class PlacementJudge:
         self._timers_due = 0
         self._pace_of = pace_of
         self._preferences = Preferences(self._workers, prefetch_seconds)
+        self._large = LargeTasks()
 
     # What the scheduler receives ------------------------------------------------------------------------------------
 
@@ -119,6 +122,8 @@ class PlacementJudge:
             self._on_client(self._clients_by_name[name], message, payload)
         elif name in self._workers:
             self._on_worker(self._workers[name], message, payload)
+        if self._large.has_more:
+            self._large.drop_from(self._clients.values())
 
     def _on_client(self, client: JudgedClient, message: Any, payload: bytes) -> None:
         if isinstance(message, m.Task):
@@ -146,22 +151,26 @@ class PlacementJudge:
             client.keys.update(zip(message.ids, _keys(message.payload_sizes, payload)))
             return
         task_class = TaskClass.of(message, client.tenant)
+        function = message.function or message.function_name
         self._preferences.on_submitted(task_class)
+        self._large.on_submitted(function, message.options)
         needs_others = message.predecessor_counts or bytes(len(message.ids))
         for task_id, key, count in zip(message.ids, _keys(message.payload_sizes, payload), needs_others):
             client.keys[task_id] = key
             if not count:
-                self._add(client, task_class, key)
+                self._add(client, task_class, key, function)
 
-    def _add(self, client: JudgedClient, task_class: TaskClass, key: int) -> None:
+    def _add(self, client: JudgedClient, task_class: TaskClass, key: int, function: object) -> None:
         """A task waits."""
+        client.classes[key], client.functions[key] = task_class, function
+        if self._large.may_wait(function):
+            return
         if not client.waits_for(task_class):
             client.claims.pop(
                 task_class, None
             )  # of tasks that have all ended in this tick: the client gave up its turn
             self._on_came(client.session, task_class)
         client.claims.setdefault(task_class, Claim(self._turn_microseconds)).fresh_keys.add(key)
-        client.classes[key] = task_class
 
     def _on_came(self, comer: int, task_class: TaskClass) -> None:
         for client in self._clients.values():
@@ -184,6 +193,7 @@ class PlacementJudge:
                 self._on_fetched(worker, message.id)
         elif isinstance(message, m.Heartbeat):
             worker.on_heartbeat(message)
+            self._large.on_heartbeat(worker, message)
         elif isinstance(message, m.ObjectInstruction) and message.action != m.ObjectAction.CREATE:
             worker.on_fetched(message.ids)
         elif isinstance(message, m.ObjectInstruction):
@@ -202,6 +212,7 @@ class PlacementJudge:
                 continue
             if self._shares is not None:
                 self._shares.on_measured(task.task_class.tenant, mean)
+            self._large.on_measured(task.function, mean * worker.pace)
             self._shortest[task.function] = min(mean, self._shortest.get(task.function, self._turn_microseconds))
             owner = self._clients.get(task.client)
             if object_id in self._kept and owner is not None and task.key in owner.keys.values():
@@ -302,12 +313,13 @@ class PlacementJudge:
             for instance, key in zip(message.ids, keys):
                 worker.tasks[instance] = AtWorker(taker, key, function, task_class, True)
             return
+        is_large = self._large.may_wait(function)
         if owner is None or not owner.waits_for(task_class):
             self._on_came(taker, task_class)
         microseconds = len(keys) * self._shortest.get(function, self._turn_microseconds)
         for client in self._clients.values():
             claim = client.claims.get(task_class)
-            if claim is None or client.session == taker:
+            if claim is None or client.session == taker or is_large:
                 continue
             if not claim.keys or self._is_held(client):
                 claim.passings.clear()
@@ -318,12 +330,17 @@ class PlacementJudge:
                 owner.drop(key)
             if task_class in owner.claims:
                 owner.claims[task_class].passings.clear()
-        self._served[task_class] = None
+        if is_large:  # it may have been the turn of its class, or not
+            self._rivals.get(task_class, set()).clear()
+        else:
+            self._served[task_class] = None
         self._preferences.on_placed(task_class)
         if not worker.distance_seconds:
             self._placed_near_at = self._now
         worker.now = self._now
-        if worker.has_free_slot and not (worker.distance_seconds or self._preferences.is_second_choice(worker)):
+        if worker.has_free_slot and not (
+            is_large or worker.distance_seconds or self._preferences.is_second_choice(worker)
+        ):
             self._served_slots.append((task_class, {each for each in self._rivals if worker.fits(each)}))
         if self._shares is not None and worker.key.tenant == ANY_TENANT:
             has_blocked = worker.slots > worker.own_slots
@@ -433,7 +450,7 @@ class PlacementJudge:
         for task in self._given_back.values():
             owner = self._clients.get(task.client)
             if owner is not None and task.key in owner.classes and task.key in owner.keys.values():
-                self._add(owner, owner.classes[task.key], task.key)
+                self._add(owner, owner.classes[task.key], task.key, task.function)
         self._given_back.clear()
 
     def _may_run(self, worker: JudgedWorker, task_class: TaskClass) -> bool:

@@ -50,6 +50,7 @@ class Cause(Enum):
     UNREAD = "their client does not take its results"
     QUOTA = "their tenant has as many tasks at workers as it may"
     BUSY = "workers are busy"
+    MEMORY = "large tasks have the memory of the hosts with a free slot"
     PREFERRED = "other workers than those with a free slot are likely to end them sooner, or will be free soon"
     UNKNOWN = "a worker could run them now"
     NO_ACTORS = "no connected worker runs actors"
@@ -126,9 +127,11 @@ class Explanations:
         if state == TaskState.QUEUED:
             if self._state.ready.is_later(batch):
                 return "the task waits because its client has tasks with very many other requirements before it"
-            cause = self._cause(client, batch.requirement.needs)
+            cause = self._cause(client, batch.requirement.needs, batch.requirement.is_large)
             losses = batch.losses_of(index)
             text = f"the task waits because {self._clause(client, cause, batch.requirement.needs)}"
+            if cause == Cause.MEMORY:
+                text += f": it may need {self._state.memory_needs.of(batch) / 1e9:.1f} GB"
             if losses >= LOSSES_OF_A_SUSPECT:
                 text += f"; it was lost with its worker {losses} times, so only a worker with a free slot gets it"
             units = self._state.units.text_for(client.tenant)
@@ -180,7 +183,7 @@ class Explanations:
     def _look(self, now: float) -> Steps:
         waits: Dict[int, _Wait] = {}
         reasons: List[Tuple[str, str]] = []
-        causes: Dict[Tuple[Needs, bool], Cause] = {}
+        causes: Dict[Tuple[Requirement, bool], Cause] = {}
         ready = self._state.ready
         for ready_class in ready.classes():
             done = 1
@@ -192,9 +195,9 @@ class Explanations:
                 if client is None or not ready_class.count_of(number):
                     continue  # it went away in the meantime, or its tasks are not waiting any more
                 done += UNITS_OF_A_CLIENT
-                key = needs, ready.is_held(number)
+                key = ready_class.requirement, ready.is_held(number)
                 if key not in causes:
-                    causes[key] = self._cause(client, needs)
+                    causes[key] = self._cause(client, needs, ready_class.requirement.is_large)
                     done += work
                 if self._is_due(now, causes[key], wait):
                     text = self._warn(client, ready_class, causes[key])
@@ -260,7 +263,7 @@ class Explanations:
 
     # The cause ------------------------------------------------------------------------------------------------------
 
-    def _cause(self, client: ClientSession, needs: Needs) -> Cause:
+    def _cause(self, client: ClientSession, needs: Needs, is_large: bool = False) -> Cause:
         """The reason why a task of the client with these needs is not at a worker."""
         if self._state.ready.is_held(client.number):
             return Cause.UNREAD
@@ -277,6 +280,8 @@ class Explanations:
         if self._state.shares.has_quotas and not self._state.shares.room_of(needs.tenant):
             return Cause.QUOTA
         free = [worker for worker in able if worker.assigned < worker.slots and worker.room_for(needs.capabilities)]
+        if free and is_large:
+            return Cause.MEMORY
         if free:
             speeds = self._placement.speeds
             return Cause.PREFERRED if min(map(speeds.price_of, free)) > speeds.cheapest else Cause.UNKNOWN
@@ -346,6 +351,8 @@ class Explanations:
             slots = sum(worker.slots for worker in workers)
             waiting = _count(self._state.ready.waiting_of(needs.tenant), "task")
             return f"{_count(slots, 'slot')} of {_count(len(workers), 'worker')} are busy, and {waiting} in line"
+        if cause == Cause.MEMORY:
+            return "the large tasks on the hosts with a free slot leave too little memory there"
         if cause == Cause.PREFERRED:
             free = [each.pace.factor for each in workers if each.assigned < each.slots]
             times = min(free, default=1.0) / min(each.pace.factor for each in workers)

@@ -40,6 +40,14 @@ class RunningTask(NamedTuple):
     instance: int = 0  # as its worker knows it; 0: none
 
 
+class LargeProcess(NamedTuple):
+    """A process that has much memory, by its worker's last heartbeat."""
+
+    instance: int  # that it runs; 0: none
+    had_bytes: int  # before it began to run that
+    size: int  # bytes
+
+
 class WorkerSession(Session):
     """A worker.
 
@@ -79,7 +87,7 @@ class WorkerSession(Session):
         self.forced_instances: array[int] = array("Q")
         self.heartbeat: Optional[m.Heartbeat] = None
         self.heartbeat_at = 0.0  # by the scheduler's clock
-        self.large_process_bytes = 0  # that its large processes had by then
+        self.large_processes: Dict[int, LargeProcess] = {}  # by process id, by then
         self.distance_microseconds = 0.0  # for messages there and back; 0: it is near
         self._latencies: Deque[int] = deque(maxlen=_LATENCIES)
         self.processor_tasks: Sequence[RunningTask] = ()  # an entry for each processor of the heartbeat

@@ -10,7 +10,7 @@ Rules:
 - Of workers that offer equally many, the quickest come first.
 - The first of the quickest workers with the least that any offers are taken without a look at the others.
 - Only the choice among free slots is made here: while others are free, these stay free. What waits, and for what, is
-  said in `speeds`.
+  said in `speeds` and in `memory_room`.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class FreeSlots:
         self._speeds = speeds
         self._memory = memory
 
-    def choose(self, workers: Iterator[WorkerSession], ready_class: ReadyClass) -> ChosenWorkers:
+    def choose(self, workers: Iterator[WorkerSession], ready_class: ReadyClass, need: float) -> ChosenWorkers:
         """Which workers should get tasks of the class.
 
         Parameters:
             workers: that can run the tasks, and have a free slot.
+            need: of memory, in bytes, if the next task is large.
         """
-        need = self._memory.need_of_next(ready_class)
         if need:
-            most_here = self._memory.most_for(workers, need)
+            most_here = self._memory.most_for(workers, ready_class, need)
             roomy = [self._state.workers[number] for number in most_here]
             return ChosenWorkers(sorted(roomy, key=self._rank), True, most_here)
         if len(self._state.offers) > 1 or self._speeds.differ:

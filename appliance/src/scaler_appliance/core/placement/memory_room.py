@@ -1,35 +1,54 @@
 """Which free slots have the memory that a task may use: two large tasks should not meet on a small host.
 
-    heartbeats: what the process of each task has ──▶ the most, by function ──┐
-    memory limits of tasks ──────────────────────────────────────────────────┴─▶ need of a task
     heartbeats: what hosts have left, and large processes have ──▶ what all large tasks of a host may have
                                                 less the needs of those that it has now  =  room
 
 Rules:
-- A task may use as much as any of its function was seen to use, or, if none was seen, as its limit allows.
-- Only tasks that use much, for a second or longer, count. Those that are over before a heartbeat is sent are not seen.
-- A process keeps what the tasks before have left in it, and the next one runs there: it takes nothing of what is left.
-- Among free slots, those of hosts with room for it come first. If there is none, the task runs all the same, where most
-  room is left: what was seen of others is no certainty, and no reason to wait.
+- What a task may use is said in `memory_needs`.
+- A process keeps what the tasks before have left in it, and the next one runs there: it takes nothing of what is left,
+  and only by how much a process has grown since a task began in it is that task's.
+- Of free slots, those of hosts with most room come first, and each host gets as many tasks as it has room for. A host
+  without large tasks gets one in any case.
+- Otherwise a large task waits until one has ended, though slots are free; what is small does not wait behind it
+  (`Placement.set_large_apart`). What was seen of other tasks is no certainty: it waits for at most PATIENCE times as
+  long as tasks of its function take, but PATIENCE_SECONDS at least, after one of its class was placed. Then it goes
+  where most room is.
+- Tasks that wait for nested ones do not count as there, and nested tasks that are sent to their workers do not wait:
+  they are what these wait for.
+- All hosts with free slots are looked at, but not for each message.
 """
 
 from __future__ import annotations
 
 from itertools import islice
 from math import inf
-from typing import Dict, Iterable, Set
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from scaler_appliance.core.monitoring.running_tasks import open_dispatch
-from scaler_appliance.core.peers.worker_session import WorkerSession
+from scaler_appliance.core.peers.worker_session import LargeProcess, WorkerSession
 from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.tasks.batches import TaskBatch
+from scaler_appliance.core.tasks.memory_needs import LARGE_BYTES
 from scaler_protocol import messages as m
 
-LARGE_BYTES = 256 * 1024 * 1024
-LEAST_MICROSECONDS = 1e6
-LOOKED_AT = 64  # workers
+ENOUGH_HOSTS = 64  # with room, to choose from
 DISPATCHES_OF_A_WORKER = 64  # that are looked at: large tasks are few, and stay for long
+PATIENCE = 3.0
+PATIENCE_SECONDS = 60.0
+PAUSE_SECONDS = 0.1
+"""Until hosts are looked at again for a class that none has room for, unless a large task has ended."""
+
+
+class Room(NamedTuple):
+    """What a host has for large tasks.
+
+    Attributes:
+        size: bytes.
+        is_used: large tasks run there.
+    """
+
+    size: float
+    is_used: bool
 
 
 class MemoryRoom:
@@ -37,60 +56,95 @@ class MemoryRoom:
         self._state = state
 
     def on_heartbeat(self, worker: WorkerSession, message: m.Heartbeat) -> None:
-        """A worker says what its processors have."""
-        worker.large_process_bytes = 0
+        """A worker says what its processors have, and what is left; this is not in its session yet."""
+        if worker.heartbeat is None:
+            self._state.memory_needs.changes += 1
+        before, worker.large_processes = worker.large_processes, {}
         for processor in message.processors:
-            size = processor.resident_bytes
+            size, instance = processor.resident_bytes, processor.instance
             if size < LARGE_BYTES:
                 continue
-            worker.large_process_bytes += size
-            dispatch = open_dispatch(self._state.dispatches, worker, processor.instance)
+            last = before.get(processor.process_id)
+            had = 0 if last is None else last.had_bytes if last.instance == instance else last.size
+            worker.large_processes[processor.process_id] = LargeProcess(instance, had, size)
+            dispatch = open_dispatch(self._state.dispatches, worker, instance)
             if dispatch is not None:
-                function = dispatch.batch.function_key
-                self._state.peak_bytes.set(function, max(size, self._state.peak_bytes.get(function) or 0))
-
-    def need_of(self, batch: TaskBatch) -> float:
-        """The bytes that a task of the batch may use; 0: it is not large."""
-        need: float = batch.options.memory_limit_bytes
-        if len(self._state.peak_bytes):
-            need = self._state.peak_bytes.get(batch.function_key) or need
-        if need < LARGE_BYTES:
-            return 0.0
-        microseconds = self._state.durations.get(batch.function_key)
-        return need if microseconds is None or microseconds >= LEAST_MICROSECONDS else 0.0
+                self._state.memory_needs.see(dispatch.batch.function_key, size - had)
 
     def need_of_next(self, ready_class: ReadyClass) -> float:
-        """The same of the task whose turn it is."""
+        """The bytes that the task may use whose turn it is; 0: it is not large."""
         batch = ready_class.batch_of_turn()
-        return 0.0 if batch is None else self.need_of(batch)
+        return 0.0 if batch is None else self._state.memory_needs.of(batch)
 
-    def most_for(self, workers: Iterable[WorkerSession], need: float) -> Dict[int, int]:
-        """How many tasks workers should get at most, by session, those with most room first. What is left then is asked
-        for again.
+    def is_looked_at(self, ready_class: ReadyClass) -> bool:
+        """Whether hosts may have room for the class by now."""
+        until, changes = ready_class.without_memory
+        return self._state.now >= until or changes != self._state.memory_needs.changes
+
+    def has_room(self, worker: WorkerSession, need: float) -> bool:
+        """Whether a worker may get a task that needs so much."""
+        room = self._room_of(worker.place)
+        return room.size >= need or not room.is_used
+
+    def most_for(self, workers: Iterable[WorkerSession], ready_class: ReadyClass, need: float) -> Dict[int, int]:
+        """How many tasks of a class workers should get at most, by session, those with most room first. What is left
+        then is asked for again. Empty: they wait.
 
         Parameters:
             workers: with a free slot, that can run the tasks.
             need: of each task.
         """
-        rooms = [(self._room_of(worker), worker) for worker in islice(workers, LOOKED_AT)]
-        rooms.sort(key=lambda each: -each[0])
+        rooms: Dict[str, Room] = {}  # each once, as the workers of a host share what it has
+        roomy: List[Tuple[float, WorkerSession]] = []
+        rest: List[Tuple[float, WorkerSession]] = []  # without room, or the knowledge whether they have any
+        for worker in workers:
+            if worker.place in rooms:
+                continue
+            room = rooms[worker.place] = self._room_of(worker.place)
+            if room.size >= need:
+                roomy.append((room.size, worker))
+                if len(roomy) == ENOUGH_HOSTS:
+                    break
+            elif not (roomy or (room.is_used and not self._is_impatient(ready_class))):
+                rest.append((room.size, worker))
+        roomy.sort(key=lambda each: -each[0])
         found: Dict[int, int] = {}
-        places: Set[str] = set()  # each once, as its workers share what it has
-        for room, worker in rooms:
-            if room >= need and worker.place not in places:
-                free = worker.slots - worker.assigned
-                found[worker.number] = free if room >= need * free else int(room / need)
-                places.add(worker.place)
-        if rooms and not found:
-            found[rooms[0][1].number] = 1
+        for size, worker in roomy:
+            free = worker.slots - worker.assigned
+            found[worker.number] = free if size >= need * free else int(size / need)
+        if not found and rest:
+            found[max(rest, key=lambda each: each[0])[1].number] = 1
+        if rooms and not found and ready_class.requirement.is_large:
+            if ready_class.waits_since is None:
+                ready_class.waits_since = self._state.now
+            ready_class.without_memory = self._state.now + PAUSE_SECONDS, self._state.memory_needs.changes
         return found
 
-    def _room_of(self, worker: WorkerSession) -> float:
-        """How many more bytes tasks of a worker's host may use."""
-        if worker.heartbeat is None or not worker.heartbeat.free_bytes:
-            return inf
-        room = float(worker.heartbeat.free_bytes)
-        for each in self._state.workers_by_place.get(worker.place, {}).values():
-            earliest = islice(each.dispatches.values(), DISPATCHES_OF_A_WORKER)
-            room += each.large_process_bytes - sum([self.need_of(one.batch) * one.open_count for one in earliest])
-        return room
+    def _is_impatient(self, ready_class: ReadyClass) -> bool:
+        """Whether tasks of a class have waited for long enough."""
+        if ready_class.waits_since is None or not ready_class.requirement.is_large:
+            return False
+        batch = ready_class.batch_of_turn()
+        microseconds = None if batch is None else self._state.durations.get(batch.function_key)
+        seconds = max(PATIENCE_SECONDS, PATIENCE * (microseconds or 0.0) / 1e6)
+        return self._state.now - ready_class.waits_since >= seconds
+
+    def _room_of(self, place: str) -> Room:
+        """What a host has left for more tasks."""
+        size, tasks = 0.0, 0
+        latest: Optional[WorkerSession] = None
+        for worker in self._state.workers_by_place.get(place, {}).values():
+            if worker.heartbeat is not None and (latest is None or worker.heartbeat_at >= latest.heartbeat_at):
+                latest = worker
+            size += sum([process.size for process in worker.large_processes.values()])
+            tasks -= worker.slots - worker.hello.slots  # suspended ones
+            for dispatch in islice(worker.dispatches.values(), DISPATCHES_OF_A_WORKER):
+                need = self._state.memory_needs.of(dispatch.batch)
+                if need:
+                    size -= need * dispatch.open_count
+                    tasks += 0 if dispatch.is_of_actor else dispatch.open_count
+        if latest is None or latest.heartbeat is None:
+            return Room(0.0, tasks > 0)  # its first one follows at once
+        if not latest.heartbeat.free_bytes:
+            return Room(inf, tasks > 0)  # it does not say
+        return Room(size + latest.heartbeat.free_bytes, tasks > 0)

@@ -36,6 +36,7 @@ class ReadyClass:
         "offered",
         "is_parked",
         "waits_since",
+        "without_memory",
         "_spans",
         "_turns",
         "_turn_microseconds",
@@ -54,7 +55,8 @@ class ReadyClass:
         self.last_served = 0
         self.offered = -1  # at which change of the workers one was known to offer to run its tasks
         self.is_parked = False
-        self.waits_since: Optional[float] = None  # for quicker workers, though a slot is free
+        self.waits_since: Optional[float] = None  # for quicker workers, or memory, though a slot is free
+        self.without_memory = (0.0, 0)  # until when no host is looked at, unless another large task has ended
         self._spans: Dict[int, Deque[TaskSpan]] = {}
         self._turns: Deque[int] = deque()
         self._turn_microseconds = 0.0  # of work that was handed out in the turn of the first of them
@@ -255,6 +257,30 @@ class ReadyClass:
             self._leave_turns(client)
             return self._spans.pop(client)
         return self._held.pop(client, None)
+
+    def remove_batch(self, batch: TaskBatch) -> Tuple[List[TaskSpan], int]:
+        """Remove and return all waiting tasks of the batch that is next; and how many spans were looked at."""
+        client, spans = batch.client, self._spans[batch.client]
+        own: Deque[TaskSpan] = deque()
+        others: List[TaskSpan] = []
+        left = batch.states.count(TaskState.QUEUED)
+        while spans and (left > 0 or spans[0].batch is batch):
+            span = spans.popleft()
+            (own if span.batch is batch else others).append(span)
+            if span.batch is batch:
+                left -= batch.states.count(TaskState.QUEUED, span.start, span.stop)
+        looked_at = len(own) + len(others)
+        spans.extendleft(reversed(others))
+        removed: List[TaskSpan] = []
+        while (queued := _take_from(own, len(batch))) is not None:  # without those that were cancelled
+            removed.append(queued)
+        count = sum([stop - start for _, start, stop in removed])
+        self.count -= count
+        self._totals.placeable -= count
+        self._counts[client] -= count
+        if not spans:
+            self._remove_spans(client)
+        return removed, looked_at
 
     def known_clients(self) -> Iterable[int]:
         """Clients that have, or had, tasks here."""

@@ -74,6 +74,7 @@ class ReadyQueues:
         self._with_later: Dict[int, _ClientQueues] = {}  # those with tasks outside of the classes
         self._totals: Dict[str, ReadyTotals] = {}  # by tenant
         self._call_totals: Dict[str, ReadyTotals] = {}  # the same of the calls of actors
+        self._large_totals: Dict[str, ReadyTotals] = {}  # and of large tasks, which may wait though slots are free
         self.woken: Dict[int, ReadyClass] = {}  # by actor: classes of calls with changes, or that might have
         self._servings = 0
         self._held: Set[int] = set()  # throttled clients
@@ -100,8 +101,7 @@ class ReadyQueues:
     def _join_class(self, queues: _ClientQueues, requirement: Requirement) -> ReadyClass:
         ready_class = self._classes.get(requirement)
         if ready_class is None:
-            totals = self._totals.get(requirement.needs.tenant) or self._totals_of(requirement)
-            ready_class = ReadyClass(requirement, totals)
+            ready_class = ReadyClass(requirement, self._totals_of(requirement))
             self._classes[requirement] = self._active[requirement] = ready_class
             ready_class.last_served = self._servings
         queues.classes[requirement] = ready_class
@@ -119,6 +119,8 @@ class ReadyQueues:
 
     def _totals_of(self, requirement: Requirement) -> ReadyTotals:
         tenant = requirement.needs.tenant
+        if requirement.is_large:
+            return self._large_totals.setdefault(tenant, ReadyTotals())
         totals = self._totals.get(tenant)
         if totals is None:
             totals = self._totals[tenant] = ReadyTotals()
@@ -136,6 +138,18 @@ class ReadyQueues:
             ready_class.add(span, in_front=in_front)
             if batch.requirement.needs.actor:
                 self.woken[batch.requirement.needs.actor] = ready_class
+
+    def set_large_apart(self, batch: TaskBatch) -> int:
+        """Tasks of a batch wait for memory from now on, and none behind them; returns how many spans were looked at.
+
+        Parameters:
+            batch: the next one of a class.
+        """
+        spans, looked_at = self._clients[batch.client].classes[batch.requirement].remove_batch(batch)
+        batch.requirement = batch.requirement._replace(is_large=True)
+        for span in spans:
+            self.add(span)
+        return looked_at
 
     def wake(self, requirement: Requirement) -> None:
         """Look at the waiting calls of an actor, if there are any."""
@@ -309,18 +323,17 @@ class ReadyQueues:
         ready_class.last_served = self._servings
 
     def placeable(self) -> int:
-        """How many tasks wait only for a worker."""
+        """How many tasks wait only for a worker, and not for memory."""
         return sum([totals.placeable for totals in self._totals.values()])
 
     def tenants_with_placeable(self) -> List[str]:
-        """The tenants of which tasks wait only for a worker."""
+        """The tenants of which tasks wait only for a worker, and not for memory."""
         return [tenant for tenant, totals in self._totals.items() if totals.placeable]
 
     def waiting_of(self, tenant: str) -> int:
         """How many tasks of a tenant wait for a worker, throttled or not."""
-        totals, calls = self._totals.get(tenant), self._call_totals.get(tenant)
-        tasks = 0 if totals is None else totals.placeable + totals.held + totals.later
-        return tasks if calls is None else tasks + calls.placeable + calls.held
+        found = (each.get(tenant) for each in (self._totals, self._large_totals, self._call_totals))
+        return sum([totals.placeable + totals.held + totals.later for totals in found if totals is not None])
 
     def check_invariants(self, clients: Set[int]) -> None:
         """Check all classes, and that only connected clients are throttled."""
@@ -340,15 +353,24 @@ class ReadyQueues:
             assert (
                 self._classes[ready_class.requirement] is ready_class and ready_class.requirement.needs.actor == actor
             )
-        for tenant, totals in self._totals.items():
-            own = [
-                each for each in classes if each.requirement.needs.tenant == tenant and not each.requirement.needs.actor
-            ]
-            assert totals.placeable == sum([ready_class.count for ready_class in own])
-            assert totals.held == sum([ready_class.held_count for ready_class in own])
+        for is_large, by_tenant in ((False, self._totals), (True, self._large_totals)):
+            plain = [each for each in classes if each.requirement.is_large == is_large]
             laters = [queues.later.items() for queues in self._clients.values()]
-            mine = [later.count for items in laters for each, later in items if each.needs.tenant == tenant]
-            assert totals.later == sum(mine)
+            for tenant, totals in by_tenant.items():
+                own = [
+                    each
+                    for each in plain
+                    if each.requirement.needs.tenant == tenant and not each.requirement.needs.actor
+                ]
+                assert totals.placeable == sum([ready_class.count for ready_class in own])
+                assert totals.held == sum([ready_class.held_count for ready_class in own])
+                mine = [
+                    later.count
+                    for items in laters
+                    for each, later in items
+                    if each.is_large == is_large and each.needs.tenant == tenant
+                ]
+                assert totals.later == sum(mine)
         for client, queues in self._clients.items():
             assert len(queues.classes) <= MAXIMUM_CLASSES_OF_CLIENT and bool(queues.later) <= (
                 client in self._with_later
@@ -360,6 +382,7 @@ class ReadyQueues:
     def __len__(self) -> int:
         """How many tasks wait for a worker, throttled or not."""
         tasks = sum([totals.placeable + totals.held + totals.later for totals in self._totals.values()])
-        if self._call_totals:
-            tasks += sum([totals.placeable + totals.held for totals in self._call_totals.values()])
+        for others in (self._large_totals, self._call_totals):
+            if others:
+                tasks += sum([totals.placeable + totals.held + totals.later for totals in others.values()])
         return tasks

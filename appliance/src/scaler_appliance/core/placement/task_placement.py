@@ -17,7 +17,7 @@ Rules:
 - What a worker offers and a task does not need is left to those that need it: while enough slots are free, tasks go to
   the workers with the least of it, which costs no one time. By names, as what all offer makes no difference.
 - Of free slots, those of quick workers come first, and tasks may wait for them: see `speeds`; for large tasks, those of
-  hosts with most memory left: see `memory_room`.
+  hosts with most memory left, for which they wait apart from others: see `memory_room`.
 - A worker with blocked tasks, which wait for nested ones, gets tasks more urgent than those it holds, as many as it has
   slots, even when it holds enough: the slots of blocked tasks are for these, and it runs them first. Nested tasks are
   more urgent than the tasks that wait for them, so recursion goes depth first, and few tasks wait at a time.
@@ -36,6 +36,7 @@ from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 from scaler_appliance.core.actor_calls.actor_table import ActorRecord
 from scaler_appliance.core.large_tables import LARGE, in_chunks
 from scaler_appliance.core.peers.worker_session import WorkerSession
+from scaler_appliance.core.placement.able_workers import AbleWorkers
 from scaler_appliance.core.placement.announcing import Announcing
 from scaler_appliance.core.placement.distance import Distance
 from scaler_appliance.core.placement.free_slots import NO_BOUNDS, FreeSlots
@@ -47,17 +48,14 @@ from scaler_appliance.core.placement.speeds import Speeds
 from scaler_appliance.core.placement.tenant_shares import UNLIMITED, count_as_urgent, would_pass
 from scaler_appliance.core.placement.workers_with_room import WorkersWithRoom
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.tasks.batches import Dispatch, Needs, Requirement, TaskBatch, TaskSpan
+from scaler_appliance.core.tasks.batches import Dispatch, Requirement, TaskBatch, TaskSpan
 from scaler_appliance.core.tasks.task_states import TaskEvent, apply
 from scaler_protocol.keys.allow_list import ANY_TENANT
 
 BURST_BYTES = 8 * 1024 * 1024  # of all dispatches of a tick: before the next one, the shell says who reads too slowly
 LEAST_MESSAGE_MICROSECONDS = 1000.0  # about ten times the cost of a message here and at the worker
-MAXIMUM_NEEDS_KNOWN = 1024
 UNITS_OF_A_DISPATCH = 40  # with the message and what it changes
 TASKS_PER_UNIT = 64  # of a dispatch
-UNITS_OF_A_WORKER = 1  # that is compared with what a class needs
-CAPABILITIES_PER_UNIT = 8  # of these needs
 ADMITTED_AT_ONCE = 100  # requirements
 PLACED_BY_BYTES = 64  # tasks of a class, in one call
 TURNS_OF_FREE_SLOTS = 16  # of tenants, at least, until all free slots have a task
@@ -70,9 +68,9 @@ class Placement:
         self.speeds = Speeds(state)
         self.memory = MemoryRoom(state)
         self._free_slots = FreeSlots(state, self.speeds, self.memory)
-        self._suiting: Dict[Needs, bool] = {}  # whether every worker can run them; emptied when one joins
+        self._able = AbleWorkers(state)
         self._burst_bytes = 0  # dispatched since the tick began
-        self._credit = PrefetchCredit(state.settings.prefetch_seconds, self._distance, self._suit_everyone)
+        self._credit = PrefetchCredit(state.settings.prefetch_seconds, self._distance, self._able.suit_everyone)
         self._unmeasured_microseconds = self._credit.unmeasured_microseconds
         self._workers = WorkersWithRoom(state, self._credit.target_microseconds)
         self._pass: List[ReadyClass] = []  # the classes that have not been looked at in this one, the next one last
@@ -81,8 +79,8 @@ class Placement:
         self._turn_slots = 1  # so many free slots may be filled in a tenant's turn
         self._left_of_turn: Tuple[int, float] = (0, 0.0)  # of a tenant: tasks, whatever they take, or so much work
         self._is_outdated = False  # the pass: something has changed since it began
-        self._left = self._looks_left = 0  # units of work that this call may do, and of looking for workers
-        self._changes = 0  # of which workers there are
+        self._left = 0  # units of work that this call may do
+        self._apart = 0  # tasks that were moved from the current class to that of large ones
         self._counts_bytes = False  # whether others than the scheduler keep any
         self._looked_at = 0  # the client whose next tasks were, for whether they go where their bytes are
         self._announcing = Announcing(state)
@@ -93,8 +91,7 @@ class Placement:
         self.speeds.add(worker)
 
     def _on_workers_changed(self) -> None:
-        self._suiting.clear()
-        self._changes += 1
+        self._able.on_workers_changed()
         self._state.ready.unpark_all()
 
     def remove_worker(self, worker: WorkerSession) -> None:
@@ -146,7 +143,8 @@ class Placement:
         if not (self._workers.is_any or self._workers.blocked):
             self._end_pass()
             return
-        self._left, self._looks_left = amount, min(amount, self._state.part)
+        self._left, looks = amount, min(amount, self._state.part)
+        self._able.compared = 0
         self._burst_bytes = 0
         self.speeds.begin()
         ready = self._state.ready
@@ -156,7 +154,7 @@ class Placement:
             self._begin_pass()
         blocked = dict(self._workers.blocked)
         # SCL-SCH-012
-        while self._pass and self._left > 0 and self._looks_left > 0:
+        while self._pass and self._left > 0 and self._able.compared < looks:
             if not (self._workers.is_any or blocked):
                 self._end_pass()
                 return
@@ -164,15 +162,16 @@ class Placement:
                 self._next_tenant()
             ready_class = self._pass[-1]
             waiting = ready_class.count
-            self._looks_left -= 1
+            self._able.compared += 1
+            self._apart = 0
             self._most = UNLIMITED
             if self._others or self._state.has_quotas:
                 self._limit_turn(ready_class)
             if self._most > 0:
                 self._place_class(ready_class, blocked)
-            if ready_class.count < waiting:
+            if ready_class.count < waiting - self._apart:
                 ready.count_served(ready_class)
-            elif waiting and not (ready_class.is_parked or self._is_offered(ready_class)):
+            elif ready_class.count and not (ready_class.is_parked or self._able.is_offered(ready_class)):
                 ready.park(ready_class)
             is_limited = self._most <= 0 and 0 < ready_class.count < waiting  # by its turn: it may have another
             if self._left > 0 and not is_limited:
@@ -232,21 +231,28 @@ class Placement:
             self.speeds.want(ready_class.requirement.needs.capabilities)
         self._looked_at = 0
         self._counts_bytes = self._state.objects.has_kept
+        if not ready_class.requirement.is_large or self.memory.is_looked_at(ready_class):
+            self._place_usual(ready_class)
+        if blocked and ready_class.count and self._left > 0 and self._most > 0:
+            self._place_urgent(ready_class, blocked)
+        if self._workers.lined_up and self._most > 0:
+            self._place_beside_others(ready_class)
+
+    def _place_usual(self, ready_class: ReadyClass) -> None:
+        """Dispatch tasks of a class to where their bytes are, then to free slots, then to those that are free soon."""
         if self._counts_bytes and self._workers.is_any:
             self._place_all_by_bytes(ready_class)
         for is_distant in (False, True) if self._distance.is_known else (None,):
             for candidates in (self._workers.idle, self._workers.awaiting, self._workers.below_prefetch_target):
                 while ready_class.count and self._left > 0 and candidates:
                     if not self._place_round(ready_class, candidates, is_distant):
+                        if self._set_large_apart(ready_class):
+                            continue
                         break
                     if self._most <= 0:
                         return
                     if self._counts_bytes and self._is_next_by_bytes(ready_class):
                         self._place_by_bytes(ready_class)
-        if blocked and ready_class.count and self._left > 0 and self._most > 0:
-            self._place_urgent(ready_class, blocked)
-        if self._workers.lined_up:
-            self._place_beside_others(ready_class)
 
     def _place_all_by_bytes(self, ready_class: ReadyClass) -> None:
         """Send tasks to workers that keep results which they need: those of the client whose turn it is, or of several,
@@ -263,7 +269,7 @@ class Placement:
         """Whether all tasks of a class are placed in this call, each in a free slot, whatever their order."""
         if self._most != UNLIMITED or self._distance.is_known or self._left < ready_class.count * UNITS_OF_A_DISPATCH:
             return False
-        free_slots = sum([worker.slots - worker.assigned for worker in self._able(self._workers.idle, ready_class)])
+        free_slots = sum([worker.slots - worker.assigned for worker in self._able.of(self._workers.idle, ready_class)])
         return ready_class.count <= free_slots
 
     def _is_next_by_bytes(self, ready_class: ReadyClass) -> bool:
@@ -288,6 +294,9 @@ class Placement:
                     elsewhere.append(span)
                     break
             worker, waits_until = self._choose_by_bytes(span, duration_microseconds, ready_class.count)
+            need = self._state.memory_needs.of(span.batch)
+            if need and worker is not None and not self.memory.has_room(worker, need):
+                worker = None
             if worker is None or not self._announce_objects(worker, *span):
                 elsewhere.append(span)
                 continue
@@ -319,58 +328,24 @@ class Placement:
         """Whether a task that waits in line would take more of a worker than is its tenant's share."""
         return worker.is_shared and would_pass(worker, requirement, self._credit.target_microseconds)
 
-    def _is_offered(self, ready_class: ReadyClass) -> bool:
-        """Whether any worker could run tasks of the class if it had room."""
-        if ready_class.offered != self._changes:
-            needs, workers = ready_class.requirement.needs, self._state.workers
-            self._looks_left -= len(workers) * (UNITS_OF_A_WORKER + len(needs.capabilities) // CAPABILITIES_PER_UNIT)
-            if not any(worker.offers(needs, self._state.now) for worker in workers.values()):
-                return False
-            if not needs.time_request_seconds:  # which the passing of time changes, too
-                ready_class.offered = self._changes
-        return True
-
-    def _able(
-        self, candidates: Dict[int, WorkerSession], ready_class: ReadyClass, is_distant: Optional[bool] = None
-    ) -> Iterator[WorkerSession]:
-        """The candidates that can take a task of the class now; only those that are distant, or near, if given."""
-        needs = ready_class.requirement.needs
-        workers: Iterable[WorkerSession] = candidates.values()
-        if is_distant is not None:
-            workers = [worker for worker in workers if bool(worker.distance_microseconds) == is_distant]
-        if self._suit_everyone(needs):
-            return iter(workers)
-        self._looks_left -= len(candidates) * (UNITS_OF_A_WORKER + len(needs.capabilities) // CAPABILITIES_PER_UNIT)
-        now = self._state.now
-        return (worker for worker in workers if worker.offers(needs, now) and worker.room_for(needs.capabilities))
-
-    def _suit_everyone(self, needs: Needs) -> bool:
-        """Whether every connected worker can run tasks with these needs: most can, and the answer is kept."""
-        if needs.capabilities or needs.time_request_seconds:
-            return False
-        suit = self._suiting.get(needs)
-        if suit is None:
-            if len(self._suiting) >= MAXIMUM_NEEDS_KNOWN:
-                self._suiting.clear()
-            self._left -= UNITS_OF_A_WORKER * len(self._state.workers)
-            suit = self._suiting[needs] = all(worker.understands(needs) for worker in self._state.workers.values())
-        return suit
-
     def _place_round(
         self, ready_class: ReadyClass, candidates: Dict[int, WorkerSession], is_distant: Optional[bool]
     ) -> bool:
         """Offer each candidate its share of the class once; returns whether any took some."""
         is_sparing, most_here = False, NO_BOUNDS
-        if is_distant:  # those further away may take none
-            able = sorted(self._able(candidates, ready_class, True), key=lambda worker: worker.distance_microseconds)
+        need = self.memory.need_of_next(ready_class)
+        if need and candidates is not self._workers.idle:
+            return False
+        if is_distant and not need:  # those further away may take none
+            able = sorted(self._able.of(candidates, ready_class, True), key=lambda worker: worker.distance_microseconds)
         elif candidates is self._workers.idle:
-            workers = self._able(candidates, ready_class, is_distant)
-            able, is_sparing, most_here = self._free_slots.choose(workers, ready_class)
+            workers = self._able.of(candidates, ready_class, is_distant)
+            able, is_sparing, most_here = self._free_slots.choose(workers, ready_class, need)
         else:  # there are no more tasks
-            able = list(islice(self._able(candidates, ready_class, is_distant), ready_class.count))
+            able = list(islice(self._able.of(candidates, ready_class, is_distant), ready_class.count))
         slots = sum([worker.slots for worker in able])
         is_changed = False
-        may_wait = self.speeds.differ and self._suit_everyone(ready_class.requirement.needs)
+        may_wait = self.speeds.differ and self._able.suit_everyone(ready_class.requirement.needs)
         for worker in able:
             if self._left <= 0 or self._most <= 0:
                 break
@@ -382,7 +357,7 @@ class Placement:
                 share = self.speeds.part_of(share, worker, ready_class)
                 if not share:
                     continue
-            taken = self._fill(worker, ready_class, share)
+            taken = self._fill(worker, ready_class, share, need)
             is_changed |= taken > 0
             is_by_bytes = self._counts_bytes and taken > 0 and self._is_next_by_bytes(ready_class)
             if candidates is not self._workers.below_prefetch_target:
@@ -394,26 +369,38 @@ class Placement:
                 break
         return is_changed
 
+    def _set_large_apart(self, ready_class: ReadyClass) -> bool:
+        """If the next task is large, and no free slot has the memory for it, others come before it; returns whether
+        that is so."""
+        if ready_class.requirement.is_large or not self.memory.need_of_next(ready_class):
+            return False
+        batch, count = ready_class.next_batch(), ready_class.count
+        assert batch is not None
+        self._left -= UNITS_OF_A_DISPATCH + self._state.ready.set_large_apart(batch)
+        self._apart += count - ready_class.count
+        self._is_outdated = True
+        return True
+
     def _place_urgent(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
         """Send tasks to workers with blocked tasks that hold too few as urgent as these.
 
         The classes of a tenant are ordered by priority: if there is one tenant, a worker with enough for one class has
         enough for the next, and is removed.
         """
-        for worker in list(self._able(blocked, ready_class)):
+        for worker in list(self._able.of(blocked, ready_class)):
             wanted = worker.hello.slots - count_as_urgent(worker, ready_class.requirement)
             if wanted <= 0 or worker.leaving or worker.is_congested:
                 if not self._state.ready.has_tenants:
                     del blocked[worker.number]
             elif ready_class.count:
                 wanted = min(wanted, self._most)
-                self._fill(worker, ready_class, min(wanted, ready_class.count), wanted)
+                self._fill(worker, ready_class, min(wanted, ready_class.count), urgent=wanted)
 
     def _place_beside_others(self, ready_class: ReadyClass) -> None:
         """Send tasks of clients whose turn is next to workers at which only tasks of others are in line, one of each:
         they take turns there, so that it waits for no more than one task."""
         least = ready_class.requirement.negative_priority
-        for worker in list(self._able(self._workers.lined_up, ready_class)):
+        for worker in list(self._able.of(self._workers.lined_up, ready_class)):
             batches = [each.batch for each in worker.dispatches.values()]
             there = {each.client for each in batches if each.requirement.negative_priority <= least}
             if self._would_pass(worker, ready_class.requirement):
@@ -425,10 +412,13 @@ class Placement:
                     self._fill(worker, ready_class, 1, urgent=1)
                     there.add(client)
 
-    def _fill(self, worker: WorkerSession, ready_class: ReadyClass, share: int, urgent: int = 0) -> int:
+    def _fill(
+        self, worker: WorkerSession, ready_class: ReadyClass, share: int, need: float = 0.0, urgent: int = 0
+    ) -> int:
         """Dispatch about `share` tasks of a class to a worker, within its credit; returns how many.
 
         Parameters:
+            need: the bytes that a task may use, if they are not urgent.
             urgent: how many it may have in any case, unless they are suspects.
         """
         placed = 0
@@ -439,6 +429,9 @@ class Placement:
                 break
             if span.batch.client != self._looked_at:
                 self._looked_at = 0
+            if not urgent and self._state.memory_needs.of(span.batch) > need:
+                ready_class.add(span, in_front=True)
+                break
             duration_microseconds = self._state.durations.get(span.batch.function_key)
             if self._others:
                 self._end_turn_before(duration_microseconds)

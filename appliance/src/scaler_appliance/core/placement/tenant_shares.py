@@ -183,9 +183,9 @@ def count_as_urgent(worker: WorkerWithTasks, requirement: Requirement) -> int:
     more than the usual priority may be nested ones, too.
     """
     urgent, of_others, has_less_urgent = 0, 0, False
-    negative_priority, needs = requirement
+    negative_priority, needs, _ = requirement
     for dispatch in worker.dispatches.values():
-        held_priority, held_needs = dispatch.batch.requirement
+        held_priority, held_needs, _ = dispatch.batch.requirement
         if held_needs is not needs and held_needs.tenant != needs.tenant:
             of_others += dispatch.open_count
         elif held_priority <= negative_priority:
@@ -206,13 +206,13 @@ def would_pass(worker: WorkerWithTasks, requirement: Requirement, target_microse
     """
     if worker.assigned <= worker.slots:
         return False
-    negative_priority, needs = requirement
+    negative_priority, needs, _ = requirement
     prefetched_microseconds = (target_microseconds + 2.0 * worker.distance_microseconds) * worker.slots
     newest = worker.given_microseconds - prefetched_microseconds
     for dispatch in worker.dispatches.values():  # the oldest first
         if dispatch.given_before_microseconds > newest:
             return False
-        held_priority, held_needs = dispatch.batch.requirement
+        held_priority, held_needs, _ = dispatch.batch.requirement
         if held_priority > negative_priority and held_needs.tenant != needs.tenant and not dispatch.is_of_actor:
             return True
     return False

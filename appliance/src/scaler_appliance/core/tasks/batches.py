@@ -50,6 +50,7 @@ class Requirement(NamedTuple):
 
     negative_priority: int
     needs: Needs
+    is_large: bool = False  # it waits for memory, apart from others with the same needs: see `memory_room`
 
     @staticmethod
     def of(

@@ -307,7 +307,7 @@ class TaskOutcomes:
         home = 0  # of the actor that has ended
         if self._state.objects.find(object_id) is None:
             self._state.durations.forget(object_id)
-            self._state.peak_bytes.forget(object_id)
+            self._state.memory_needs.forget(object_id)
             if record.made_by is not None:
                 self._forget_result(record.made_by, object_id)
             actor = self._state.actors.remove(object_id)

@@ -286,6 +286,7 @@ class WorkerReports:
         """
         durations, factor = self._state.durations, worker.pace.factor
         for function, batch in batches.items():
+            self._state.memory_needs.on_ended(batch, count if len(batches) == 1 else 1)
             before = durations.get(function)
             if before is None:
                 durations.set(function, max(_SHORTEST_MICROSECONDS, microseconds / factor))
