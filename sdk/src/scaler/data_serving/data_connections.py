@@ -56,7 +56,8 @@ MAXIMUM_NEWCOMERS = 200
 READ_BYTES_PER_ROUND = 1024 * 1024
 """Of one connection, and one read more: some hundred microseconds."""
 MAXIMUM_REQUEST_BYTES = 64 * 1024
-MAXIMUM_RESPONSE_BYTES = 64 * 1024 * 1024  # of a chunk and its header
+MAXIMUM_REUSED_BYTES = 64 * 1024 * 1024
+ROOM_BYTES = 64 * 1024  # of an answer, besides its chunk
 HANDSHAKE_SECONDS = 10.0
 LINGER_SECONDS = 5.0
 """How long to wait until a caller has read why it is refused, and has closed."""
@@ -231,7 +232,7 @@ class DataConnections:
             # SCL-SEC-032, SCL-SEC-034
             server = ServerSecurity(security.arithmetic, [security.keys], lambda key: None)
             protocol = SecureZmtp(server, "ROUTER", MAXIMUM_REQUEST_BYTES)
-        protocol.reused_bytes = MAXIMUM_RESPONSE_BYTES
+        protocol.reused_bytes = MAXIMUM_REUSED_BYTES
         self._last_caller -= 1
         each = _DataConnection(self._last_caller, Connection(stream, protocol), host)
         each.connection.start()
@@ -260,13 +261,13 @@ class DataConnections:
             if not is_numeric(address):
                 dialing = Dialing([address])
                 self._dialing[number] = dialing, address
-                self._rounds.add_reader(dialing.fileno(), partial(self._on_dialled, number, effect.key))
+                self._rounds.add_reader(dialing.fileno(), partial(self._on_dialled, effect))
                 return
             family, target = resolve(address)
             stream = socket.socket(family, socket.SOCK_STREAM)
             stream.setblocking(False)
             result = stream.connect_ex(target)
-            connection = self._made(stream, effect.key)
+            connection = self._made(stream, effect)
             if result == errno.EINPROGRESS:
                 self._attempts[number] = connection, address
                 self._rounds.add_writer(stream.fileno(), partial(self._on_attempt_ended, number))
@@ -280,17 +281,18 @@ class DataConnections:
                 _close(stream)
             self._fail_later(number, why_not_connected(address, error) if isinstance(error, OSError) else str(error))
 
-    def _made(self, stream: socket.socket, key: bytes) -> Connection:
-        security = self._security
+    def _made(self, stream: socket.socket, effect: ConnectData) -> Connection:
+        security, most_bytes = self._security, effect.chunk_bytes + ROOM_BYTES
         protocol: Zmtp
         if security is None:
-            protocol = Zmtp("DEALER", MAXIMUM_RESPONSE_BYTES)
+            protocol = Zmtp("DEALER", most_bytes)
         else:
-            protocol = SecureZmtp(security._replace(server_key=key), "DEALER", MAXIMUM_RESPONSE_BYTES)
-        protocol.reused_bytes = MAXIMUM_RESPONSE_BYTES
+            protocol = SecureZmtp(security._replace(server_key=effect.key), "DEALER", most_bytes)
+        protocol.reused_bytes = most_bytes
         return Connection(stream, protocol)
 
-    def _on_dialled(self, number: int, key: bytes) -> None:
+    def _on_dialled(self, effect: ConnectData) -> None:
+        number = effect.connection
         dialing, address = self._dialing[number]
         stream: Optional[socket.socket] = None
         try:
@@ -298,7 +300,7 @@ class DataConnections:
             if stream is None:
                 return
             self._stop_dialing(number)
-            self._add(number, self._made(stream, key))
+            self._add(number, self._made(stream, effect))
         except (OSError, MemoryError) as error:
             self._stop_dialing(number)
             if stream is not None:

@@ -16,11 +16,13 @@ class ConnectData(NamedTuple):
         connection: the number that this connection gets.
         address: where that peer serves others.
         key: its public key; empty: it has none.
+        chunk_bytes: that are requested at once. More than that, and a header, is not read.
     """
 
     connection: int
     address: str
     key: bytes
+    chunk_bytes: int = 1024 * 1024
 
 
 class SendData(NamedTuple):

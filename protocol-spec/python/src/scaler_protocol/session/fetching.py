@@ -46,14 +46,14 @@ class FetchWindow:
     """
 
     __slots__ = (
-        "size", "received_bytes", "most_unanswered", "_chunk_bytes", "_requested_bytes", "_unanswered", "_again"
+        "size", "received_bytes", "most_unanswered", "chunk_bytes", "_requested_bytes", "_unanswered", "_again"
     )  # fmt: skip
 
     def __init__(self, chunk_bytes: int, size: Optional[int] = None) -> None:
         self.size = size
         self.received_bytes = 0
         self.most_unanswered = FETCH_WINDOW_CHUNKS
-        self._chunk_bytes = chunk_bytes
+        self.chunk_bytes = chunk_bytes
         self._requested_bytes = 0
         self._unanswered: Dict[int, int] = {}  # lengths of requests by their offsets
         self._again: List[PartRequest] = []  # parts that answers left out
@@ -67,14 +67,14 @@ class FetchWindow:
         found: List[PartRequest] = []
         if self.size is None:
             if not self._unanswered:
-                found.append(PartRequest(0, self._chunk_bytes))
-                self._unanswered[0] = self._chunk_bytes
+                found.append(PartRequest(0, self.chunk_bytes))
+                self._unanswered[0] = self.chunk_bytes
             return found
         while len(self._unanswered) < self.most_unanswered:
             if self._again:
                 request = self._again.pop(0)
             elif self._requested_bytes < self.size:
-                request = PartRequest(self._requested_bytes, min(self._chunk_bytes, self.size - self._requested_bytes))
+                request = PartRequest(self._requested_bytes, min(self.chunk_bytes, self.size - self._requested_bytes))
                 self._requested_bytes += request.length
             else:
                 break

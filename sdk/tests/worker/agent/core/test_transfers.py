@@ -82,7 +82,7 @@ class Pair:
     def connect(self) -> int:
         """The fetcher's connection is made; returns its number."""
         [effect] = self.fetcher.take_data()
-        assert effect == ConnectData(effect.connection, ADDRESS, KEY)
+        assert effect == ConnectData(effect.connection, ADDRESS, KEY, CHUNK)
         self.holder.transfers.on_accepted(-1, KEY, self.now)
         self.fetcher.transfers.on_connected(effect.connection, self.now)
         return int(effect.connection)

@@ -126,6 +126,21 @@ def test_requests_and_parts_pass_between_two_workers(bench: Bench, has_keys: boo
 
 
 @pytest.mark.parametrize("has_keys", [False, True])
+def test_more_than_what_was_asked_for_is_not_read(bench: Bench, has_keys: bool) -> None:
+    keys = [new_keys() if has_keys else None for _ in range(2)]
+    fetcher, holder = map(bench.side, keys)
+    fetcher.do(ConnectData(1, holder.place.address, holder.place.key, chunk_bytes=100_000))
+    fetcher.take("connected")
+    fetcher.do(SendData(1, request()))
+    number, _ = holder.take("accepted")
+    part = bytes(200_000)
+    holder.do(SendData(number, m.ObjectResponse(id=7, size=len(part)), part))
+    connection, reason = fetcher.take("closed")
+    assert connection == 1 and "bytes" in reason
+    assert not fetcher.events
+
+
+@pytest.mark.parametrize("has_keys", [False, True])
 def test_parts_follow_one_another_in_the_same_memory(bench: Bench, has_keys: bool) -> None:
     keys = [new_keys() if has_keys else None for _ in range(2)]
     fetcher, holder = map(bench.side, keys)

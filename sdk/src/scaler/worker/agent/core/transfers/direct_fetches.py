@@ -106,7 +106,8 @@ class DirectFetches:
         self._last_connection += 1
         fetch.ticket, fetch.connection, fetch.heard_at = ticket, self._last_connection, now
         self._objects[fetch.connection] = ticket.id
-        self._effects.append(ConnectData(fetch.connection, ticket.address, ticket.key))
+        chunk_bytes = fetch.window.chunk_bytes
+        self._effects.append(ConnectData(fetch.connection, ticket.address, ticket.key, chunk_bytes))
 
     def on_connected(self, connection: int, now: float) -> None:
         """A connection to a holder is made."""
