@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List
 
 import pytest
+from hosts_with_memory import counts, host, see
 from scheduler_harness import SMALL_WORK, Client, Harness, Worker, options, task
 
 from scaler_protocol import messages as m
@@ -336,3 +337,17 @@ def test_a_round_over_very_many_workers_and_classes_is_done_in_parts() -> None:
     made = harness.steps(lambda: len(harness.core.status.snapshot().demands))
 
     assert made[:3] == [0, 0, 0] and sum(made) == 60
+
+
+def test_free_slots_without_the_memory_for_large_tasks_are_no_slots_for_them() -> None:
+    harness = watched()
+    client, only = harness.client(), host(harness, "only", 4, slots=4)
+    see(client, only, 4, 3, seconds=100.0)
+    client.submit(range(1, 4))
+    assert counts(only) == [1]
+
+    (demand,) = demands(harness)
+    assert (demand.tasks, demand.slots_wanted, demand.slots_missing) == (3, 6, 2)
+    host(harness, "other", 7, slots=4)
+    (demand,) = demands(harness)
+    assert (demand.tasks, demand.slots_wanted, demand.slots_missing) == (3, 3, 0)

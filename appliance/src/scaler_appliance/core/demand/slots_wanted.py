@@ -9,6 +9,7 @@ Rules:
   the next look, workers take long to come, and a second probe would take as long again: then up to LARGEST_PROBE are
   wanted. A pool of that size is full within two looks, however long the tasks take; and a million tasks of a
   microsecond never start more than these.
+- Free slots without the memory that tasks need are as good as busy: these tasks want as many slots besides.
 - Tasks with the most needs are served first: a slot with a GPU is for tasks that need one, and the others get the rest.
 """
 
@@ -57,16 +58,18 @@ class TaskLoad:
         unmeasured_occupied: of these, the slots of unmeasured ones.
         unserved: of the unmeasured ones, those of which it is not known whether a new worker would run them.
         longest_request_seconds: for which a worker must stay that could run any of them; 0: any.
+        without_memory: free slots that some of them cannot use, as they wait for memory.
     """
 
     __slots__ = (
         *("tasks", "unmeasured", "work_microseconds", "occupied", "unmeasured_occupied", "unserved"),
-        "longest_request_seconds",
+        *("longest_request_seconds", "without_memory"),
     )
 
     def __init__(self) -> None:
         self.tasks = self.unmeasured = self.occupied = self.unmeasured_occupied = self.unserved = 0
         self.work_microseconds = self.longest_request_seconds = 0.0
+        self.without_memory = 0
 
     def add(self, tasks: int, microseconds: float, occupied: int = 0, is_served: bool = True) -> None:
         """Add tasks of a function.
@@ -122,7 +125,7 @@ def wanted(load: TaskLoad, target_seconds: float, probe: int = 1) -> int:
     slots = min(measured, ceil(load.work_microseconds / (target_seconds * 1e6))) if measured else 0
     if load.unmeasured:
         slots += max(1, load.unmeasured_occupied, min(probe, load.unmeasured - load.unserved))
-    return min(slots, LARGEST_SLOTS)
+    return min(slots + load.without_memory, LARGEST_SLOTS)
 
 
 def lasting(mean_occupied: float) -> int:

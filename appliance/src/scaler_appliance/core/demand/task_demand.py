@@ -287,7 +287,13 @@ class TaskDemand:
             load.add(of_unmeasured, 0.0, is_served=not needs.function_name or _are_served(needs, kinds))
         if count > of_unmeasured:
             load.add(count - of_unmeasured, microseconds / (looked - unmeasured))
-        return 2 + CLIENTS_OF_A_CLASS
+        if not ready_class.requirement.is_large or ready_class.waits_since is None:
+            return 2 + CLIENTS_OF_A_CLASS
+        able = [
+            each for each in self._state.workers.values() if not each.leaving and each.offers(needs, self._state.now)
+        ]
+        load.without_memory = max(load.without_memory, sum([max(0, each.slots - each.assigned) for each in able]))
+        return 2 + CLIENTS_OF_A_CLASS + len(self._state.workers)
 
     def _is_impossible(self, ready_class: ReadyClass, kinds: Iterable[WorkerSession]) -> bool:
         """Whether workers have what the tasks need, and do not run them."""
