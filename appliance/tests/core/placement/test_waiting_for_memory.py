@@ -310,9 +310,9 @@ def test_hosts_are_not_looked_at_for_each_message(
     large(client, range(1, 6))
     assert counts(only) == [1]
     memory = harness.core._placement.memory
-    looks: List[str] = []
+    looks: List[object] = []
     room_of = memory._room_of
-    monkeypatch.setattr(memory, "_room_of", lambda place: looks.append(place) or room_of(place))
+    monkeypatch.setattr(memory, "_room_of", lambda worker: looks.append(worker) or room_of(worker))
     for number in range(10, 30):
         small(client, [number])
         harness.now += 0.001

@@ -28,12 +28,15 @@ MEMORY_BUGS: Dict[str, PlantedBug] = {
 
 QUIET_MEMORY_BUGS: Dict[str, PlantedBug] = {
     "workers of one host do not share its memory": PlantedBug(
-        "scheduler", f"{_ROOM}.most_for", "if worker.place in rooms:", "if False:"
+        "scheduler", f"{_ROOM}.most_for", "if any(_share(worker, each) for each in others):", "if False:"
+    ),
+    "workers with memory of their own share it": PlantedBug(
+        "scheduler", f"{_ROOM}._room_of", "if each is not worker and not _share(worker, each):", "if False:"
     ),
     "the memory of tasks that have begun counts twice": PlantedBug(
         "scheduler",
         f"{_ROOM}._room_of",
-        "size += sum([process.size for process in worker.large_processes.values()])",
+        "size += sum([process.size for process in each.large_processes.values()])",
         "pass",
     ),
     "a smaller task of a function hides a large one": PlantedBug(
@@ -100,13 +103,13 @@ QUIET_MEMORY_BUGS: Dict[str, PlantedBug] = {
         "scheduler", f"{_PLACEMENT}._place_by_bytes", "not self.memory.has_room(worker, need)", "False"
     ),
     "a large task that waits for nested ones keeps others from its host": PlantedBug(
-        "scheduler", f"{_ROOM}._room_of", "tasks -= worker.slots - worker.hello.slots", "pass"
+        "scheduler", f"{_ROOM}._room_of", "tasks -= each.slots - each.hello.slots", "pass"
     ),
     "only the first hosts are looked at": PlantedBug(
         "scheduler",
         f"{_ROOM}.most_for",
-        "if worker.place in rooms:",
-        "if worker.place in rooms or len(rooms) == ENOUGH_HOSTS:",
+        "if any(_share(worker, each) for each in others):",
+        "if len(looked_at) > ENOUGH_HOSTS:",
     ),
     "hosts are looked at for each message": PlantedBug(
         "scheduler", f"{_ROOM}.is_looked_at", "return self._state.now >= until or", "return True or"

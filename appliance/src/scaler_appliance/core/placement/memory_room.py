@@ -16,13 +16,15 @@ Rules:
 - Tasks that wait for nested ones do not count as there, and nested tasks that are sent to their workers do not wait:
   they are what these wait for.
 - All hosts with free slots are looked at, but not for each message.
+- Workers of one host share its memory, unless they tell of different amounts that are left: then each is in a control
+  group of its own, such as that of a job.
 """
 
 from __future__ import annotations
 
 from itertools import islice
 from math import inf
-from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Tuple
 
 from scaler_appliance.core.monitoring.running_tasks import open_dispatch
 from scaler_appliance.core.peers.worker_session import LargeProcess, WorkerSession
@@ -32,9 +34,11 @@ from scaler_appliance.core.tasks.memory_needs import LARGE_BYTES
 from scaler_protocol import messages as m
 
 ENOUGH_HOSTS = 64  # with room, to choose from
-DISPATCHES_OF_A_WORKER = 64  # that are looked at: large tasks are few, and stay for long
+WORKERS_OF_A_HOST = 64  # that are looked at
+DISPATCHES_OF_A_WORKER = 64  # likewise: large tasks are few, and stay for long
 PATIENCE = 3.0
 PATIENCE_SECONDS = 60.0
+ALIKE = 0.1  # of what is left, in which two workers of one host may differ, as they look at different times
 PAUSE_SECONDS = 0.1
 """Until hosts are looked at again for a class that none has room for, unless a large task has ended."""
 
@@ -83,7 +87,7 @@ class MemoryRoom:
 
     def has_room(self, worker: WorkerSession, need: float) -> bool:
         """Whether a worker may get a task that needs so much."""
-        room = self._room_of(worker.place)
+        room = self._room_of(worker)
         return room.size >= need or not room.is_used
 
     def most_for(self, workers: Iterable[WorkerSession], ready_class: ReadyClass, need: float) -> Dict[int, int]:
@@ -94,13 +98,15 @@ class MemoryRoom:
             workers: with a free slot, that can run the tasks.
             need: of each task.
         """
-        rooms: Dict[str, Room] = {}  # each once, as the workers of a host share what it has
+        looked_at: Dict[str, List[WorkerSession]] = {}  # by host, whose memory its workers share
         roomy: List[Tuple[float, WorkerSession]] = []
         rest: List[Tuple[float, WorkerSession]] = []  # without room, or the knowledge whether they have any
         for worker in workers:
-            if worker.place in rooms:
+            others = looked_at.setdefault(worker.place, [])
+            if any(_share(worker, each) for each in others):
                 continue
-            room = rooms[worker.place] = self._room_of(worker.place)
+            others.append(worker)
+            room = self._room_of(worker)
             if room.size >= need:
                 roomy.append((room.size, worker))
                 if len(roomy) == ENOUGH_HOSTS:
@@ -114,7 +120,7 @@ class MemoryRoom:
             found[worker.number] = free if size >= need * free else int(size / need)
         if not found and rest:
             found[max(rest, key=lambda each: each[0])[1].number] = 1
-        if rooms and not found and ready_class.requirement.is_large:
+        if looked_at and not found and ready_class.requirement.is_large:
             if ready_class.waits_since is None:
                 ready_class.waits_since = self._state.now
             ready_class.without_memory = self._state.now + PAUSE_SECONDS, self._state.memory_needs.changes
@@ -129,22 +135,31 @@ class MemoryRoom:
         seconds = max(PATIENCE_SECONDS, PATIENCE * (microseconds or 0.0) / 1e6)
         return self._state.now - ready_class.waits_since >= seconds
 
-    def _room_of(self, place: str) -> Room:
-        """What a host has left for more tasks."""
-        size, tasks = 0.0, 0
-        latest: Optional[WorkerSession] = None
-        for worker in self._state.workers_by_place.get(place, {}).values():
-            if worker.heartbeat is not None and (latest is None or worker.heartbeat_at >= latest.heartbeat_at):
-                latest = worker
-            size += sum([process.size for process in worker.large_processes.values()])
-            tasks -= worker.slots - worker.hello.slots  # suspended ones
-            for dispatch in islice(worker.dispatches.values(), DISPATCHES_OF_A_WORKER):
+    def _room_of(self, worker: WorkerSession) -> Room:
+        """What a worker's host, or its group there, has left for more tasks."""
+        size, tasks, latest = 0.0, 0, worker
+        for each in islice(self._state.workers_by_place.get(worker.place, {}).values(), WORKERS_OF_A_HOST):
+            if each is not worker and not _share(worker, each):
+                continue
+            if each.heartbeat is not None and each.heartbeat_at >= latest.heartbeat_at:
+                latest = each
+            size += sum([process.size for process in each.large_processes.values()])
+            tasks -= each.slots - each.hello.slots  # suspended ones
+            for dispatch in islice(each.dispatches.values(), DISPATCHES_OF_A_WORKER):
                 need = self._state.memory_needs.of(dispatch.batch)
                 if need:
                     size -= need * dispatch.open_count
                     tasks += 0 if dispatch.is_of_actor else dispatch.open_count
-        if latest is None or latest.heartbeat is None:
+        if latest.heartbeat is None:
             return Room(0.0, tasks > 0)  # its first one follows at once
         if not latest.heartbeat.free_bytes:
             return Room(inf, tasks > 0)  # it does not say
         return Room(size + latest.heartbeat.free_bytes, tasks > 0)
+
+
+def _share(worker: WorkerSession, other: WorkerSession) -> bool:
+    """Whether two workers of one host tell of the same memory."""
+    if worker.heartbeat is None or other.heartbeat is None:
+        return True
+    left, left_of_other = worker.heartbeat.free_bytes, other.heartbeat.free_bytes
+    return abs(left - left_of_other) <= max(LARGE_BYTES, ALIKE * max(left, left_of_other))

@@ -59,13 +59,16 @@ class ProcessStatistics:
 
 
 def free_memory_bytes() -> int:
-    """Memory that this worker could use: what the host has left, or what a container or job may use of it."""
+    """Memory that this worker could use: what the host has left, or what a container or job may use of it.
+
+    0: it is not known; so if nothing is left, it is 1.
+    """
     free = _free_memory_of_host()
     try:
         room = room_in_groups_bytes()
     except MemoryError:
         room = None
-    return free if room is None else min(free, room)
+    return free if room is None else max(1, min(free, room))
 
 
 def _free_memory_of_host() -> int:
