@@ -35,6 +35,13 @@ class Freed:
         return self._dup2(source, target)
 
 
+@pytest.fixture(autouse=True)
+def _no_thread_is_left_of_earlier_tests() -> None:
+    """They were told to end, and nothing waits for that."""
+    for thread in threads():
+        thread.join(TIMEOUT_SECONDS)
+
+
 @pytest.fixture
 def freed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Freed]:
     monkeypatch.setattr(file_freeing, "LARGE_BYTES", 100)

@@ -22,11 +22,10 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from logging import WARNING
 from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Sequence, Set
 
 from scaler.worker import frames
-from scaler.worker.agent.core.effects import Deliver, Effect, KillProcessor, Log, SpawnProcessor, StopProcessor
+from scaler.worker.agent.core.effects import WARNING, Deliver, Effect, KillProcessor, Log, SpawnProcessor, StopProcessor
 from scaler.worker.agent.core.task_queue import HeldTasks
 from scaler.worker.progress import FINISHED, LOADING, MAXIMUM_PROCESSORS
 from scaler_protocol import messages as m
