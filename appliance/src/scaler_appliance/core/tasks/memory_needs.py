@@ -34,11 +34,13 @@ class MemoryNeeds:
         self.changes = 0
         self._durations = durations
         self._seen = FiguresByFunction()
+        self._has_seen = False  # any: asked for each task
 
     def see(self, function: object, size: int) -> None:
         """A task of a function uses so many bytes."""
         if size >= LARGE_BYTES:
             self._seen.set(function, max(float(size), self._seen.get(function) or 0.0))
+            self._has_seen = True
 
     def on_ended(self, batch: TaskBatch, count: int) -> None:
         """So many tasks of a batch have ended, which `durations` does not know yet."""
@@ -50,18 +52,20 @@ class MemoryNeeds:
         if seen is not None:
             seen *= KEPT**count
             if seen < LARGE_BYTES:
-                self._seen.forget(function)
+                self.forget(function)
             else:
                 self._seen.set(function, seen)
 
     def forget(self, function: object) -> None:
         """A function does not exist any more."""
-        self._seen.forget(function)
+        if self._has_seen:
+            self._seen.forget(function)
+            self._has_seen = len(self._seen) > 0
 
     def of(self, batch: TaskBatch) -> float:
         """The bytes that a task of a batch may use; 0: it is not large."""
         limit = batch.options.memory_limit_bytes
-        if not (limit >= LARGE_BYTES or len(self._seen)):  # so it is nearly always
+        if limit < LARGE_BYTES and not self._has_seen:  # so it is nearly always
             return 0.0
         function = batch.function_key
         microseconds = self._durations.get(function)
