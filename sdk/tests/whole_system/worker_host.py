@@ -387,8 +387,9 @@ class WorkerHost(LinkEnd, ResumingPeer):
         pool = self.core.tasks.pool
         is_idle = any(not each.held and (pool.get(each.number) or each).actor == 0 for each in free)
         busy = sum(each.held > 0 for each in states)
-        if is_idle and busy < min(self._slots, pool.usable_slots) and not any(each.is_blocked for each in states):
-            waiting = [each for each, function in self._undealt.items() if function in self._defined]
+        if is_idle and busy < self._slots and not any(each.is_blocked for each in states):
+            able = self._defined - self.core.tasks._shortage._functions
+            waiting = [each for each, function in self._undealt.items() if function in able]
             assert not waiting, f"tasks {waiting[:5]} wait at {self.name}, and a processor is idle"
 
     def _check_confirmation(self, message: m.TaskCancelConfirm) -> None:

@@ -54,21 +54,27 @@ def _resident_by_psutil(process_id: int) -> int:
 class MemoryKills:
     """How often Linux has ended a process because a host or control group had no memory left.
 
-    One look per process that was killed. Where the system does not count them, there are none.
+    One look per process that was killed. Where the system does not count them, there are none. They may be others'
+    processes: what was counted before the last but one `refresh` is none of ours.
     """
 
     def __init__(self) -> None:
         self._known = _memory_kills()
-        self._others = 0
+        self._not_found = 0
+
+    def refresh(self) -> None:
+        """To be called periodically."""
+        count = _memory_kills()
+        self._not_found, self._known = count - self._known, count
 
     def is_another(self) -> bool:
-        """Whether more were ended so than looks have found. They may be others' processes."""
+        """Whether more were ended so lately than looks have found."""
         count = _memory_kills()
-        self._others += count - self._known
+        self._not_found += count - self._known
         self._known = count
-        if self._others <= 0:
+        if self._not_found <= 0:
             return False
-        self._others -= 1
+        self._not_found -= 1
         return True
 
 

@@ -1,15 +1,17 @@
-"""After the system has killed processors for lack of memory, no more tasks run at once than fitted."""
+"""After the system has killed processors for lack of memory, no more of such tasks run at once than fitted."""
 
 from __future__ import annotations
 
-import pytest
-from task_flow_bench import FUNCTION, Bench
+from array import array
 
-from scaler.worker.agent.core.dead_processors import FOR_LACK_OF_MEMORY
+import pytest
+from task_flow_bench import CANCELLED, Bench
+
+from scaler.worker.agent.core.dead_processors import FOR_LACK_OF_MEMORY, RECOVERY_SECONDS
 from scaler.worker.agent.core.effects import Log
-from scaler.worker.agent.core.processor_pool import RECOVERY_SECONDS
 from scaler_protocol import messages as m
 
+OTHER = 8  # a function
 KILLED = f"was ended by signal 9 (SIGKILL) {FOR_LACK_OF_MEMORY}"
 
 
@@ -79,11 +81,66 @@ def test_another_death_costs_no_slot(description: str) -> None:
     assert running(bench) == 4
 
 
-def test_calls_of_actors_count() -> None:
+def test_tasks_of_other_functions_use_all_slots() -> None:
+    bench = all_run()
+    for _ in range(3):
+        die(bench)
+    assert running(bench) == 1
+    bench.objects.available.add(OTHER)
+    bench.send_tasks([21, 22, 23, 24], function=OTHER)
+    assert running(bench) == 4, "they do not wait behind those"
+    assert bench.flow.queued == 8
+
+
+def test_a_second_function_counts_from_when_one_of_its_tasks_was_killed() -> None:
+    bench = all_run(slots=3, tasks=3)
+    die(bench)
+    assert running(bench) == 2
+    bench.objects.available.add(OTHER)
+    bench.send_tasks([21, 22], function=OTHER)
+    assert running(bench) == 3
+    state = [state for state in bench.flow.pool.states() if state.chunks][-1]
+    assert state.chunks[0].batch.traits.function == OTHER
+    bench.start(state.number, state.chunks[0].first_position)
+    bench.die(state.number, KILLED)
+    assert running(bench) == 2
+
+
+def test_those_that_wait_can_be_cancelled_and_given_back() -> None:
     bench = all_run(slots=2, tasks=2)
     die(bench)
-    bench.send_tasks([21], options={"actor": True}, function=FUNCTION)
-    assert running(bench) == 1
+    bench.send_tasks([2 + each for each in range(10, 14)])
+    bench.flow.on_cancel(m.TaskCancel(ids=array("Q", [12, 13])))
+    bench.turn()
+    assert bench.confirmed() == {12: CANCELLED, 13: CANCELLED}
+    bench.flow.on_balance(m.BalanceRequest(request_id=1, count=2))
+    bench.turn()
+    ((response, _),) = bench.take(m.BalanceResponse)
+    assert sorted(response.ids) == [14, 15], "not the one that has begun before"
+    assert bench.flow.queued == 1 and running(bench) == 1
+
+
+def test_one_that_its_worker_has_killed_says_nothing_of_memory() -> None:
+    bench = all_run(slots=2, tasks=4)
+    state = next(state for state in bench.flow.pool.states() if state.chunks)
+    bench.start(state.number, state.chunks[0].first_position)
+    bench.flow.pool.kill(state)
+    bench.die(state.number, KILLED)
+    assert running(bench) == 2
+
+
+def test_a_new_session_begins_with_all_slots() -> None:
+    bench = all_run(slots=2, tasks=4)
+    die(bench)
+    bench.flow.reset()
+    for number in list(bench.killed):
+        bench.die(number, KILLED)
+    bench.turn()
+    for state in bench.flow.pool.states():
+        if state.chunks:
+            bench.die(state.number, "was ended by signal 9 (SIGKILL)")
+    bench.send_tasks([41, 42])
+    assert running(bench) == 2
 
 
 def test_a_task_that_waits_for_nested_ones_does_not_keep_them_from_the_only_slot() -> None:
@@ -101,7 +158,7 @@ def test_the_log_says_how_many_slots_are_used_and_the_error_says_why() -> None:
     bench.start(state.number, state.chunks[0].first_position)
     bench.flow.on_processor_died(state.number, KILLED, bench.now)
     logged = [each.text for each in bench.effects if isinstance(each, Log)]
-    assert logged == ["Worker: memory is short, 1 of 2 slots are used"]
+    assert logged == ["Worker: memory is short, at most 1 of the tasks that were killed for it run at once"]
     bench.turn()
     ((_, (status, payload)),) = bench.outcomes().items()
     assert status == m.TaskStatus.LOST

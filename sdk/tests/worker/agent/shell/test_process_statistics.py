@@ -87,6 +87,16 @@ def test_each_process_that_was_ended_for_lack_of_memory_is_found_once(monkeypatc
     assert [kills.is_another() for _ in range(5)] == [False, True, True, False, True]
 
 
+def test_those_of_others_are_not_taken_for_ours_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = iter([0, 5, 5, 5, 6, 6])
+    monkeypatch.setattr(resident_memory, "_memory_kills", lambda: next(counts))
+    kills = resident_memory.MemoryKills()
+    kills.refresh()
+    assert kills.is_another(), "one of the last five, perhaps"
+    kills.refresh()
+    assert [kills.is_another() for _ in range(2)] == [True, False]
+
+
 @pytest.mark.parametrize(
     "content, count", [("nr_free_pages 12\noom_kill 349\ndrop_slab 0\n", 349), ("nr_free_pages 12\n", 0), ("", 0)]
 )

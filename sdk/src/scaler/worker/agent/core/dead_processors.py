@@ -10,13 +10,13 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Callable, List, NamedTuple, Optional, Protocol
+from typing import Callable, List, NamedTuple, Optional, Protocol, Set
 
 from scaler.worker.agent.core.cancellations import Cancellations
-from scaler.worker.agent.core.effects import Effect, Send
+from scaler.worker.agent.core.effects import WARNING, Effect, Log, Send
 from scaler.worker.agent.core.finished_tasks import NOT_RUN, Ran
-from scaler.worker.agent.core.processor_pool import KillReason, ProcessorChunk, ProcessorState
-from scaler.worker.agent.core.task_queue import HeldTasks
+from scaler.worker.agent.core.processor_pool import KillReason, ProcessorChunk, ProcessorPool, ProcessorState
+from scaler.worker.agent.core.task_queue import HeldTasks, TaskQueue
 from scaler_protocol import messages as m
 
 MAXIMUM_LOST_OUTCOMES = 3
@@ -24,6 +24,7 @@ MAXIMUM_LOST_OUTCOMES = 3
 
 FOR_LACK_OF_MEMORY = "for lack of memory"
 """So ends the description of a processor's end if the system has killed it because no memory was left."""
+RECOVERY_SECONDS = 60.0
 STACK_STREAM = 3
 """The stream of a TaskLog with the stack of a cancelled task."""
 
@@ -58,6 +59,67 @@ class Lose(Protocol):
     def __call__(
         self, tasks: HeldTasks, kind: m.FailureKind, text: str, stack: str = "", ran: Ran = NOT_RUN
     ) -> None: ...
+
+
+class MemoryShortage:
+    """Tasks of functions whose processors the system has killed for lack of memory do not end one another.
+
+    Rules:
+    - As many of them as were left fit: no more run at once, until one more may after each RECOVERY_SECONDS without
+      another such death, and all when there is nothing to run. One runs in any case.
+    - Others do not wait for that: what has to wait is set aside in the queue.
+    """
+
+    def __init__(self, pool: ProcessorPool, queue: TaskQueue, effects: List[Effect]) -> None:
+        self._pool = pool
+        self._queue = queue
+        self._effects = effects
+        self._functions: Set[int] = set()
+        self._most = pool.slots
+        self._more_at = 0.0  # seconds
+
+    def reset(self, queue: TaskQueue) -> None:
+        """A new session begins, with a new queue."""
+        self._queue = queue
+        self._functions.clear()
+        self._most = self._pool.slots
+
+    @property
+    def is_active(self) -> bool:
+        return bool(self._functions)
+
+    def on_killed(self, state: ProcessorState, now: float) -> None:
+        """A processor was killed, and is removed."""
+        if not state.chunks:
+            return
+        self._functions.add(state.chunks[0].batch.traits.function)
+        self._more_at = now + RECOVERY_SECONDS
+        fewer = max(1, min(self._running(), self._most))
+        if fewer < self._most:
+            self._most = fewer
+            text = f"Worker: memory is short, at most {fewer} of the tasks that were killed for it run at once"
+            self._effects.append(Log(WARNING, text))
+
+    def _running(self) -> int:
+        """How many of these tasks run, and do not wait for others."""
+        busy = (state for state in self._pool.states() if state.chunks and not state.suspended)
+        return sum(state.chunks[0].batch.traits.function in self._functions for state in busy)
+
+    def may_run(self, function: int) -> bool:
+        """Whether another task of a function may run now."""
+        return function not in self._functions or self._running() < self._most
+
+    def begin_turn(self, now: float) -> None:
+        """Let in what may run by now."""
+        has_tasks = self._pool.busy or self._pool.suspended or self._queue.count or self._queue.set_aside_count
+        if now >= self._more_at:
+            self._most += 1
+            self._more_at = now + RECOVERY_SECONDS
+        if not has_tasks or self._most >= self._pool.slots:
+            self._functions.clear()
+            self._most = self._pool.slots
+        if not self._functions or self._running() < self._most:
+            self._queue.restore()
 
 
 class DeadProcessors:

@@ -92,7 +92,7 @@ class HeartbeatFigures:
             cpu_permille=own.cpu_permille,
             resident_bytes=own.resident_bytes,
             free_bytes=free_bytes,
-            queued=self._tasks.queue.count + self._tasks.waiting.count + self._tasks.calls.actors.count,
+            queued=self._tasks.queued + self._tasks.waiting.count + self._tasks.calls.actors.count,
             processors=processors,
         )
 

@@ -14,9 +14,6 @@ Rules:
 - A processor may be bound to an actor: it runs nothing else, is never idle for other tasks, and another one takes its
   place. It has a slot while calls run.
 - A processor that dies before it ran anything is replaced with a growing delay: the cause may persist.
-- If the system kills a processor for lack of memory, what is left fits: no more run at once from then on, but one more
-  after each RECOVERY_SECONDS without another such death, and all when there is nothing to run. So tasks that run again
-  do not end one another.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from collections import deque
 from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Sequence, Set
 
 from scaler.worker import frames
-from scaler.worker.agent.core.effects import WARNING, Deliver, Effect, KillProcessor, Log, SpawnProcessor, StopProcessor
+from scaler.worker.agent.core.effects import Deliver, Effect, KillProcessor, SpawnProcessor, StopProcessor
 from scaler.worker.agent.core.task_queue import HeldTasks
 from scaler.worker.progress import FINISHED, LOADING, MAXIMUM_PROCESSORS
 from scaler_protocol import messages as m
@@ -39,7 +36,6 @@ IDLE_ROUNDS = 2
 BLOCKED_SLOT_SECONDS = 0.05
 """How long the slot of a blocked task is reserved for more urgent tasks."""
 
-RECOVERY_SECONDS = 60.0
 _FIRST_DELAY_SECONDS = 0.5
 _MAXIMUM_DELAY_SECONDS = 30.0
 
@@ -164,8 +160,6 @@ class ProcessorPool:
 
     def __init__(self, slots: int, progress: Callable[[int], memoryview], effects: List[Effect]) -> None:
         self.slots = slots
-        self.usable_slots = slots  # fewer after the system has killed some
-        self._more_slots_at = 0.0
         self.busy = 0  # processors that run a task and are not suspended
         self.suspended = 0
         self.bound = 0  # to actors
@@ -221,9 +215,6 @@ class ProcessorPool:
     def begin_turn(self, now: float) -> None:
         """Update which slots of suspended processors are still reserved. `now` in seconds."""
         self.keeps_a_slot = False
-        if self.usable_slots < self.slots and now >= self._more_slots_at:
-            self.usable_slots += 1
-            self._more_slots_at = now + RECOVERY_SECONDS
         if self._newly_blocked:
             for state in self._newly_blocked:
                 state.suspended_since = now
@@ -242,11 +233,11 @@ class ProcessorPool:
 
     def take_idle(self, priority: int, code_key: str = "") -> Optional[ProcessorState]:
         """An idle processor for tasks of that priority and code, if a slot is free for them."""
-        if self.busy >= self.usable_slots or not self._idle:
+        if self.busy >= self.slots or not self._idle:
             return None
         if self._recently_blocked:
             kept = sum(state.suspended and state.priority >= priority for state in self._recently_blocked)
-            if kept and self.busy + kept >= self.usable_slots:
+            if kept and self.busy + kept >= self.slots:
                 self.keeps_a_slot = True
                 return None
         if self._idle[-1].code_key != code_key and not self._put_last(code_key):
@@ -304,7 +295,7 @@ class ProcessorPool:
 
     @property
     def has_free_slot(self) -> bool:
-        return self.busy < self.usable_slots
+        return self.busy < self.slots
 
     def bind(self, actor: int, code_key: str) -> Optional[ProcessorState]:
         """Bind an idle processor to an actor whose first call is about to run in a free slot."""
@@ -384,18 +375,6 @@ class ProcessorPool:
             self.bound -= 1
         if not state.killed and state.started == 0:
             self._early_deaths += 1
-
-    def use_fewer_slots(self, now: float) -> None:
-        """The system has killed a processor for lack of memory; it is removed. `now` in seconds."""
-        self._more_slots_at = now + RECOVERY_SECONDS
-        fewer = max(1, min(self.busy, self.usable_slots))
-        if fewer < self.usable_slots:
-            self.usable_slots = fewer
-            self._effects.append(Log(WARNING, f"Worker: memory is short, {fewer} of {self.slots} slots are used"))
-
-    def use_all_slots(self) -> None:
-        """There is nothing to run."""
-        self.usable_slots = self.slots
 
     def retire_spares(self) -> None:
         """Let processors exit that are idle and more than slots and spares need, or that have been idle for long with

@@ -27,7 +27,7 @@ from scaler.worker import frames
 from scaler.worker.agent.core.actor_flow.call_flow import CallFlow
 from scaler.worker.agent.core.cancellations import Cancellations
 from scaler.worker.agent.core.chunk_sizes import PIPELINE_TASK_SECONDS, chunk_size
-from scaler.worker.agent.core.dead_processors import DeadProcessors, Death
+from scaler.worker.agent.core.dead_processors import DeadProcessors, Death, MemoryShortage
 from scaler.worker.agent.core.effects import Deliver, Effect, FunctionCode, ObjectListener, ObjectSource, Send
 from scaler.worker.agent.core.finished_tasks import NOT_RUN, FinishedTasks, Ran, TooLargePayload
 from scaler.worker.agent.core.printed_output import PrintedOutput
@@ -81,6 +81,7 @@ class TaskFlow(ObjectListener):
         self._output = PrintedOutput()
         self._cancellations = Cancellations(self.pool)
         self._dead = DeadProcessors(self._cancellations, effects, self._requeue, self._lose)
+        self._shortage = MemoryShortage(self.pool, self.queue, effects)
         self.calls = CallFlow(
             self.pool, objects, code, self._durations, self._cancellations, self._dead, self._lose, self._give
         )
@@ -220,6 +221,7 @@ class TaskFlow(ObjectListener):
         """
         # SCL-WRK-028, SCL-SES-021
         self.queue = TaskQueue()
+        self._shortage.reset(self.queue)
         self.waiting.clear()
         self.calls.clear()
         self.watch(False)
@@ -324,8 +326,8 @@ class TaskFlow(ObjectListener):
         self.pool.remove(state)
         busy_since = now if state in self._reporting else state.busy_since
         death = Death(description, stack, max(0, int((now - busy_since) * 1e6)))
-        if death.is_for_lack_of_memory:
-            self.pool.use_fewer_slots(now)
+        if death.is_for_lack_of_memory and not state.killed:
+            self._shortage.on_killed(state, now)
         if state.code_folders:
             self._sweep_code()
         if state.actor:
@@ -374,8 +376,8 @@ class TaskFlow(ObjectListener):
         for state in self._reporting:
             state.busy_since = now
         self._reporting.clear()
-        if not (self.pool.busy or self.queue.count):
-            self.pool.use_all_slots()
+        if self._shortage.is_active:
+            self._shortage.begin_turn(now)
         self.pool.begin_turn(now)
         if self._is_draining:
             self._give_all_back()
@@ -398,7 +400,7 @@ class TaskFlow(ObjectListener):
 
     def _give_all_back(self) -> None:
         """Give back all tasks that have not begun."""
-        ids = self.queue.take_newest(self.queue.count)
+        ids = self.queue.take_newest(self.queued)
         ids.extend(self.waiting.take_all())
         if ids:
             # SCL-SES-020
@@ -407,6 +409,9 @@ class TaskFlow(ObjectListener):
     def _deal(self, now: float) -> bool:
         """Give one processor its next chunk; False when no processor can take one."""
         head = self.queue.head()
+        if self._shortage.is_active and not self._shortage.may_run(head.traits.function):
+            self.queue.set_aside()
+            return True
         mean = self._durations.mean_seconds(head.traits.function)
         code_key = self._code.key(head.traits.function) if self._code is not None else ""
         # SCL-WRK-003
@@ -482,10 +487,15 @@ class TaskFlow(ObjectListener):
             state.defined[object_id] = now
 
     @property
+    def queued(self) -> int:
+        """Tasks that wait for a processor, or for memory."""
+        return self.queue.count + self.queue.set_aside_count
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is no task here, and no actor."""
         return not (
-            self.queue.count
+            self.queued
             or self.waiting.count
             or self.calls.actors.has_living
             or self._outcomes.holds_any

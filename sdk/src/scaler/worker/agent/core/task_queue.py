@@ -206,7 +206,8 @@ class TaskQueue:
     """Batches in the order in which they are to run."""
 
     def __init__(self) -> None:
-        self.count = 0  # tasks
+        self.count = 0  # tasks that may run
+        self._aside: Deque[HeldTasks] = deque()  # those that may not now
         # By priority, and then by client, the one whose turn it is first; none is empty.
         self._queues: Dict[int, Dict[int, Deque[HeldTasks]]] = {}
         self._order: List[int] = []  # negated priorities, ascending
@@ -271,13 +272,28 @@ class TaskQueue:
                 del self._queues[-order]
                 self._order.remove(order)
 
+    def set_aside(self) -> None:
+        """The batch whose tasks come next waits until `restore`."""
+        self._aside.append(self.take(len(self.head())))
+
+    def restore(self) -> None:
+        """What was set aside comes next, in its order."""
+        while self._aside:
+            self.put_back(self._aside.pop())
+
+    @property
+    def set_aside_count(self) -> int:
+        """How many tasks were."""
+        return sum(map(len, self._aside))
+
     def needed_objects(self) -> Set[int]:
         """The objects that tasks in the queue need."""
-        queues = [queue for clients in self._queues.values() for queue in clients.values()]
+        queues = [queue for clients in self._queues.values() for queue in clients.values()] + [self._aside]
         return {i for queue in queues for batch in queue for i in batch.needed_objects()}
 
     def take_newest(self, count: int) -> array[int]:
         """Take up to `count` tasks that have never started, each client's from the end, and return their ids."""
+        self.restore()
         ids: array[int] = array("Q")
         for order in reversed(self._order[:]):
             for client, queue in reversed(list(self._queues[-order].items())):
@@ -296,6 +312,7 @@ class TaskQueue:
 
     def remove(self, wanted: Set[int]) -> List[int]:
         """Take tasks out by id; returns those found."""
+        self.restore()
         found: List[int] = []
         for order in list(self._order):
             for client, queue in list(self._queues[-order].items()):

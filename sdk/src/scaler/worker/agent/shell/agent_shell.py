@@ -476,6 +476,7 @@ class Agent:
         now = time.monotonic()
         usages = {process_id: self._statistics.usage(process_id, now) for process_id in effect.process_ids}
         self._statistics.keep_only(effect.process_ids)
+        self._memory_kills.refresh()
         self._core.on_processes_measured(usages, free_memory_bytes(), now)
 
     def _measure_memory(self, effect: MeasureMemory) -> None:
