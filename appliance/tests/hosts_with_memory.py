@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence
+from typing import Any, List, Sequence
 
 from scheduler_harness import Client, Harness, Worker, given
 
 from scaler_protocol import messages as m
 
 GIB = 1 << 30
+SECONDS = 10.0
+"""That a large task takes."""
+LARGE, SMALL = 101, 102
+"""The numbers of the functions of each client: their tasks need the same of a worker, and are of one class."""
 
 
 def host(harness: Harness, name: str, free_gib: float, slots: int = 4) -> Worker:
@@ -60,3 +64,22 @@ def see(
     worker.finish(running, busy_microseconds=int(seconds * 1e6))
     client.take_results()
     beat(worker, free_gib)
+
+
+def newcomer(harness: Harness) -> Client:
+    """A client whose large tasks need 3 GiB: such as one has run somewhere."""
+    client = harness.client()
+    function = client.create(LARGE, b"large")
+    client.create(SMALL, b"small")
+    first = host(harness, "first", 64)
+    see(client, first, 64, 3, SECONDS, function=function)
+    first.vanish()
+    return client
+
+
+def large(client: Client, ids: Sequence[int], **fields: Any) -> None:
+    client.submit(ids, function=client.object_id(LARGE), function_name="", **fields)
+
+
+def small(client: Client, ids: Sequence[int], **fields: Any) -> None:
+    client.submit(ids, function=client.object_id(SMALL), function_name="", **fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from hosts_with_memory import GIB, beat, counts, host, see
-from scheduler_harness import Client, Harness, given, options
+from scheduler_harness import Client, Harness, options
 
 from scaler_appliance.core.tasks.memory_needs import LARGE_BYTES
 from scaler_protocol import messages as m
@@ -85,17 +85,6 @@ def test_workers_on_one_host_share_what_it_has(harness: Harness, client: Client)
     other = host(harness, "other", 16)
     client.submit([1, 2], options=options(memory_limit_bytes=12 * GIB))
     assert sorted(counts(*workers)) == [0, 1] and counts(other) == [1]
-
-
-def test_workers_on_one_host_that_tell_of_different_memory_have_their_own(harness: Harness, client: Client) -> None:
-    one, other = (host(harness, "one", 13, slots=2) for _ in range(2))
-    client.submit([1, 2], options=options(memory_limit_bytes=12 * GIB))
-    running = given(one) + given(other)
-    assert len(running) == 1, "as far as is known, they share it"
-    first, second = (one, other) if harness.state.sessions[one.name].assigned else (other, one)
-    beat(first, 4, running, 9)
-    harness.wait(1)
-    assert counts(first, second) == [0, 1]
 
 
 def test_of_hosts_with_room_the_one_without_a_gpu_comes_first(harness: Harness, client: Client) -> None:

@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Sequence
+from typing import List
 
 import pytest
-from hosts_with_memory import GIB, beat, counts, host, see
+from hosts_with_memory import GIB, LARGE, SECONDS, beat, counts, host, large, newcomer, see, small
 from keeper import SIZE, Keeper, submit
 from scheduler_harness import Client, Harness, Worker, given, options
 
 from scaler_protocol import messages as m
 
-SECONDS = 10.0
-"""That a large task takes."""
-LARGE, SMALL = 101, 102
-"""The numbers of the functions of each client: their tasks need the same of a worker, and are of one class."""
-
-
-def newcomer(harness: Harness) -> Client:
-    """A client whose large tasks need 3 GiB: such as one has run somewhere."""
-    client = harness.client()
-    function = client.create(LARGE, b"large")
-    client.create(SMALL, b"small")
-    first = host(harness, "first", 64)
-    see(client, first, 64, 3, SECONDS, function=function)
-    first.vanish()
-    return client
-
 
 @pytest.fixture
 def client(harness: Harness) -> Client:
     return newcomer(harness)
-
-
-def large(client: Client, ids: Sequence[int], **fields: Any) -> None:
-    client.submit(ids, function=client.object_id(LARGE), function_name="", **fields)
-
-
-def small(client: Client, ids: Sequence[int], **fields: Any) -> None:
-    client.submit(ids, function=client.object_id(SMALL), function_name="", **fields)
 
 
 def next_task(worker: Worker) -> m.Task:

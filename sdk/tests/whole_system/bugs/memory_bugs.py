@@ -21,23 +21,47 @@ MEMORY_BUGS: Dict[str, PlantedBug] = {
         "until == 0.0",
     ),
     "tasks that are set apart are lost": PlantedBug(
-        "scheduler", f"{SCHEDULER}.placement.ready_queues:ReadyQueues.set_large_apart", "self.add(span)", "pass"
+        "scheduler", f"{SCHEDULER}.placement.ready_queues:ReadyQueues.set_large_apart", "if waiting:", "if False:"
     ),
 }
 """They show in whole systems."""
 
 QUIET_MEMORY_BUGS: Dict[str, PlantedBug] = {
     "workers of one host do not share its memory": PlantedBug(
-        "scheduler", f"{_ROOM}.most_for", "if any(_share(worker, each) for each in others):", "if False:"
-    ),
-    "workers with memory of their own share it": PlantedBug(
-        "scheduler", f"{_ROOM}._room_of", "if each is not worker and not _share(worker, each):", "if False:"
+        "scheduler", f"{_ROOM}.most_for", "if worker.place in rooms or free <= 0:", "if free <= 0:"
     ),
     "the memory of tasks that have begun counts twice": PlantedBug(
+        "scheduler", f"{_ROOM}._room_of", "size += process.size - process.had_bytes", "pass"
+    ),
+    "what idle processes keep is lost": PlantedBug(
+        "scheduler", f"{_ROOM}._room_of", "size += sum(sorted(idle)[: max(0, len(idle) - len(each.actors))])", "pass"
+    ),
+    "what the idle processes of actors keep is room": PlantedBug(
+        "scheduler", f"{_ROOM}._room_of", "len(idle) - len(each.actors)", "len(idle)"
+    ),
+    "memory that a process gives back is not needed again": PlantedBug(
+        "scheduler", f"{_ROOM}.on_heartbeat", "had = min(had, size)", "pass"
+    ),
+    "objects that tasks have mapped count for each of them": PlantedBug(
+        "scheduler", f"{_ROOM}._mapped", "sum([record.size for record in objects if record is not None])", "0"
+    ),
+    "large tasks wait for quick workers": PlantedBug(
+        "scheduler", f"{_PLACEMENT}._place_round", "self.speeds.differ and not need and", "self.speeds.differ and"
+    ),
+    "a blocked worker that was filled up still seems to be idle": PlantedBug(
+        "scheduler", f"{_PLACEMENT}._place_urgent", "self._workers.on_placed(worker)", "pass"
+    ),
+    "large tasks go beside those of others though there is no room": PlantedBug(
         "scheduler",
-        f"{_ROOM}._room_of",
-        "size += sum([process.size for process in each.large_processes.values()])",
-        "pass",
+        f"{_PLACEMENT}._place_beside_others",
+        "if need and not self.memory.has_room(worker, need):",
+        "if False:",
+    ),
+    "tasks of a function that are large no more wait for others that are": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.ready_queues:ReadyQueues.set_large_apart",
+        "large=batch.function_key",
+        "large=True",
     ),
     "a smaller task of a function hides a large one": PlantedBug(
         "scheduler", f"{_NEEDS}.see", "max(float(size), self._seen.get(function) or 0.0)", "float(size)"
@@ -70,7 +94,7 @@ QUIET_MEMORY_BUGS: Dict[str, PlantedBug] = {
         "scheduler", f"{_NEEDS}.on_ended", "self.changes += 1", "pass"
     ),
     "large tasks do not wait": PlantedBug(
-        "scheduler", f"{_ROOM}.most_for", "(room.is_used and not self._is_impatient(ready_class))", "False"
+        "scheduler", f"{_ROOM}.most_for", "(is_impatient or not room.is_used)", "True"
     ),
     "large tasks wait for ever": PlantedBug(
         "scheduler",
@@ -85,7 +109,7 @@ QUIET_MEMORY_BUGS: Dict[str, PlantedBug] = {
         "PATIENCE_SECONDS",
     ),
     "small tasks wait behind large ones": PlantedBug(
-        "scheduler", f"{_PLACEMENT}._set_large_apart", "if ready_class.requirement.is_large or", "if True or"
+        "scheduler", f"{SCHEDULER}.placement.large_tasks:LargePlacement.set_apart", "if batch is None or", "if True or"
     ),
     "a large task behind a small one goes with it": PlantedBug(
         "scheduler",
@@ -96,20 +120,20 @@ QUIET_MEMORY_BUGS: Dict[str, PlantedBug] = {
     "large nested tasks wait for memory": PlantedBug(
         "scheduler", f"{_PLACEMENT}._fill", "if not urgent and self._state", "if self._state"
     ),
-    "large tasks line up behind others": PlantedBug(
-        "scheduler", f"{_PLACEMENT}._place_round", "if need and candidates is not self._workers.idle:", "if False:"
+    "large tasks go to workers with a free slot only": PlantedBug(
+        "scheduler", f"{SCHEDULER}.placement.large_tasks:LargePlacement.workers_for", "islice(able, LOOKED_AT)", "()"
     ),
     "large tasks go where their bytes are though there is no room": PlantedBug(
         "scheduler", f"{_PLACEMENT}._place_by_bytes", "not self.memory.has_room(worker, need)", "False"
     ),
     "a large task that waits for nested ones keeps others from its host": PlantedBug(
-        "scheduler", f"{_ROOM}._room_of", "tasks -= each.slots - each.hello.slots", "pass"
+        "scheduler", f"{_ROOM}._room_of", "tasks -= process.suspended", "pass"
     ),
     "only the first hosts are looked at": PlantedBug(
         "scheduler",
-        f"{_ROOM}.most_for",
-        "if any(_share(worker, each) for each in others):",
-        "if len(looked_at) > ENOUGH_HOSTS:",
+        f"{SCHEDULER}.placement.large_tasks:LargePlacement.workers_for",
+        "self._workers.rotate(LOOKED_AT)",
+        "pass",
     ),
     "hosts are looked at for each message": PlantedBug(
         "scheduler", f"{_ROOM}.is_looked_at", "return self._state.now >= until or", "return True or"

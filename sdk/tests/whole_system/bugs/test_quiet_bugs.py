@@ -22,6 +22,7 @@ UNIT_TESTS = {
         "appliance/tests/core/placement/test_speeds.py",
         "appliance/tests/core/placement/test_memory_room.py",
         "appliance/tests/core/placement/test_waiting_for_memory.py",
+        "appliance/tests/core/placement/test_large_among_others.py",
     ],
     "agent": ["sdk/tests/worker/agent/core/test_transfers.py"],
     "provisioner": ["sdk/tests/provision/test_provision_core.py"],

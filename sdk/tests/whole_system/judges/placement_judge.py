@@ -313,6 +313,7 @@ class PlacementJudge:
             for instance, key in zip(message.ids, keys):
                 worker.tasks[instance] = AtWorker(taker, key, function, task_class, True)
             return
+        self._large.on_submitted(function, message.options)  # nodes of graphs have not been seen before
         is_large = self._large.may_wait(function)
         if owner is None or not owner.waits_for(task_class):
             self._on_came(taker, task_class)

@@ -287,7 +287,7 @@ class TaskDemand:
             load.add(of_unmeasured, 0.0, is_served=not needs.function_name or _are_served(needs, kinds))
         if count > of_unmeasured:
             load.add(count - of_unmeasured, microseconds / (looked - unmeasured))
-        if not ready_class.requirement.is_large or ready_class.waits_since is None:
+        if not (ready_class.requirement.is_large and ready_class.without_memory[0]):
             return 2 + CLIENTS_OF_A_CLASS
         able = [
             each for each in self._state.workers.values() if not each.leaving and each.offers(needs, self._state.now)

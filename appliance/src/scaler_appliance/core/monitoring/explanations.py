@@ -130,7 +130,7 @@ class Explanations:
             cause = self._cause(client, batch.requirement.needs, batch.requirement.is_large)
             losses = batch.losses_of(index)
             text = f"the task waits because {self._clause(client, cause, batch.requirement.needs)}"
-            if cause == Cause.MEMORY:
+            if cause == Cause.MEMORY and self._state.memory_needs.of(batch):
                 text += f": it may need {self._state.memory_needs.of(batch) / 1e9:.1f} GB"
             if losses >= LOSSES_OF_A_SUSPECT:
                 text += f"; it was lost with its worker {losses} times, so only a worker with a free slot gets it"

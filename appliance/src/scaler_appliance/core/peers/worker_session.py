@@ -46,6 +46,7 @@ class LargeProcess(NamedTuple):
     instance: int  # that it runs; 0: none
     had_bytes: int  # before it began to run that
     size: int  # bytes
+    suspended: bool  # that waits for nested tasks
 
 
 class WorkerSession(Session):
@@ -88,6 +89,7 @@ class WorkerSession(Session):
         self.heartbeat: Optional[m.Heartbeat] = None
         self.heartbeat_at = 0.0  # by the scheduler's clock
         self.large_processes: Dict[int, LargeProcess] = {}  # by process id, by then
+        self.large_dispatches: Dict[int, Dispatch] = {}  # those of large tasks
         self.distance_microseconds = 0.0  # for messages there and back; 0: it is near
         self._latencies: Deque[int] = deque(maxlen=_LATENCIES)
         self.processor_tasks: Sequence[RunningTask] = ()  # an entry for each processor of the heartbeat
@@ -206,6 +208,8 @@ class WorkerSession(Session):
             self.has_freed = True
         if dispatch.open_count == 0:
             del self.dispatches[dispatch.number]
+            if self.large_dispatches:
+                self.large_dispatches.pop(dispatch.number, None)
             if self.slots_ahead:
                 self._awaited.on_task(dispatch.number)
                 self._count_awaited()

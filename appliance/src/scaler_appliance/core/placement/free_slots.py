@@ -33,12 +33,10 @@ class ChosenWorkers(NamedTuple):
     Attributes:
         workers: in this order.
         is_sparing: each gets as many as it has free slots, and the last ones none; else all get a share.
-        most_here: tasks of a worker, by session, if any are bounded.
     """
 
     workers: List[WorkerSession]
     is_sparing: bool
-    most_here: Mapping[int, int] = NO_BOUNDS
 
 
 class FreeSlots:
@@ -47,20 +45,22 @@ class FreeSlots:
         self._speeds = speeds
         self._memory = memory
 
-    def choose(self, workers: Iterator[WorkerSession], ready_class: ReadyClass, need: float) -> ChosenWorkers:
+    def choose(self, workers: Iterator[WorkerSession], ready_class: ReadyClass) -> ChosenWorkers:
         """Which workers should get tasks of the class.
 
         Parameters:
             workers: that can run the tasks, and have a free slot.
-            need: of memory, in bytes, if the next task is large.
         """
-        if need:
-            most_here = self._memory.most_for(workers, ready_class, need)
-            roomy = [self._state.workers[number] for number in most_here]
-            return ChosenWorkers(sorted(roomy, key=self._rank), True, most_here)
         if len(self._state.offers) > 1 or self._speeds.differ:
             return self._least_to_spare(workers, ready_class.count)
         return ChosenWorkers(list(islice(workers, ready_class.count)), False)  # there are no more tasks
+
+    def choose_large(
+        self, workers: Iterator[WorkerSession], ready_class: ReadyClass, need: float
+    ) -> Tuple[List[WorkerSession], Mapping[int, int]]:
+        """The same where the next task needs so many bytes; and how many each should get at most."""
+        most_here = self._memory.most_for(workers, ready_class, need)
+        return sorted([self._state.workers[number] for number in most_here], key=self._rank), most_here
 
     def _rank(self, worker: WorkerSession) -> Tuple[int, float]:
         """Smaller is better."""

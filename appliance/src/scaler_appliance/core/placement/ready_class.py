@@ -67,8 +67,8 @@ class ReadyClass:
         self._held: Dict[int, Deque[TaskSpan]] = {}
         self._counts: Dict[int, int] = {}  # of each client's tasks; also those that had some
 
-    def add(self, span: TaskSpan, *, in_front: bool = False) -> None:
-        """Queue the tasks of a span, all of them QUEUED."""
+    def add(self, span: TaskSpan, *, in_front: bool = False, cancelled: int = 0) -> None:
+        """Queue the tasks of a span, all of them QUEUED but for those that were cancelled."""
         client = span.batch.client
         spans = self._spans.get(client)
         if spans is None:
@@ -78,12 +78,12 @@ class ReadyClass:
             spans.appendleft(span)
         else:
             spans.append(span)
-        count = span.stop - span.start
+        count = span.stop - span.start - cancelled
         self.count += count
         self._totals.placeable += count
         self._counts[client] = self._counts.get(client, 0) + count
 
-    def add_held(self, span: TaskSpan, *, in_front: bool) -> None:
+    def add_held(self, span: TaskSpan, *, in_front: bool, cancelled: int = 0) -> None:
         """Queue tasks of a throttled client."""
         client = span.batch.client
         spans = self._held.setdefault(client, deque())
@@ -91,7 +91,7 @@ class ReadyClass:
             spans.appendleft(span)
         else:
             spans.append(span)
-        count = span.stop - span.start
+        count = span.stop - span.start - cancelled
         self.held_count += count
         self._totals.held += count
         self._counts[client] = self._counts.get(client, 0) + count
@@ -259,28 +259,26 @@ class ReadyClass:
         return self._held.pop(client, None)
 
     def remove_batch(self, batch: TaskBatch) -> Tuple[List[TaskSpan], int]:
-        """Remove and return all waiting tasks of the batch that is next; and how many spans were looked at."""
+        """Remove and return the spans of the batch that is next; and how many others were looked at."""
         client, spans = batch.client, self._spans[batch.client]
-        own: Deque[TaskSpan] = deque()
+        own: List[TaskSpan] = []
         others: List[TaskSpan] = []
         left = batch.states.count(TaskState.QUEUED)
         while spans and (left > 0 or spans[0].batch is batch):
             span = spans.popleft()
-            (own if span.batch is batch else others).append(span)
             if span.batch is batch:
-                left -= batch.states.count(TaskState.QUEUED, span.start, span.stop)
-        looked_at = len(own) + len(others)
+                own.append(span)
+                left -= count_waiting([span])
+            else:
+                others.append(span)
         spans.extendleft(reversed(others))
-        removed: List[TaskSpan] = []
-        while (queued := _take_from(own, len(batch))) is not None:  # without those that were cancelled
-            removed.append(queued)
-        count = sum([stop - start for _, start, stop in removed])
+        count = count_waiting(own)
         self.count -= count
         self._totals.placeable -= count
         self._counts[client] -= count
         if not spans:
             self._remove_spans(client)
-        return removed, looked_at
+        return own, len(others)
 
     def known_clients(self) -> Iterable[int]:
         """Clients that have, or had, tasks here."""

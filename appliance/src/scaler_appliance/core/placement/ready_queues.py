@@ -127,17 +127,26 @@ class ReadyQueues:
             self.has_tenants = len(self._totals) > 1
         return totals
 
-    def add(self, span: TaskSpan, *, in_front: bool = False) -> None:
+    def add(self, span: TaskSpan, *, in_front: bool = False, cancelled: int = 0) -> None:
+        """Queue the tasks of a span.
+
+        Parameters:
+            cancelled: how many of them were, and are not counted.
+        """
         batch = span.batch
         ready_class = self._class_of(batch.client, batch.requirement)
         if ready_class is None:
-            self._add_later(span, in_front)
+            self._add_later(span, in_front, cancelled)
         elif batch.client in self._held:
-            ready_class.add_held(span, in_front=in_front)
+            ready_class.add_held(span, in_front=in_front, cancelled=cancelled)
         else:
-            ready_class.add(span, in_front=in_front)
+            ready_class.add(span, in_front=in_front, cancelled=cancelled)
             if batch.requirement.needs.actor:
                 self.woken[batch.requirement.needs.actor] = ready_class
+
+    def large_class_of(self, batch: TaskBatch) -> Optional[ReadyClass]:
+        """The class of tasks of its function that wait for memory, if any do."""
+        return self._classes.get(batch.requirement._replace(large=batch.function_key))
 
     def set_large_apart(self, batch: TaskBatch) -> int:
         """Tasks of a batch wait for memory from now on, and none behind them; returns how many spans were looked at.
@@ -145,11 +154,16 @@ class ReadyQueues:
         Parameters:
             batch: the next one of a class.
         """
-        spans, looked_at = self._clients[batch.client].classes[batch.requirement].remove_batch(batch)
-        batch.requirement = batch.requirement._replace(is_large=True)
+        ready_class = self._clients[batch.client].classes[batch.requirement]
+        spans, others = ready_class.remove_batch(batch)
+        batch.requirement = batch.requirement._replace(large=batch.function_key)
         for span in spans:
-            self.add(span)
-        return looked_at
+            waiting = count_waiting([span])
+            if waiting:  # the others of it were cancelled
+                self.add(span, cancelled=span.stop - span.start - waiting)
+        if ready_class.is_parked:
+            self._remove_if_empty(ready_class)
+        return len(spans) + others
 
     def wake(self, requirement: Requirement) -> None:
         """Look at the waiting calls of an actor, if there are any."""
@@ -165,15 +179,15 @@ class ReadyQueues:
         """Forget a class of calls without waiting ones."""
         self._remove_if_empty(ready_class)
 
-    def _add_later(self, span: TaskSpan, in_front: bool) -> None:
+    def _add_later(self, span: TaskSpan, in_front: bool, cancelled: int) -> None:
         batch, start, stop = span
         queues = self._with_later[batch.client] = self._clients[batch.client]
         later = queues.later.get(batch.requirement)
         if later is None:
             later = queues.later[batch.requirement] = _Later()
         later.spans.insert(0 if in_front else len(later.spans), span)
-        later.count += stop - start
-        self._totals_of(batch.requirement).later += stop - start
+        later.count += stop - start - cancelled
+        self._totals_of(batch.requirement).later += stop - start - cancelled
 
     def admit_some(self, amount: int) -> bool:
         """Let up to `amount` requirements have classes whose client has fewer now; returns whether any does."""

@@ -10,14 +10,11 @@ Rules:
   For the same reason a message has LEAST_MESSAGE_MICROSECONDS of work, if available, even when other workers are idle.
 - A task may need very many objects. They are announced to its worker in several calls, and then it is dispatched.
 - A tick dispatches a bounded number of bytes, so that what workers do not read is noticed before there is much of it.
-- Only workers that may have room are considered; the cost follows the changes, not the number of workers.
 - Results that their workers keep stay there if possible: among workers with a free slot, a task goes to the one that
   keeps most of the bytes that it needs, and to a busy one if that costs less time (`kept_bytes`). A task whose duration
   is not known does not wait. This is decided for the first few tasks of a class.
-- What a worker offers and a task does not need is left to those that need it: while enough slots are free, tasks go to
-  the workers with the least of it, which costs no one time. By names, as what all offer makes no difference.
-- Of free slots, those of quick workers come first, and tasks may wait for them: see `speeds`; for large tasks, those of
-  hosts with most memory left, for which they wait apart from others: see `memory_room`.
+- Which free slots tasks get is said in `free_slots`; that they wait for quick workers, in `speeds`; that large ones wait
+  for memory, in `large_tasks` and `memory_room`.
 - A worker with blocked tasks, which wait for nested ones, gets tasks more urgent than those it holds, as many as it has
   slots, even when it holds enough: the slots of blocked tasks are for these, and it runs them first. Nested tasks are
   more urgent than the tasks that wait for them, so recursion goes depth first, and few tasks wait at a time.
@@ -41,6 +38,7 @@ from scaler_appliance.core.placement.announcing import Announcing
 from scaler_appliance.core.placement.distance import Distance
 from scaler_appliance.core.placement.free_slots import NO_BOUNDS, FreeSlots
 from scaler_appliance.core.placement.kept_bytes import await_bytes, keeper_of_most, who_fetches
+from scaler_appliance.core.placement.large_tasks import LargePlacement
 from scaler_appliance.core.placement.memory_room import MemoryRoom
 from scaler_appliance.core.placement.prefetch import PrefetchCredit
 from scaler_appliance.core.placement.ready_class import ReadyClass
@@ -73,6 +71,7 @@ class Placement:
         self._credit = PrefetchCredit(state.settings.prefetch_seconds, self._distance, self._able.suit_everyone)
         self._unmeasured_microseconds = self._credit.unmeasured_microseconds
         self._workers = WorkersWithRoom(state, self._credit.target_microseconds)
+        self._large = LargePlacement(state, self.memory, self._free_slots, self._able, self._workers)
         self._pass: List[ReadyClass] = []  # the classes that have not been looked at in this one, the next one last
         self._others: List[List[ReadyClass]] = []  # the same of other tenants than that of these
         self._most = UNLIMITED  # how many more tasks of the current class may be placed in its turn
@@ -80,7 +79,6 @@ class Placement:
         self._left_of_turn: Tuple[int, float] = (0, 0.0)  # of a tenant: tasks, whatever they take, or so much work
         self._is_outdated = False  # the pass: something has changed since it began
         self._left = 0  # units of work that this call may do
-        self._apart = 0  # tasks that were moved from the current class to that of large ones
         self._counts_bytes = False  # whether others than the scheduler keep any
         self._looked_at = 0  # the client whose next tasks were, for whether they go where their bytes are
         self._announcing = Announcing(state)
@@ -163,13 +161,13 @@ class Placement:
             ready_class = self._pass[-1]
             waiting = ready_class.count
             self._able.compared += 1
-            self._apart = 0
+            self._large.apart = 0
             self._most = UNLIMITED
             if self._others or self._state.has_quotas:
                 self._limit_turn(ready_class)
             if self._most > 0:
                 self._place_class(ready_class, blocked)
-            if ready_class.count < waiting - self._apart:
+            if ready_class.count < waiting - self._large.apart:
                 ready.count_served(ready_class)
             elif ready_class.count and not (ready_class.is_parked or self._able.is_offered(ready_class)):
                 ready.park(ready_class)
@@ -242,12 +240,23 @@ class Placement:
         """Dispatch tasks of a class to where their bytes are, then to free slots, then to those that are free soon."""
         if self._counts_bytes and self._workers.is_any:
             self._place_all_by_bytes(ready_class)
+        while True:
+            self._large.begin(ready_class)
+            self._place_at_workers(ready_class)
+            if not ready_class.count or self._left <= 0 or self._most <= 0:
+                return
+            looked_at = self._large.set_apart(ready_class)
+            if not looked_at:
+                self._large.end(ready_class)
+                return
+            self._left -= UNITS_OF_A_DISPATCH + looked_at
+            self._is_outdated = True
+
+    def _place_at_workers(self, ready_class: ReadyClass) -> None:
         for is_distant in (False, True) if self._distance.is_known else (None,):
             for candidates in (self._workers.idle, self._workers.awaiting, self._workers.below_prefetch_target):
                 while ready_class.count and self._left > 0 and candidates:
                     if not self._place_round(ready_class, candidates, is_distant):
-                        if self._set_large_apart(ready_class):
-                            continue
                         break
                     if self._most <= 0:
                         return
@@ -334,25 +343,28 @@ class Placement:
         """Offer each candidate its share of the class once; returns whether any took some."""
         is_sparing, most_here = False, NO_BOUNDS
         need = self.memory.need_of_next(ready_class)
-        if need and candidates is not self._workers.idle:
-            return False
-        if is_distant and not need:  # those further away may take none
+        if need:
+            able, most_here = self._large.workers_for(ready_class, candidates, is_distant, need)
+            is_sparing = True
+        elif is_distant:  # those further away may take none
             able = sorted(self._able.of(candidates, ready_class, True), key=lambda worker: worker.distance_microseconds)
         elif candidates is self._workers.idle:
             workers = self._able.of(candidates, ready_class, is_distant)
-            able, is_sparing, most_here = self._free_slots.choose(workers, ready_class, need)
+            able, is_sparing = self._free_slots.choose(workers, ready_class)
         else:  # there are no more tasks
             able = list(islice(self._able.of(candidates, ready_class, is_distant), ready_class.count))
         slots = sum([worker.slots for worker in able])
         is_changed = False
-        may_wait = self.speeds.differ and self._able.suit_everyone(ready_class.requirement.needs)
+        may_wait = self.speeds.differ and not need and self._able.suit_everyone(ready_class.requirement.needs)
         for worker in able:
             if self._left <= 0 or self._most <= 0:
                 break
             most = ready_class.count if ready_class.count < self._most else self._most
-            share = min(most, worker.slots - worker.assigned) if is_sparing else ceil(most * worker.slots / slots)
+            if most_here:
+                share = min(most, most_here[worker.number])
+            else:
+                share = min(most, worker.slots - worker.assigned) if is_sparing else ceil(most * worker.slots / slots)
             slots -= worker.slots
-            share = min(share, most_here[worker.number]) if most_here else share
             if may_wait and self.speeds.price_of(worker) > self.speeds.cheapest:
                 share = self.speeds.part_of(share, worker, ready_class)
                 if not share:
@@ -369,18 +381,6 @@ class Placement:
                 break
         return is_changed
 
-    def _set_large_apart(self, ready_class: ReadyClass) -> bool:
-        """If the next task is large, and no free slot has the memory for it, others come before it; returns whether
-        that is so."""
-        if ready_class.requirement.is_large or not self.memory.need_of_next(ready_class):
-            return False
-        batch, count = ready_class.next_batch(), ready_class.count
-        assert batch is not None
-        self._left -= UNITS_OF_A_DISPATCH + self._state.ready.set_large_apart(batch)
-        self._apart += count - ready_class.count
-        self._is_outdated = True
-        return True
-
     def _place_urgent(self, ready_class: ReadyClass, blocked: Dict[int, WorkerSession]) -> None:
         """Send tasks to workers with blocked tasks that hold too few as urgent as these.
 
@@ -394,7 +394,8 @@ class Placement:
                     del blocked[worker.number]
             elif ready_class.count:
                 wanted = min(wanted, self._most)
-                self._fill(worker, ready_class, min(wanted, ready_class.count), urgent=wanted)
+                if self._fill(worker, ready_class, min(wanted, ready_class.count), urgent=wanted):
+                    self._workers.on_placed(worker)
 
     def _place_beside_others(self, ready_class: ReadyClass) -> None:
         """Send tasks of clients whose turn is next to workers at which only tasks of others are in line, one of each:
@@ -409,6 +410,9 @@ class Placement:
                 is_possible = self._left > 0 and self._most > 0 and len(there) <= worker.slots + 1
                 if is_possible and client not in there and ready_class.count_of(client):
                     ready_class.give_turn(client)
+                    need = self.memory.need_of_next(ready_class)
+                    if need and not self.memory.has_room(worker, need):
+                        continue
                     self._fill(worker, ready_class, 1, urgent=1)
                     there.add(client)
 
@@ -516,6 +520,8 @@ class Placement:
             state.dispatches = in_chunks(state.dispatches)
         if actor is None:
             worker.assign(dispatch)
+            if state.memory_needs.of(batch):
+                worker.large_dispatches[dispatch.number] = dispatch
             if batch.dependency_counts and stop - start == 1 and state.objects.has_kept:
                 await_bytes(state, worker, dispatch)
                 if worker.slots_ahead:

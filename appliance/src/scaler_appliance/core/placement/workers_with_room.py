@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, islice
 from typing import Dict, Iterator
 
 from scaler_appliance.core.peers.worker_session import WorkerSession
@@ -98,6 +98,11 @@ class WorkersWithRoom:
             is_full = worker.assigned >= worker.slots + worker.slots_given_up
             (self.awaiting if is_full else self.below_prefetch_target).pop(worker.number, None)
             (self.below_prefetch_target if is_full else self.awaiting)[worker.number] = worker
+
+    def rotate(self, count: int) -> None:
+        """Others with a free slot are looked at first from now on."""
+        for worker in list(islice(self.idle.values(), count if len(self.idle) > count else 0)):
+            self.idle[worker.number] = self.idle.pop(worker.number)
 
     def on_fetches(self, worker: WorkerSession) -> None:
         """A worker has got a task for which it has to fetch."""

@@ -50,7 +50,11 @@ class Requirement(NamedTuple):
 
     negative_priority: int
     needs: Needs
-    is_large: bool = False  # it waits for memory, apart from others with the same needs: see `memory_room`
+    large: object = None  # the function of tasks that wait for memory apart from others: see `memory_room`
+
+    @property
+    def is_large(self) -> bool:
+        return self.large is not None
 
     @staticmethod
     def of(

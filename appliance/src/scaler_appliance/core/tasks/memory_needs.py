@@ -42,10 +42,10 @@ class MemoryNeeds:
             self._seen.set(function, max(float(size), self._seen.get(function) or 0.0))
             self._has_seen = True
 
-    def on_ended(self, batch: TaskBatch, count: int) -> None:
-        """So many tasks of a batch have ended, which `durations` does not know yet."""
+    def on_ended(self, batch: TaskBatch, count: int) -> bool:
+        """So many tasks of a batch have ended, which `durations` does not know yet; returns whether they are large."""
         if not self.of(batch):
-            return
+            return False
         self.changes += 1
         function = batch.function_key
         seen = self._seen.get(function)
@@ -55,6 +55,7 @@ class MemoryNeeds:
                 self.forget(function)
             else:
                 self._seen.set(function, seen)
+        return True
 
     def forget(self, function: object) -> None:
         """A function does not exist any more."""

@@ -286,7 +286,8 @@ class WorkerReports:
         """
         durations, factor = self._state.durations, worker.pace.factor
         for function, batch in batches.items():
-            self._state.memory_needs.on_ended(batch, count if len(batches) == 1 else 1)
+            if self._state.memory_needs.on_ended(batch, count if len(batches) == 1 else 1):
+                self._placement.memory.on_large_ended(worker)
             before = durations.get(function)
             if before is None:
                 durations.set(function, max(_SHORTEST_MICROSECONDS, microseconds / factor))
