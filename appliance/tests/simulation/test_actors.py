@@ -25,9 +25,9 @@ def _lose_nothing(self: Any, batch: Any, start: int, stop: int, what: str) -> No
     self.requeue(batch, start, stop)
 
 
-def _add_in_front(self: Any, span: Any, *, in_front: bool = False) -> None:
+def _add_in_front(self: Any, span: Any, *, in_front: bool = False, cancelled: int = 0) -> None:
     """New calls go before those that wait."""
-    _add(self, span, in_front=in_front or bool(span.batch.options.actor))
+    _add(self, span, in_front=in_front or bool(span.batch.options.actor), cancelled=cancelled)
 
 
 def _choose_again(self: Any, actor: Any, ready_class: Any, is_first: bool = False) -> int:

@@ -13,8 +13,8 @@ Rules:
 - Results that their workers keep stay there if possible: among workers with a free slot, a task goes to the one that
   keeps most of the bytes that it needs, and to a busy one if that costs less time (`kept_bytes`). A task whose duration
   is not known does not wait. This is decided for the first few tasks of a class.
-- Which free slots tasks get is said in `free_slots`; that they wait for quick workers, in `speeds`; that large ones wait
-  for memory, in `large_tasks` and `memory_room`.
+- Which free slots tasks get is said in `free_slots`; that they wait for quick workers, in `speeds`; that large ones
+  wait for memory, in `large_tasks` and `memory_room`.
 - A worker with blocked tasks, which wait for nested ones, gets tasks more urgent than those it holds, as many as it has
   slots, even when it holds enough: the slots of blocked tasks are for these, and it runs them first. Nested tasks are
   more urgent than the tasks that wait for them, so recursion goes depth first, and few tasks wait at a time.
