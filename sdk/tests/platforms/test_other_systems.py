@@ -43,6 +43,7 @@ def run_on(platform: str, *arguments: str, **variables: str) -> Dict[str, str]:
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110)
     lines: List[List[str]] = [line.split(" ", 1) for line in ran.stdout.splitlines() if " " in line]
     assert ran.returncode == 0 and ran.stdout.endswith("done\n"), ran.stdout + ran.stderr
+    assert EXPECTED.keys() <= {line[0] for line in lines}, ran.stdout + ran.stderr
     return {line[0]: line[1] for line in lines}
 
 

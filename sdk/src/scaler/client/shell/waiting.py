@@ -1,14 +1,21 @@
 """Waiting for another thread, in a way that is safe against Ctrl-C.
 
-Rules: the waking thread must never wait itself, in whatever state an interrupted waiter has left things. So this uses
-only a lock implemented in C that the waiter takes and the waking thread frees.
+Rules:
+- The waking thread must never wait itself, in whatever state an interrupted waiter has left things. So this uses only a
+  lock implemented in C that the waiter takes and the waking thread frees.
+- A signal that comes between Python's last look for signals and the system call that waits interrupts nothing: Python
+  looks again only when that call ends. So no call waits for longer than LONGEST_CALL_SECONDS.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
+from math import inf
 from typing import Any, Deque, Optional
+
+LONGEST_CALL_SECONDS = 1.0
 
 
 class Waiter:
@@ -23,8 +30,15 @@ class Waiter:
 
     def wait(self, timeout_seconds: Optional[float] = None) -> bool:
         """Wait to be woken; returns whether that happened in time."""
-        seconds = -1 if timeout_seconds is None else min(max(0.0, timeout_seconds), threading.TIMEOUT_MAX)
-        return self._lock.acquire(timeout=seconds)
+        left = inf if timeout_seconds is None else max(0.0, timeout_seconds)
+        if left <= LONGEST_CALL_SECONDS:
+            return self._lock.acquire(timeout=left)
+        end = time.monotonic() + left
+        while not self._lock.acquire(timeout=min(left, LONGEST_CALL_SECONDS)):
+            left = end - time.monotonic()
+            if left <= 0.0:
+                return False
+        return True
 
     def wake(self) -> None:
         """Wake the waiter. May be called by any thread, any number of times."""
