@@ -32,7 +32,7 @@ class Lock:
 
 def waiter_with(lock: Lock) -> Waiter:
     waiter = Waiter()
-    waiter._lock = lock  # type: ignore[assignment]
+    waiter._lock = lock  # type: ignore[assignment]  # it is played
     return waiter
 
 
