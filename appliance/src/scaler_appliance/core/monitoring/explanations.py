@@ -130,8 +130,9 @@ class Explanations:
             cause = self._cause(client, batch.requirement.needs, batch.requirement.is_large)
             losses = batch.losses_of(index)
             text = f"the task waits because {self._clause(client, cause, batch.requirement.needs)}"
-            if cause == Cause.MEMORY and self._state.memory_needs.of(batch):
-                text += f": it may need {self._state.memory_needs.of(batch) / 1e9:.1f} GB"
+            need = self._state.memory_needs.of(batch) if cause == Cause.MEMORY else 0.0
+            if need:
+                text += f": it may need {need / 1e9:.1f} GB"
             if losses >= LOSSES_OF_A_SUSPECT:
                 text += f"; it was lost with its worker {losses} times, so only a worker with a free slot gets it"
             units = self._state.units.text_for(client.tenant)

@@ -290,6 +290,7 @@ class WorkerSession(Session):
     def check_invariants(self) -> None:
         """Check that used and free capabilities add up to the offered ones, and what waits for bytes."""
         self._awaited.check_invariants(set(self.dispatches))
+        assert all(number in self.dispatches for number in self.large_dispatches)
         assert self.slots_given_up == min(self._awaited.waiting, self.hello.slots) <= self.slots_ahead
         if not self.capabilities:
             return

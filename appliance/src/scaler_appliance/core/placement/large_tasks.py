@@ -66,7 +66,7 @@ class LargePlacement:
         able = self._able.of(candidates, ready_class, is_distant)
         most_here: Mapping[int, int]
         if candidates is self._workers.idle:
-            freed = {number: each for number, each in self._memory.freed.items() if number in candidates}
+            freed = {number: candidates[number] for number in self._memory.freed if number in candidates}
             self._memory.freed.clear()
             first = self._able.of(freed, ready_class, is_distant) if freed else iter(())
             workers, most_here = self._free_slots.choose_large(chain(first, able), ready_class, need)

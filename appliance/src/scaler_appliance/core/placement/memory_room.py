@@ -23,7 +23,7 @@ Rules:
 from __future__ import annotations
 
 from math import inf
-from typing import Dict, Iterable, List, NamedTuple, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Set, Tuple
 
 from scaler_appliance.core.monitoring.running_tasks import open_dispatch
 from scaler_appliance.core.peers.worker_session import LargeProcess, WorkerSession
@@ -58,12 +58,12 @@ class MemoryRoom:
     """
     Attributes:
         looked_at: how many hosts were, in all.
-        freed: workers at which large tasks have ended, since this was emptied.
+        freed: sessions of workers at which large tasks have ended, since this was emptied.
     """
 
     def __init__(self, state: SchedulerState) -> None:
         self.looked_at = 0
-        self.freed: Dict[int, WorkerSession] = {}
+        self.freed: Set[int] = set()
         self._state = state
 
     def on_heartbeat(self, worker: WorkerSession, message: m.Heartbeat) -> None:
@@ -94,7 +94,7 @@ class MemoryRoom:
     def on_large_ended(self, worker: WorkerSession) -> None:
         """A large task has ended at a worker."""
         if len(self.freed) < ENOUGH_HOSTS:
-            self.freed[worker.number] = worker
+            self.freed.add(worker.number)
 
     def need_of_next(self, ready_class: ReadyClass) -> float:
         """The bytes that the task may use whose turn it is; 0: it is not large."""

@@ -394,7 +394,8 @@ class Placement:
                     del blocked[worker.number]
             elif ready_class.count:
                 wanted = min(wanted, self._most)
-                if self._fill(worker, ready_class, min(wanted, ready_class.count), urgent=wanted):
+                self._fill(worker, ready_class, min(wanted, ready_class.count), urgent=wanted)
+                if worker.number in self._workers.idle:
                     self._workers.on_placed(worker)
 
     def _place_beside_others(self, ready_class: ReadyClass) -> None:

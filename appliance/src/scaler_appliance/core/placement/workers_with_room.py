@@ -6,6 +6,7 @@ Rules:
 - A worker is in one of these at most. If it has much to do, it is in none of them until it has worked off half of it.
 - Besides, it may be among those that fetch ahead, at which tasks are in line for their bytes, or some are blocked.
 - One that leaves, or is congested, is in none.
+- No others are offered tasks: so the cost of placing follows what has changed, not the number of workers.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Requirement(NamedTuple):
 
     negative_priority: int
     needs: Needs
-    large: object = None  # the function of tasks that wait for memory apart from others: see `memory_room`
+    large: object = None  # the function of tasks that wait for memory apart from others: see `large_tasks`
 
     @property
     def is_large(self) -> bool:
