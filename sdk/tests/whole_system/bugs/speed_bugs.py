@@ -22,7 +22,7 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
     "tasks that a quicker worker cannot run wait for it": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.placement.task_placement:Placement._place_round",
-        " and self._able.suit_everyone(ready_class.requirement.needs)",
+        " and self.able.suit_everyone(ready_class.requirement.needs)",
         "",
     ),
     "the last of what waits counts one round too few": PlantedBug(
@@ -62,6 +62,24 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
         "scheduler",
         f"{SCHEDULER}.placement.rebalance:Rebalance.rebalance",
         "if self._placement.speeds.price_of(worker) < rounds",
+        "",
+    ),
+    "a slot is free for what waits behind others though a task that waits could have it": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.rebalance:Rebalance.rebalance",
+        " if not _could_take(worker, waiting, now)",
+        "",
+    ),
+    "tasks that wait for what no free slot has keep others behind others": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.rebalance:Rebalance.rebalance",
+        "any(map(self._placement.able.suit_everyone, waiting))",
+        "waiting",
+    ),
+    "any number of free slots is compared with what waits": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.rebalance:Rebalance.rebalance",
+        "[: COMPARISONS // len(waiting)]",
         "",
     ),
     "the next task does not begin a new wait": PlantedBug(

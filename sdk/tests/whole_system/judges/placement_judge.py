@@ -515,9 +515,9 @@ class PlacementJudge:
 
     def _is_balance_due(self) -> bool:
         """Whether tasks wait behind others although a slot is free for them, and for nothing else."""
-        if any(client.claims for client in self._clients.values()):
-            return False
-        idle = [worker for worker in self._workers.values() if worker.has_free_slot]
+        waiting = {task_class for client in self._clients.values() for task_class in client.claims}
+        free = [worker for worker in self._workers.values() if worker.has_free_slot]
+        idle = [worker for worker in free if not any(map(worker.fits, waiting))]
         return bool(idle) and any(
             len(donor.movable_tasks) > donor.slots + donor.slots_given_up
             and not (donor.is_leaving or donor.is_congested)

@@ -27,7 +27,7 @@ from collections import OrderedDict, deque
 from typing import Deque, Dict, Iterable, List, Optional, Set
 
 from scaler_appliance.core.placement.ready_class import ReadyClass, ReadyTotals, count_waiting
-from scaler_appliance.core.tasks.batches import Requirement, TaskBatch, TaskSpan
+from scaler_appliance.core.tasks.batches import Needs, Requirement, TaskBatch, TaskSpan
 
 MAXIMUM_CLASSES = 8192  # more only if there are very many clients
 MAXIMUM_CLASSES_OF_CLIENT = 1024
@@ -340,9 +340,17 @@ class ReadyQueues:
         """How many tasks wait only for a worker, and not for memory."""
         return sum([totals.placeable for totals in self._totals.values()])
 
-    def tenants_with_placeable(self) -> List[str]:
-        """The tenants of which tasks wait only for a worker, and not for memory."""
-        return [tenant for tenant, totals in self._totals.items() if totals.placeable]
+    def needs_of_placeable(self, most: int) -> Optional[Set[Needs]]:
+        """What the tasks need that wait only for a worker, and not for memory; None: they are of too many classes.
+
+        Parameters:
+            most: classes to look at.
+        """
+        if not self.placeable():
+            return set()
+        if len(self._active) > most:
+            return None
+        return {each.needs for each, waiting in self._active.items() if waiting.count and not each.is_large}
 
     def waiting_of(self, tenant: str) -> int:
         """How many tasks of a tenant wait for a worker, throttled or not."""

@@ -3,6 +3,8 @@
 Rules:
 - The scheduler never takes a task away: it asks, and the worker gives back tasks that have not started.
 - Calls of actors stay where they are.
+- A slot is free for tasks that wait behind others if no task that waits for a worker could have it: those may need what
+  it has not, and tasks that it could run wait elsewhere meanwhile.
 - Tasks that wait where their bytes are are asked for only when that takes too long, and periodically. No others come to
   wait there then until the worker has finished a task: what it runs may take much longer than was estimated.
 - Rebalancing corrects wrong estimates of durations; it is not the way to distribute work. So it considers all workers
@@ -12,19 +14,21 @@ Rules:
 
 from __future__ import annotations
 
-from typing import List, Tuple
+from typing import List, Optional, Set, Tuple
 
 from scaler_appliance.core.effects import PeerError
 from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.placement.task_placement import Placement
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.tasks.batches import Dispatch
+from scaler_appliance.core.tasks.batches import Dispatch, Needs
 from scaler_appliance.core.tasks.requeue import Requeue
 from scaler_appliance.core.tasks.task_outcomes import TaskOutcomes
 from scaler_protocol import messages as m
 
 WORTHWHILE_MICROSECONDS = 20_000.0  # of work in line behind other tasks
 MAXIMUM_DONORS = 10  # that are looked at often
+CLASSES_LOOKED_AT = 256  # of waiting tasks
+COMPARISONS = 4096  # of free slots with what waiting tasks need, in one call
 
 
 class Rebalance:
@@ -44,9 +48,8 @@ class Rebalance:
         over_committed = self._state.over_committed
         if not over_committed or not any(self._placement.idle_workers()):
             return
-        room_of = self._state.shares.room_of  # tasks that a quota keeps waiting take no slot
-        waiting = {each for each in self._state.ready.tenants_with_placeable() if room_of(each) > 0}
-        if waiting and not self._state.ready.has_tenants:
+        waiting = self._waiting()
+        if waiting is None or any(map(self._placement.able.suit_everyone, waiting)):
             return
         for worker in [each for each in over_committed.values() if each.assigned <= each.slots]:
             del over_committed[worker.number]
@@ -60,10 +63,10 @@ class Rebalance:
         if not all_workers and self._placement.speeds.differ:  # is one there sooner done than behind others?
             rounds = max(each.assigned / each.slots * each.pace.factor for each in donors)
             idle = [worker for worker in idle if self._placement.speeds.price_of(worker) < rounds]
+        if waiting:
+            now = self._state.now
+            idle = [worker for worker in idle[: COMPARISONS // len(waiting)] if not _could_take(worker, waiting, now)]
         free_slots = sum(worker.slots - worker.assigned for worker in idle)
-        if waiting:  # tasks of some tenants: workers of others may be idle nevertheless
-            idle = [worker for worker in idle if not any(map(worker.serves, waiting))]
-            free_slots = sum(worker.slots - worker.assigned for worker in idle)
         if not free_slots:
             return
         donors.sort(key=lambda worker: worker.slots / worker.assigned)
@@ -80,6 +83,15 @@ class Rebalance:
                 free_slots -= min(free_slots, count)
             if not free_slots:
                 break
+
+    def _waiting(self) -> Optional[Set[Needs]]:
+        """What the tasks need that wait for a worker only; None: there are too many kinds of them to look at.
+
+        Tasks that a quota keeps waiting take no slot.
+        """
+        room_of = self._state.shares.room_of
+        needs = self._state.ready.needs_of_placeable(CLASSES_LOOKED_AT)
+        return None if needs is None else {each for each in needs if room_of(each.tenant) > 0}
 
     def _has_much_in_line(self, worker: WorkerSession) -> bool:
         """Whether the waiting tasks of a worker are worth asking for, by current estimates of durations."""
@@ -137,6 +149,11 @@ def _place(run: Tuple[Dispatch, int, int]) -> Tuple[int, int]:
 def _waiting_at_their_bytes(worker: WorkerSession, now: float) -> int:
     """How many tasks of a worker wait there because of their bytes, and have not waited for too long."""
     return sum([each.open_count for each in worker.dispatches.values() if each.waits_until > now])
+
+
+def _could_take(worker: WorkerSession, waiting: Set[Needs], now: float) -> bool:
+    """Whether some task that waits could run at a worker now."""
+    return any(worker.offers(needs, now) and worker.room_for(needs.capabilities) for needs in waiting)
 
 
 def _could_run_elsewhere(donor: WorkerSession, idle: List[WorkerSession], now: float) -> bool:

@@ -66,12 +66,12 @@ class Placement:
         self.speeds = Speeds(state)
         self.memory = MemoryRoom(state)
         self._free_slots = FreeSlots(state, self.speeds, self.memory)
-        self._able = AbleWorkers(state)
+        self.able = AbleWorkers(state)
         self._burst_bytes = 0  # dispatched since the tick began
-        self._credit = PrefetchCredit(state.settings.prefetch_seconds, self._distance, self._able.suit_everyone)
+        self._credit = PrefetchCredit(state.settings.prefetch_seconds, self._distance, self.able.suit_everyone)
         self._unmeasured_microseconds = self._credit.unmeasured_microseconds
         self._workers = WorkersWithRoom(state, self._credit.target_microseconds)
-        self._large = LargePlacement(state, self.memory, self._free_slots, self._able, self._workers)
+        self._large = LargePlacement(state, self.memory, self._free_slots, self.able, self._workers)
         self._pass: List[ReadyClass] = []  # the classes that have not been looked at in this one, the next one last
         self._others: List[List[ReadyClass]] = []  # the same of other tenants than that of these
         self._most = UNLIMITED  # how many more tasks of the current class may be placed in its turn
@@ -89,7 +89,7 @@ class Placement:
         self.speeds.add(worker)
 
     def _on_workers_changed(self) -> None:
-        self._able.on_workers_changed()
+        self.able.on_workers_changed()
         self._state.ready.unpark_all()
 
     def remove_worker(self, worker: WorkerSession) -> None:
@@ -142,7 +142,7 @@ class Placement:
             self._end_pass()
             return
         self._left, looks = amount, min(amount, self._state.part)
-        self._able.compared = 0
+        self.able.compared = 0
         self._burst_bytes = 0
         self.speeds.begin()
         ready = self._state.ready
@@ -152,7 +152,7 @@ class Placement:
             self._begin_pass()
         blocked = dict(self._workers.blocked)
         # SCL-SCH-012
-        while self._pass and self._left > 0 and self._able.compared < looks:
+        while self._pass and self._left > 0 and self.able.compared < looks:
             if not (self._workers.is_any or blocked):
                 self._end_pass()
                 return
@@ -160,7 +160,7 @@ class Placement:
                 self._next_tenant()
             ready_class = self._pass[-1]
             waiting = ready_class.count
-            self._able.compared += 1
+            self.able.compared += 1
             self._large.apart = 0
             self._most = UNLIMITED
             if self._others or self._state.has_quotas:
@@ -169,7 +169,7 @@ class Placement:
                 self._place_class(ready_class, blocked)
             if ready_class.count < waiting - self._large.apart:
                 ready.count_served(ready_class)
-            elif ready_class.count and not (ready_class.is_parked or self._able.is_offered(ready_class)):
+            elif ready_class.count and not (ready_class.is_parked or self.able.is_offered(ready_class)):
                 ready.park(ready_class)
             is_limited = self._most <= 0 and 0 < ready_class.count < waiting  # by its turn: it may have another
             if self._left > 0 and not is_limited:
@@ -278,7 +278,7 @@ class Placement:
         """Whether all tasks of a class are placed in this call, each in a free slot, whatever their order."""
         if self._most != UNLIMITED or self._distance.is_known or self._left < ready_class.count * UNITS_OF_A_DISPATCH:
             return False
-        free_slots = sum([worker.slots - worker.assigned for worker in self._able.of(self._workers.idle, ready_class)])
+        free_slots = sum([worker.slots - worker.assigned for worker in self.able.of(self._workers.idle, ready_class)])
         return ready_class.count <= free_slots
 
     def _is_next_by_bytes(self, ready_class: ReadyClass) -> bool:
@@ -347,15 +347,15 @@ class Placement:
             able, most_here = self._large.workers_for(ready_class, candidates, is_distant, need)
             is_sparing = True
         elif is_distant:  # those further away may take none
-            able = sorted(self._able.of(candidates, ready_class, True), key=lambda worker: worker.distance_microseconds)
+            able = sorted(self.able.of(candidates, ready_class, True), key=lambda worker: worker.distance_microseconds)
         elif candidates is self._workers.idle:
-            workers = self._able.of(candidates, ready_class, is_distant)
+            workers = self.able.of(candidates, ready_class, is_distant)
             able, is_sparing = self._free_slots.choose(workers, ready_class)
         else:  # there are no more tasks
-            able = list(islice(self._able.of(candidates, ready_class, is_distant), ready_class.count))
+            able = list(islice(self.able.of(candidates, ready_class, is_distant), ready_class.count))
         slots = sum([worker.slots for worker in able])
         is_changed = False
-        may_wait = self.speeds.differ and not need and self._able.suit_everyone(ready_class.requirement.needs)
+        may_wait = self.speeds.differ and not need and self.able.suit_everyone(ready_class.requirement.needs)
         for worker in able:
             if self._left <= 0 or self._most <= 0:
                 break
@@ -387,7 +387,7 @@ class Placement:
         The classes of a tenant are ordered by priority: if there is one tenant, a worker with enough for one class has
         enough for the next, and is removed.
         """
-        for worker in list(self._able.of(blocked, ready_class)):
+        for worker in list(self.able.of(blocked, ready_class)):
             wanted = worker.hello.slots - count_as_urgent(worker, ready_class.requirement)
             if wanted <= 0 or worker.leaving or worker.is_congested:
                 if not self._state.ready.has_tenants:
@@ -402,7 +402,7 @@ class Placement:
         """Send tasks of clients whose turn is next to workers at which only tasks of others are in line, one of each:
         they take turns there, so that it waits for no more than one task."""
         least = ready_class.requirement.negative_priority
-        for worker in list(self._able.of(self._workers.lined_up, ready_class)):
+        for worker in list(self.able.of(self._workers.lined_up, ready_class)):
             batches = [each.batch for each in worker.dispatches.values()]
             there = {each.client for each in batches if each.requirement.negative_priority <= least}
             if self._would_pass(worker, ready_class.requirement):
