@@ -9,9 +9,9 @@ Rules:
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
 from hashlib import blake2b
+from heapq import heappop, heappush
 from math import log
 from random import Random
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
@@ -111,7 +111,7 @@ SAFETY_SECONDS = (0.5, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 6.0)
 SAFETY_EVENTS = 200
 """After as many events the phase with faults ends, but for every tenth seed, whose history is whole: the largest tenth
 of the histories took a third of the time, and caught less than a tenth of what is seldom caught (docs/adr/0019)."""
-SEEDS_PER_WHOLE_HISTORY = 10
+SEEDS_PER_WHOLE_HISTORY = 20
 MOST_EVENTS = 60_000
 MOST_UNFINISHED, MOST_UNFINISHED_OF_A_WHOLE_HISTORY = (5, 5, 5, 15, 15, 30), (5, 5, 5, 15, 15, 60)  # tasks of a user
 NEVER = float("inf")
@@ -245,7 +245,7 @@ class World:
         """
         self._sequence += 1
         now = self.now
-        heapq.heappush(self._heap, (time if time > now else now, self._sequence, action, process))
+        heappush(self._heap, (time if time > now else now, self._sequence, action, process))
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
         self.at(self.now + seconds, action)
@@ -260,7 +260,7 @@ class World:
 
     def run(self, until: float, is_done: Callable[[], bool] = lambda: False) -> None:
         """Run the simulation until a time, or until `is_done`, which is called periodically, returns true."""
-        heap, pop, now = self._heap, heapq.heappop, self.now
+        heap, pop, now = self._heap, heappop, self.now
         check_at = now + 0.05
         while heap and heap[0][0] <= until:
             if now >= check_at:
@@ -273,8 +273,11 @@ class World:
             assert self.events < MOST_EVENTS, f"{MOST_EVENTS} events: something goes on for ever"
             if process is None:
                 action()
-            else:
-                process.do(action)
+            elif process.is_alive:
+                if now < process.paused_until:
+                    process.do(action)
+                else:
+                    action()
         if not is_done():
             self.now = max(self.now, until)
 
@@ -366,7 +369,8 @@ class Pipe:
         if arrival < soonest:
             arrival = soonest
         self._last_arrival = arrival
-        world.at(arrival, self._pump)
+        world._sequence += 1
+        heappush(world._heap, (arrival, world._sequence, self._pump, None))  # as `World.at`
 
     def cut(self) -> None:
         """What is under way is lost."""

@@ -30,7 +30,7 @@ from scaler_protocol.session.session_table import SessionState
 LIVENESS_SECONDS = 600.0
 QUICK_LARGE_TASKS, LEAST_MICROSECONDS = 0.3, 20_000.0
 SHORTEST_REST_SECONDS, LONGEST_REST_SECONDS = 0.5, 3.5
-SAFETY_EVENTS_OF_TRANSFERS = 500
+SAFETY_EVENTS_OF_TRANSFERS = 400
 """In histories with many of them: else most would come after the faults."""
 
 

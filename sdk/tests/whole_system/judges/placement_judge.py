@@ -427,12 +427,11 @@ class PlacementJudge:
         if now > self._ticked_at + 2 * TIMER_SECONDS:  # the scheduler stood still
             self._stood_still_until = now
         self._ticked_at = now
-        is_due = self._is_balance_due()
-        if not is_due:
-            self._timers_due = 0
-        if now >= self._timer_at + TIMER_SECONDS:
+        is_timer = now >= self._timer_at + TIMER_SECONDS
+        if is_timer or self._timers_due:
+            self._timers_due = self._timers_due + is_timer if self._is_balance_due() else 0
+        if is_timer:
             self._timer_at = now
-            self._timers_due += is_due
             assert self._timers_due <= TIMERS_UNTIL_ASKED, "a slot is free, tasks wait behind others: none is asked for"
             self._check_silence(now)
 
