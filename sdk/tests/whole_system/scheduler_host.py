@@ -43,7 +43,6 @@ from scaler_appliance.core.effects import (
 )
 from scaler_appliance.core.scheduler_core import SchedulerCore
 from scaler_appliance.core.state import Settings
-from scaler_protocol import encode
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import ANY_TENANT
 from scaler_protocol.session.ids import SESSION_SHIFT
@@ -445,9 +444,9 @@ class SchedulerHost(Process):
         if self._has_provisioner:
             workers = self.core.state.workers.values()
             self._releases.on_sent(self.now, name, message, {each.hello.unit: each.peer for each in workers})
+        header = self._links.send(name, message, payload)
         if self._tenants.are_there:
-            self._tenant_judge.on_sent(name, message, encode(message), payload)
-        self._links.send(name, message, payload)
+            self._tenant_judge.on_sent(name, message, header, payload)
 
     # Files ----------------------------------------------------------------------------------------------------------
 

@@ -14,12 +14,17 @@ from hashlib import blake2b
 from heapq import heappop, heappush
 from math import log
 from random import Random
-from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple, TypeVar
 
 from whole_system.judges.calls_judge import Calls
 from whole_system.themes import CHOICES, theme_of
 
 from scaler.worker.agent.core.heartbeats import LARGE_BYTES
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsLenAndGetItem
+
+Item = TypeVar("Item")
 
 FAULTS: Dict[str, float] = {
     "break": 0.08,  # of a connection, which both ends learn
@@ -108,10 +113,12 @@ FEATURES: Dict[str, float] = {
 
 SAFETY_SECONDS = (0.5, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 6.0)
 """Most histories are short: what goes wrong between two events needs no long one, and many short ones differ more."""
-SAFETY_EVENTS = 200
-"""After as many events the phase with faults ends, but for every tenth seed, whose history is whole: the largest tenth
-of the histories took a third of the time, and caught less than a tenth of what is seldom caught (docs/adr/0019)."""
-SEEDS_PER_WHOLE_HISTORY = 20
+SAFETY_EVENTS, SAFETY_EVENTS_OF_A_THEME = 240, 200
+"""After as many events the phase with faults ends, but for each 25th seed, whose history is whole: the largest tenth of
+the histories took a third of the time, and caught less than a tenth of what is seldom caught (docs/adr/0019)."""
+SUBMITTING_SHARE, SUBMITTING_SHARE_OF_A_THEME = 0.4, 0.75
+"""Of these events, after which users submit nothing more: faults meet what there is, and little is left after them."""
+SEEDS_PER_WHOLE_HISTORY, SAFETY_EVENTS_OF_A_WHOLE_HISTORY = 25, 3000
 MOST_EVENTS = 60_000
 MOST_UNFINISHED, MOST_UNFINISHED_OF_A_WHOLE_HISTORY = (5, 5, 5, 15, 15, 30), (5, 5, 5, 15, 15, 60)  # tasks of a user
 NEVER = float("inf")
@@ -165,23 +172,36 @@ class Plan:
         return text
 
 
+class Chance(Random):
+    """Random numbers; `choice` draws as that of `Random` does, in half the time."""
+
+    def choice(self, seq: SupportsLenAndGetItem[Item]) -> Item:
+        count = len(seq)
+        bits = count.bit_length()
+        number = self.getrandbits(bits)
+        while number >= count:
+            number = self.getrandbits(bits)
+        return seq[number]
+
+
 class World:
     """Chance and time of one run."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.random = Random(plan.seed)
+        self.random = Chance(plan.seed)
         self.theme = None if THEMES_OFF in plan.off else theme_of(plan.seed)
         self.rates = {name: self._rate(name, most) for name, most in (FAULTS | FEATURES).items()}
         self.delay_seconds: float = self.choose("delay_seconds", (0.0005, 0.01, 0.2))
         self._delay_rate: float = 1 / self.delay_seconds
         self.safety_seconds: float = plan.safety_seconds or self.choose("safety_seconds", SAFETY_SECONDS)
         self.is_whole = not plan.seed % SEEDS_PER_WHOLE_HISTORY
-        self.safety_events = MOST_EVENTS if self.is_whole else SAFETY_EVENTS
+        least = SAFETY_EVENTS if self.theme is None else max(SAFETY_EVENTS_OF_A_THEME, self.theme.safety_events)
+        self.safety_events = SAFETY_EVENTS_OF_A_WHOLE_HISTORY if self.is_whole else least
+        share = SUBMITTING_SHARE if self.theme is None else SUBMITTING_SHARE_OF_A_THEME
+        self.submitting_events = self.safety_events * (1.0 if self.is_whole else share)
         self.is_insistent = self.theme is not None and self.theme.is_insistent
         self.has_large_steps = self.is_whole or (self.theme is not None and self.theme.has_large_steps)
-        if self.theme is not None:
-            self.safety_events = max(self.safety_events, self.theme.safety_events)
         self.calls = Calls()
         self.now = 0.0
         self.is_calm = False

@@ -98,7 +98,7 @@ class User:
         if world.uses("leave"):
             host.leave()
             return
-        if len(self.unfinished) < self._most_unfinished:
+        if len(self.unfinished) < self._most_unfinished and world.events < world.submitting_events:
             self._submit()
         self._change_minds()
 

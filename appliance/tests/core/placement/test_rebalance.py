@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Dict
 
 import pytest
 from scheduler_harness import Client, Harness, Worker, options
@@ -74,7 +74,7 @@ def test_very_many_kinds_of_tasks_that_wait_are_not_looked_at(harness: Harness, 
 def test_free_slots_are_compared_with_what_waits_a_limited_number_of_times(
     harness: Harness, client: Client, loaded: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tapes = {f"tape-{number}": 1.0 for number in range(64)}
+    tapes: Dict[str, Any] = {f"tape-{number}": 1.0 for number in range(64)}
     harness.worker(gpu=1.0, **tapes)
     client.submit([3], **WITH_GPU)
     for number, tape in enumerate(tapes):

@@ -9,6 +9,8 @@ from hosts_with_memory import GIB, LARGE, SECONDS, beat, counts, host, large, ne
 from keeper import SIZE, Keeper, submit
 from scheduler_harness import Client, Harness, Worker, given, options
 
+from scaler_appliance.core.peers.worker_session import WorkerSession
+from scaler_appliance.core.placement.memory_room import Room
 from scaler_protocol import messages as m
 
 
@@ -288,7 +290,12 @@ def test_hosts_are_not_looked_at_for_each_message(
     memory = harness.core._placement.memory
     looks: List[object] = []
     room_of = memory._room_of
-    monkeypatch.setattr(memory, "_room_of", lambda worker: looks.append(worker) or room_of(worker))
+
+    def look(worker: WorkerSession) -> Room:
+        looks.append(worker)
+        return room_of(worker)
+
+    monkeypatch.setattr(memory, "_room_of", look)
     for number in range(10, 30):
         small(client, [number])
         harness.now += 0.001

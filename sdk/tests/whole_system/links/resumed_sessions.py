@@ -115,24 +115,25 @@ class ResumedSessions:
         if session is not None and session.is_count_due:
             self._send(name, m.Heartbeat(received=session.count()), b"")
 
-    def send(self, name: bytes, message: Any, payload: bytes) -> None:
-        """The core sends a message."""
-        is_welcome = isinstance(message, m.Welcome)
+    def send(self, name: bytes, message: Any, payload: bytes) -> bytes:
+        """The core sends a message; returns its bytes on the wire."""
         if not self.is_there or name not in self._network.connections:
-            self._network.send_down(name, encode(message), payload)
-            return
+            header = encode(message)
+            self._network.send_down(name, header, payload)
+            return header
         session = self._sessions.find(name)
         if isinstance(message, m.Welcome):
             message = self._sessions.begin(name, self._network.connections[name].peer.name.encode(), message)
-        elif session is not None and isinstance(message, (m.Heartbeat, m.HeartbeatEcho)):
+            header = encode(message)
+            self._network.send_down(name, header, payload)
+            return header
+        if session is not None and isinstance(message, (m.Heartbeat, m.HeartbeatEcho)):
             message.received = session.count()
-        if is_welcome:
-            self._network.send_down(name, encode(message), payload)
-        else:
-            self._send(name, message, payload)
-            self._exchange_counts(name)
+        header = self._send(name, message, payload)
+        self._exchange_counts(name)
+        return header
 
-    def _send(self, name: bytes, message: Any, payload: bytes) -> None:
+    def _send(self, name: bytes, message: Any, payload: bytes) -> bytes:
         frames: Tuple[bytes, bytes] = encode(message), payload
         session = self._sessions.find(name)
         if session is not None:
@@ -140,6 +141,7 @@ class ResumedSessions:
             self._network.judge.on_sent(peer, session.welcome.session, False, frames)
             self._sessions.keep(session, frames)
         self._network.send_down(name, *frames)
+        return frames[0]
 
     def on_arrived(self, name: bytes, frames: Tuple[bytes, bytes]) -> None:
         """The frames of a message, before it is passed on."""
