@@ -76,11 +76,29 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
         "any(map(self._placement.able.suit_everyone, waiting))",
         "waiting",
     ),
-    "any number of free slots is compared with what waits": PlantedBug(
+    "a worker whose answer was of no use is asked for as few tasks again": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.placement.rebalance:Rebalance.rebalance",
-        "[: COMPARISONS // len(waiting)]",
-        "",
+        "count << donor.useless_answers",
+        "count",
+    ),
+    "a worker whose answer was of no use is asked again at once": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.rebalance:Rebalance._note_use",
+        "worker.not_asked_until = now + pause_seconds",
+        "pass",
+    ),
+    "an answer that was of use does not end the pauses": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.rebalance:Rebalance._note_use",
+        "worker.useless_answers, worker.not_asked_until = 0, now",
+        "pass",
+    ),
+    "any number of free slots is compared with what waits": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.rebalance:Rebalance._next",
+        "return idle[first : first + COMPARISONS // len(waiting)]",
+        "return idle",
     ),
     "the next task does not begin a new wait": PlantedBug(
         "scheduler",

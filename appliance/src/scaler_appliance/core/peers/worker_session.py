@@ -95,6 +95,8 @@ class WorkerSession(Session):
         self.processor_tasks: Sequence[RunningTask] = ()  # an entry for each processor of the heartbeat
         self.balance_request: Optional[int] = None  # id of the request it has not answered yet
         self.finished_when_asked = -1  # `finished` when it was last asked to give tasks back
+        self.useless_answers = 0  # in a row: no free slot could take what it gave back
+        self.not_asked_until = 0.0  # by the scheduler's clock
         self.drain_cause = m.DrainCause.UNKNOWN  # why it drains, if it does
         # How long tasks may run there, by the scheduler's clock.
         self.stays_until = now + hello.remaining_milliseconds / 1000 if hello.remaining_milliseconds else inf

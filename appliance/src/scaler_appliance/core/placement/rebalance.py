@@ -7,6 +7,8 @@ Rules:
   it has not, and tasks that it could run wait elsewhere meanwhile.
 - Tasks that wait where their bytes are are asked for only when that takes too long, and periodically. No others come to
   wait there then until the worker has finished a task: what it runs may take much longer than was estimated.
+- A worker gives back the tasks that it would start last. If no free slot can take any of these, it is asked for twice
+  as many the next time, after a pause that is twice as long: those that could run elsewhere may be before them.
 - Rebalancing corrects wrong estimates of durations; it is not the way to distribute work. So it considers all workers
   that hold more tasks than slots only periodically, and otherwise those with enough estimated work to be worth two
   messages.
@@ -14,6 +16,7 @@ Rules:
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import List, Optional, Set, Tuple
 
 from scaler_appliance.core.effects import PeerError
@@ -29,6 +32,8 @@ WORTHWHILE_MICROSECONDS = 20_000.0  # of work in line behind other tasks
 MAXIMUM_DONORS = 10  # that are looked at often
 CLASSES_LOOKED_AT = 256  # of waiting tasks
 COMPARISONS = 4096  # of free slots with what waiting tasks need, in one call
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 2.0  # after an answer that was of no use
+MOST_DOUBLINGS = 30
 
 
 class Rebalance:
@@ -38,6 +43,7 @@ class Rebalance:
         self._outcomes = outcomes
         self._requeue = requeue
         self._last_balance_request = 0
+        self._compared = 0  # idle workers, by the last call
 
     def rebalance(self, all_workers: bool = True) -> None:
         """If slots are free for which no task is queued, ask workers for tasks that wait behind others.
@@ -53,7 +59,12 @@ class Rebalance:
             return
         for worker in [each for each in over_committed.values() if each.assigned <= each.slots]:
             del over_committed[worker.number]
-        donors = [each for each in over_committed.values() if each.balance_request is None and not each.leaving]
+        now = self._state.now
+        donors = [
+            each
+            for each in over_committed.values()
+            if each.balance_request is None and not each.leaving and now >= each.not_asked_until
+        ]
         if not donors:
             return
         idle = [worker for worker in self._placement.idle_workers() if not worker.leaving]
@@ -64,8 +75,7 @@ class Rebalance:
             rounds = max(each.assigned / each.slots * each.pace.factor for each in donors)
             idle = [worker for worker in idle if self._placement.speeds.price_of(worker) < rounds]
         if waiting:
-            now = self._state.now
-            idle = [worker for worker in idle[: COMPARISONS // len(waiting)] if not _could_take(worker, waiting, now)]
+            idle = [worker for worker in self._next(idle, waiting) if not _could_take(worker, waiting, now)]
         free_slots = sum(worker.slots - worker.assigned for worker in idle)
         if not free_slots:
             return
@@ -73,13 +83,13 @@ class Rebalance:
         if not all_workers:
             donors = list(filter(self._has_much_in_line, donors[:MAXIMUM_DONORS]))
         for donor in donors:
-            at_their_bytes = _waiting_at_their_bytes(donor, self._state.now)
+            at_their_bytes = _waiting_at_their_bytes(donor, now)
             surplus = donor.assigned - donor.slots - donor.slots_given_up - at_their_bytes
             if surplus <= 0:
                 continue
             count = -(-surplus * free_slots // (free_slots + donor.slots))
-            if _could_run_elsewhere(donor, idle, self._state.now):
-                self._ask_back(donor, count)
+            if _could_run_elsewhere(donor, idle, now):
+                self._ask_back(donor, max(count, min(count << donor.useless_answers, donor.assigned - donor.slots)))
                 free_slots -= min(free_slots, count)
             if not free_slots:
                 break
@@ -92,6 +102,13 @@ class Rebalance:
         room_of = self._state.shares.room_of
         needs = self._state.ready.needs_of_placeable(CLASSES_LOOKED_AT)
         return None if needs is None else {each for each in needs if room_of(each.tenant) > 0}
+
+    def _next(self, idle: List[WorkerSession], waiting: Set[Needs]) -> List[WorkerSession]:
+        """As many workers as are compared with what tasks need in one call; the next call goes on behind them."""
+        first, self._compared = self._compared, self._compared + COMPARISONS // len(waiting)
+        if self._compared >= len(idle):
+            self._compared = 0
+        return idle[first : first + COMPARISONS // len(waiting)]
 
     def _has_much_in_line(self, worker: WorkerSession) -> bool:
         """Whether the waiting tasks of a worker are worth asking for, by current estimates of durations."""
@@ -138,7 +155,19 @@ class Rebalance:
         finally:  # also for the ids before an invalid one
             for dispatch, start, stop in sorted(found, key=_place, reverse=True):
                 self._requeue.requeue(dispatch.batch, start, stop)
+            self._note_use(worker, {dispatch.batch.requirement.needs for dispatch, _, _ in found})
         self._placement.on_load_changed(worker)
+
+    def _note_use(self, worker: WorkerSession, needs: Set[Needs]) -> None:
+        """Note whether free slots can take tasks that a worker has given back, which need this."""
+        idle = list(islice(self._placement.idle_workers(), COMPARISONS // max(1, len(needs)))) if needs else []
+        now = self._state.now
+        if any(_could_take(each, needs, now) for each in idle):
+            worker.useless_answers, worker.not_asked_until = 0, now
+        elif idle:
+            pause_seconds = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0**worker.useless_answers)
+            worker.not_asked_until = now + pause_seconds
+            worker.useless_answers = min(MOST_DOUBLINGS, worker.useless_answers + 1)
 
 
 def _place(run: Tuple[Dispatch, int, int]) -> Tuple[int, int]:
