@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Iterator, Tuple, Type
 
 import pytest
+from sdk_tasks import wait_for
 
 from scaler import Client, NamedFunction, SchedulerClusterCombo
 from scaler.exceptions import (
@@ -145,6 +146,7 @@ def test_what_cannot_be_called_says_why(
 
 def test_a_function_that_no_worker_serves_is_explained(client: Client) -> None:
     future = client.submit(NamedFunction("example.org/unserved"))
+    wait_for(lambda: client.info().slots, "a worker to be connected")
     assert "no connected worker serves the function 'example.org/unserved' in codec 'json'" in client.explain(future)
     assert future.cancel()
 

@@ -179,6 +179,20 @@ def test_idle_units_go_down_to_the_minimum_and_the_scheduler_chooses() -> None:
     assert list(bench.states()) == names[1:]
 
 
+def test_a_unit_that_stops_is_replaced_only_when_it_has_ended() -> None:
+    bench = Bench(pool(minimum=2, maximum=2))
+    names = bench.started(0)
+    bench.now += 60.0
+    bench.demand(0, *names)
+
+    assert bench.demand(5, names[1]) == [], "the first one has no workers any more, and is still there"
+    assert bench.states() == {names[0]: State.STOPPING, names[1]: State.RUNNING}
+
+    bench.now += 5.0
+    bench.listing("p", **{names[1].replace("-", "_"): ListedUnit(State.RUNNING)})
+    assert [each.units for each in bench.demand(5, names[1]) if isinstance(each, StartUnits)] == [["p-run-3"]]
+
+
 def test_a_unit_whose_workers_have_left_is_stopped_if_it_does_not_end() -> None:
     bench = Bench(pool())
     (name,) = bench.started(1)
