@@ -173,7 +173,7 @@ class Plan:
 
 
 class Chance(Random):
-    """Random numbers; `choice` draws as that of `Random` does, in half the time."""
+    """Random numbers; `choice` draws as that of `Random` does, in less time."""
 
     def choice(self, seq: SupportsLenAndGetItem[Item]) -> Item:
         count = len(seq)

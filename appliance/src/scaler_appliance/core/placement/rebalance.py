@@ -160,8 +160,9 @@ class Rebalance:
 
     def _note_use(self, worker: WorkerSession, needs: Set[Needs]) -> None:
         """Note whether free slots can take tasks that a worker has given back, which need this."""
-        idle = list(islice(self._placement.idle_workers(), COMPARISONS // max(1, len(needs)))) if needs else []
-        now = self._state.now
+        if not needs:
+            return
+        idle, now = list(islice(self._placement.idle_workers(), COMPARISONS // len(needs))), self._state.now
         if any(_could_take(each, needs, now) for each in idle):
             worker.useless_answers, worker.not_asked_until = 0, now
         elif idle:
@@ -180,11 +181,11 @@ def _waiting_at_their_bytes(worker: WorkerSession, now: float) -> int:
     return sum([each.open_count for each in worker.dispatches.values() if each.waits_until > now])
 
 
-def _could_take(worker: WorkerSession, waiting: Set[Needs], now: float) -> bool:
-    """Whether some task that waits could run at a worker now."""
-    return any(worker.offers(needs, now) and worker.room_for(needs.capabilities) for needs in waiting)
+def _could_take(worker: WorkerSession, needs: Set[Needs], now: float) -> bool:
+    """Whether a task with some of these needs could run at a worker now."""
+    return any(worker.offers(each, now) and worker.room_for(each.capabilities) for each in needs)
 
 
 def _could_run_elsewhere(donor: WorkerSession, idle: List[WorkerSession], now: float) -> bool:
     needs = {each.batch.requirement.needs for each in donor.dispatches.values() if not each.is_of_actor}
-    return any(worker.offers(each, now) and worker.room_for(each.capabilities) for each in needs for worker in idle)
+    return any(_could_take(worker, needs, now) for worker in idle)
