@@ -21,7 +21,12 @@ from scaler.client.functions import FunctionRecord
 from scaler.client.future_arguments import dependency_error, reduce_future
 from scaler.client.profiling import ProfileResult
 from scaler.client.shell.client_shell import ClientShell
-from scaler.client.shell.future_internals import FutureWithSharedCondition, exception_if_loaded, result_if_loaded
+from scaler.client.shell.future_internals import (
+    FutureWithSharedCondition,
+    exception_if_loaded,
+    result_if_loaded,
+    set_attribute,
+)
 from scaler.compat.earlier_arguments import accepts_earlier
 from scaler.exceptions import DeserializeObjectError, ProfileNotAvailableError, RemoteTraceback
 from scaler.notebook import Row, card
@@ -101,7 +106,7 @@ class TaskOutcome:
 
     def _loaded(self, payload: Buffer) -> Tuple[Any, Optional[BaseException]]:
         if self._keeps_content:
-            self._content = payload
+            set_attribute(self, "_content", payload)
             payload = memoryview(payload).toreadonly()  # so that the result has arrays of its own
         if self._has_failed:
             return None, self._load_failure(bytes(payload))

@@ -17,7 +17,7 @@ import threading
 from operator import getitem
 from typing import Any, Dict, List, Optional, Tuple
 
-from scaler.client.shell.future_internals import content_of, has_failed, result_if_loaded
+from scaler.client.shell.future_internals import content_of, has_failed, result_if_loaded, set_attribute
 from scaler.exceptions import ArgumentTypeError, DependencyError, InvalidArgumentError
 from scaler.serializer import Serializer
 from scaler.values.failures import load_failure
@@ -57,9 +57,10 @@ class NeededFutures:
     def place_of(self, future: Any) -> Optional[int]:
         """The future's place among the predecessors; None when it has its result."""
         if id(future) not in self._positions:
-            before, future._keeps_content = future._keeps_content, True  # its result may be loaded at any moment
+            before = future._keeps_content
+            set_attribute(future, "_keeps_content", True)  # its result may be loaded at any moment
             if future.is_finished and not has_failed(future):
-                future._keeps_content = before
+                set_attribute(future, "_keeps_content", before)
                 return None
             self._positions[id(future)] = len(self.futures)
             self.futures.append(future)

@@ -9,6 +9,7 @@ printed.
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import inspect
 import queue
@@ -16,7 +17,7 @@ import sys
 import threading
 import types
 from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Future, _base, as_completed, wait
-from typing import Any, List
+from typing import Any, Callable, List
 
 TIMEOUT_SECONDS = 30.0
 
@@ -182,6 +183,51 @@ def check_the_condition_is_entered_and_left_by_calls_of_c() -> None:
         assert condition._is_owned()
     assert not condition._is_owned()
     assert not any(inspect.isfunction(getattr(condition, name)) for name in ("__enter__", "__exit__", "acquire"))
+
+
+def check_a_future_keeps_what_others_set_while_garbage_is_collected() -> None:
+    """What another thread does then, a finaliser does here, which runs at a certain moment."""
+    module = internals()
+    names = {*module.NAMES_WITH_A_PLACE} - {"_client", "_waiters", "_done_callbacks"}
+    acts: List[Callable[[Any], Any]] = [
+        *(lambda each, name=name: setattr(each, name, None) for name in names),
+        lambda each: each._waiters,
+        lambda each: module.set_attribute(each, "_cause", 0),
+    ]
+    for act in acts:
+        another, future = Futures(100).all[-2:]
+        another.of_a_user = 1  # takes the last place
+
+        class Garbage:
+            def __init__(self) -> None:
+                self.cycle = self
+
+            def __del__(self, future: Any = future) -> None:
+                future._done_callbacks.append("callback")
+                module.set_attribute(future, "_stack", "stack")
+
+        with_garbage(Garbage, act, future)
+        assert (future._done_callbacks, future._stack) == (["callback"], "stack")
+        assert {"_client", "_done_callbacks", "_stack"} <= set(vars(future))
+
+
+def with_garbage(kind: Callable[[], Any], act: Callable[[Any], Any], future: Any) -> None:
+    """Let garbage be collected by the first thing that is made, which is a dictionary if one is."""
+    gc.collect()
+    gc.disable()
+    kind()
+    if sys.implementation.name == "cpython":
+        thresholds = gc.get_threshold()
+        gc.set_threshold(1)
+        spare: List[Any] = [{} for _ in range(200)]  # what the interpreter keeps of these is used up
+        gc.enable()
+        act(future)
+        gc.set_threshold(*thresholds)
+        del spare
+    else:
+        gc.enable()
+        act(future)
+    gc.collect()
 
 
 def check_asyncio_waits_for_a_future() -> None:

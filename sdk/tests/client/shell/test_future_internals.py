@@ -18,6 +18,8 @@ import pytest
 import scaler
 import scaler_protocol
 from scaler import ScalerFuture
+from scaler.client.graph_submission import GraphFuture
+from scaler.client.shell.future_internals import NAMES_WITH_A_PLACE
 from scaler.client.shell.settling import Settling
 
 TIMEOUT_SECONDS = 30.0
@@ -85,6 +87,40 @@ def test_one_module_touches_the_private_fields() -> None:
 )
 def test_a_use_of_private_fields_is_found(text: str) -> None:
     assert len(list(uses_of_private_fields(text))) == 1
+
+
+SET_BEFORE_IT_IS_SUBMITTED = {"_context", "_named", "_keys", "_functions", "_position"}
+
+
+def names_without_a_place(text: str) -> Iterator[str]:
+    """Where a module sets an attribute of a future for which its class has no place."""
+    fields = {name for kind in GraphFuture.__mro__ for name in (*vars(kind), *vars(kind).get("__annotations__", ()))}
+    fields = {name for name in fields if name.startswith("_")} - {*NAMES_WITH_A_PLACE, *SET_BEFORE_IT_IS_SUBMITTED}
+    tree = ast.parse(text)
+    of_others = {
+        id(node)
+        for kind in ast.walk(tree)
+        if isinstance(kind, ast.ClassDef) and kind.name not in {each.__name__ for each in GraphFuture.__mro__}
+        for node in ast.walk(kind)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in fields:
+            if id(node) not in of_others:
+                yield f"line {node.lineno}: {node.attr}"
+
+
+def test_what_is_set_after_a_future_was_submitted_has_a_place() -> None:
+    package = Path(SOURCES[0], "scaler/client")
+    found = {str(path): list(names_without_a_place(path.read_text(encoding="utf-8"))) for path in package.rglob("*.py")}
+    assert not any(found.values()), found
+
+
+@pytest.mark.parametrize(
+    "text", ["future._stack = ''", "class ScalerFuture:\n    def f(self):\n        self._cause = 1"]
+)
+def test_a_name_without_a_place_is_found(text: str) -> None:
+    assert len(list(names_without_a_place(text))) == 1
 
 
 def futures_of(count: int) -> Tuple[Settling, List[ScalerFuture[Any]]]:

@@ -33,6 +33,7 @@ from scaler.client.core.handles import Asker
 from scaler.client.shell.client_failures import abandon_recording, end_recording, error_of, make_core, text_of_failure
 from scaler.client.shell.client_object_files import ClientObjectFiles, read
 from scaler.client.shell.data_service.client_serving import ClientServing
+from scaler.client.shell.future_internals import set_attribute
 from scaler.client.shell.lone_tasks import plain_command
 from scaler.client.shell.mailbox import CLOSED
 from scaler.client.shell.notices import Notices
@@ -546,5 +547,4 @@ def _decode(header: bytes) -> m.Message:
 
 
 def _note_stack(effect: e.NoteStack) -> None:
-    future: Any = effect.future
-    future._stack = effect.text
+    set_attribute(effect.future, "_stack", effect.text)

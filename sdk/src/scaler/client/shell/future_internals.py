@@ -16,6 +16,10 @@ Rules:
 - Our code in user threads never takes it: it appends a waiter to a list, and checks the state again afterwards. The
   state is set before the list is read, so no waiter is missed; and Ctrl-C leaves no lock held.
 - A future has one outcome: the first.
+- User threads and the I/O thread may set attributes of one future at the same time. CPython 3.11 makes a dictionary of
+  an object's attributes when it is asked for, or when a name is set for which its class has no place. If garbage is
+  collected meanwhile, another thread may make one too, with the same content, and the interpreter crashes (ADR 0050).
+  So the class has places for `NAMES_WITH_A_PLACE`. Once a future is submitted, `set_attribute` sets the others.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple, Type
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from scaler import blocking
 from scaler.client.core.handles import NOT_NUMBERED, Buffer
@@ -56,6 +60,18 @@ _NOT_LOADED = DeserializeObjectError("the exception has not been loaded yet: ask
 
 DONE_STATES = (CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED)
 
+NAMES_WITH_A_PLACE = (
+    *("_client", "_function", "_task_id", "_source", "_state", "_payload", "_has_failed", "_result", "_exception"),
+    *("_is_watched", "_waiters", "_done_callbacks", "_is_unwanted", "_is_cancel_asked", "_cancel_outcome"),
+)
+
+
+def set_attribute(future: Any, name: str, value: Any) -> None:
+    """Set an attribute of a future that may not have a place."""
+    # An empty dictionary is made, during which garbage may be collected, and dropped. The interpreter keeps it for the
+    # next one, which is made without a collection, and before another thread can run.
+    setattr({} or future, name, value)
+
 
 class _Waiters(List[Any]):
     """The waiters of a future: ours, and those of `concurrent.futures`."""
@@ -76,7 +92,8 @@ class _ListMadeWhenAsked:
         self._name = name
 
     def __get__(self, future: Any, owner: Type[Any]) -> List[Any]:
-        made: List[Any] = future.__dict__.setdefault(self._name, self._kind())  # another thread may be faster
+        attributes: Dict[str, Any] = ({} or future).__dict__  # as in `set_attribute`
+        made: List[Any] = attributes.setdefault(self._name, self._kind())  # another thread may be faster
         future._is_watched = True
         return made
 
@@ -121,6 +138,12 @@ class FutureWithSharedCondition(_Future[R]):
     _cause = 0  # in a graph: 1 + the id of the task whose failure this is, if it is another's
     _waiters = _ListMadeWhenAsked(_Waiters)
     _done_callbacks = _ListMadeWhenAsked(list)
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        first = cls.__new__(cls)
+        for name in NAMES_WITH_A_PLACE:  # what the first objects have, has a place in all
+            setattr(first, name, None)
 
     # The base class's would make a lock for each future.
     def __init__(self) -> None:
@@ -213,7 +236,7 @@ class FutureWithSharedCondition(_Future[R]):
 
     def _set_failed_after(self, failed: FutureWithSharedCondition[Any]) -> None:
         """Fail a future without an outcome, because a task that it needs has failed."""
-        self._inherited_from = (origin_of(failed),)
+        set_attribute(self, "_inherited_from", (origin_of(failed),))
         self._has_failed = True
         self._payload = b""  # the exception is made when it is asked for
         self._state = FINISHED

@@ -19,6 +19,7 @@ from scaler.client.shell.future_internals import (
     AnyFuture,
     has_failed,
     origin_of,
+    set_attribute,
     settle_cancelled,
     settle_failed,
     settle_outcome,
@@ -150,12 +151,12 @@ class Settling:
 def prepare(future: Any, outcome: Outcome) -> None:
     """Tell a future what comes with its outcome."""
     if outcome.profile:
-        future._profile = outcome.profile
+        set_attribute(future, "_profile", outcome.profile)
     if outcome.cause:
-        future._cause = outcome.cause
+        set_attribute(future, "_cause", outcome.cause)
         if outcome.needed:
             failed: Any = next(filter(has_failed, outcome.needed), None)  # type: ignore[arg-type]
-            future._inherited_from = (None if failed is None else origin_of(failed),)
+            set_attribute(future, "_inherited_from", (None if failed is None else origin_of(failed),))
     future._has_failed = outcome.has_failed
 
 
