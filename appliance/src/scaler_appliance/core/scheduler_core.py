@@ -427,6 +427,7 @@ class SchedulerCore:
             self._flow.grant(client)
             self._provisioning.on_hello(client)
         else:
+            self._provisioning.check_worker(hello, grant)
             limit = settings.per_worker_queue_size
             worker = WorkerSession(number, peer, hello, self._now, self.state.touched, limit)
             worker.timeout_seconds = settings.worker_timeout_seconds

@@ -77,7 +77,7 @@ def test_workers_that_are_no_units_are_not_for_a_pool_to_provide_and_units_are()
     assert wanted(harness) == {"cpu": (3, 1)}
 
     client.send(m.Units(units=[m.Unit(unit="job 1", pool="cpu", slots=4)], pools=[CPU_POOL], sequence=2))
-    unit_worker(harness, "job 1", slots=4, tenant="a")
+    unit_worker(harness, "job 1", slots=4, tenant="*")
 
     (pool,) = published(harness)
     assert (pool.slots_wanted, pool.units_wanted, pool.units) == (3, 1, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, Sequence
 
+import pytest
 from scheduler_harness import Client, Harness, Worker, hello, options
 from status_model import publication, view_of_publication
 
@@ -363,3 +364,42 @@ def test_units_may_be_named_by_a_later_session_of_their_provisioner_by_its_succe
     successor = provisioner(harness, process_id=8)
     successor.send(m.Units(units=[unit], sequence=1))
     assert demand(harness, successor).units_sequence == 1
+
+
+@pytest.mark.parametrize("own", ["", "*"], ids=["the owner's", "for all"])
+def test_a_worker_of_another_tenant_is_refused_when_it_names_a_unit_of_a_provisioner_for_all(own: str) -> None:
+    harness = Harness()
+    client = provisioner(harness, tenant=own)
+    client.send(m.Units(units=[m.Unit(unit="job 1", slots=1)]))
+    rogue = Client(harness, b"rogue")
+    harness.peers[rogue.name] = rogue
+    harness.core.on_authenticated(harness.now, rogue.name, "worker", "b", "its key")
+
+    rogue.send(hello(m.Role.WORKER, slots=1, queue_size=1, unit="job 1"))
+
+    assert "--role worker --tenant '*'" in rogue.take_refusal(m.RefusalReason.NOT_ALLOWED)
+    harness.worker(tenant="b", places={"unit": "job 2"})  # of which no provisioner has said anything
+    for tenant in ("", "default", "*"):
+        harness.worker(tenant=tenant, places={"unit": "job 1"})
+    assert demand(harness, client).units == [m.UnitUse(unit="job 1", slots=3)]
+
+
+@pytest.mark.parametrize("own", ["a", "", "*"], ids=["of a tenant", "the owner's", "for all"])
+def test_a_worker_of_another_tenant_that_was_there_before_is_of_no_unit(own: str) -> None:
+    harness = Harness()
+    client = provisioner(harness, tenant=own)
+    harness.worker(tenant="b", places={"unit": "job 1"})
+    user = harness.client(tenant="" if own == "*" else own)
+    user.submit([0], options=options(gpu=1))
+    client.send(m.Units(units=[m.Unit(unit="job 1", slots=1, capabilities=GPU)]))
+
+    found = demand(harness, client)
+
+    assert [each.slots_missing for each in found.demands] == [0], "the unit is still to come"
+    assert found.units == [] and release(client, "job 1") == []
+
+
+def test_whether_a_provisioner_of_another_tenant_has_a_unit_is_not_told() -> None:
+    harness = Harness()
+    provisioner(harness, tenant="a").send(m.Units(units=[m.Unit(unit="job 1", slots=1)]))
+    harness.worker(tenant="b", places={"unit": "job 1"})  # welcome, as with any name

@@ -6,8 +6,8 @@
 Rules:
 - A provisioner has the policy: which pools there are, how many units of each, when to try again. The scheduler has the
   knowledge: what tasks could use, and whose leaving costs least.
-- A unit is known by the name that its workers say in their Hello. Workers of a tenant that the provisioner does not see
-  belong to no unit for it.
+- A unit is known by the name that its workers say in their Hello. Workers whose tenant is not that of the provisioner
+  belong to no unit of it; if it is for all tenants, they are refused, so that their user is told.
 - A unit is one provisioner's. Two that list the same units, because their pools have one name, would stop each other's:
   the second one to name a unit is refused, and told which other one has it.
 - Of two units, the one goes first that has no tasks; then the one with less work, with fewer bytes of its own, that has
@@ -21,14 +21,14 @@ from typing import Dict, FrozenSet, List, Optional, Tuple
 from scaler_appliance.core.demand.task_demand import TaskDemand
 from scaler_appliance.core.demand.unit_table import MAXIMUM_TEXT, UnitReport
 from scaler_appliance.core.effects import PeerError
-from scaler_appliance.core.peers.authority import sees_all, view_of
+from scaler_appliance.core.peers.authority import unit_tenants, view_of
 from scaler_appliance.core.peers.sessions import ClientSession
 from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.peers.worker_shutdown_reactions import WorkerShutdownReactions
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.tasks.capabilities import check_capabilities
 from scaler_protocol import messages as m
-from scaler_protocol.keys.allow_list import DRAIN
+from scaler_protocol.keys.allow_list import ANY_TENANT, DRAIN, Grant
 from scaler_protocol.session.features import PROVISIONING
 
 MAXIMUM_UNIT = 256  # characters of an id: many long ones would not fit in a Demand
@@ -102,11 +102,11 @@ class Provisioning:
     def _units_of(self, client: ClientSession) -> Dict[str, List[WorkerSession]]:
         """The workers of each unit, as far as the client may know."""
         found: Dict[str, List[WorkerSession]] = {}
-        is_all = sees_all(client.grant)
+        tenants = unit_tenants(client.grant)
         for worker in self._state.workers.values():
             # SCL-SEC-030
             unit = worker.hello.unit
-            if 0 < len(unit) <= MAXIMUM_UNIT and not worker.is_gone and (is_all or worker.tenant == client.tenant):
+            if 0 < len(unit) <= MAXIMUM_UNIT and not worker.is_gone and worker.tenant in tenants:
                 found.setdefault(unit, []).append(worker)
         return found
 
@@ -123,8 +123,22 @@ class Provisioning:
         self._check_owners(client, message.units)
         provisioner = self._provisioners.get(client.number)
         told = provisioner.tenants if provisioner is not None else frozenset()
-        report = UnitReport(view_of(client.grant), message.units, message.notes, message.sequence, told, message.pools)
+        report = UnitReport(
+            *(view_of(client.grant), unit_tenants(client.grant), message.units, message.notes, message.sequence),
+            *(told, message.pools, frozenset(unit.unit for unit in message.units)),
+        )
         self._state.units.replace(client.number, report)
+
+    def check_worker(self, hello: m.Hello, grant: Grant) -> None:
+        """Raise PeerError if a worker names a unit that is not for workers with its key."""
+        if hello.unit and self._state.units.is_for_others(hello.unit, grant.tenant):
+            text = (
+                f"the unit {hello.unit[:MAXIMUM_TEXT]!r} is of a provisioner for all tenants, and this key is of the"
+                f" tenant {grant.tenant}: give its workers one for all, scaler keys new --role worker"
+                f" --tenant '{ANY_TENANT}'; or give the provisioner one of this tenant, scaler keys new --role"
+                f" provisioner --tenant {grant.tenant}"
+            )
+            raise PeerError(m.RefusalReason.NOT_ALLOWED, text)
 
     # SCL-SCH-055
     def _check_owners(self, client: ClientSession, units: List[m.Unit]) -> None:

@@ -167,8 +167,7 @@ class TaskDemand:
         longest: Dict[int, float] = {}  # microseconds for which a task runs, by number of its function
         known, self._kinds = self._kinds, {}
         idle, self._idle_since = self._idle_since, {}
-        joined: Set[str] = set()  # units
-        known_units = state.units.names()
+        joined: Set[Tuple[str, str]] = set()  # tenants of workers, with their units
         workers = list(state.workers.values())
         seen, self._seen = self._seen, {}
         for worker in workers:
@@ -179,13 +178,13 @@ class TaskDemand:
             if worker.is_gone:
                 continue
             self._idle_since[worker.number] = _idle_since(worker, self._state.now, idle.get(worker.number))
-            joined.add(worker.hello.unit)
+            joined.add((worker.tenant, worker.hello.unit))
             kind = self._kinds[worker.number] = known.get(worker.number) or _kind_of(worker)
             if not worker.leaving:
                 kinds.setdefault(kind, worker)
                 stays = worker.stays_until - now
                 bucket = inf if stays == inf else rounded_time_request(max(stays, 1.0))
-                for found in [offers] if worker.hello.unit in known_units else [offers, others]:
+                for found in [offers] if state.units.has(worker.hello.unit, worker.tenant) else [offers, others]:
                     offer = found.get((kind, bucket))
                     if offer is None:
                         offer = found[kind, bucket] = Offer(worker.tenant, worker.capabilities)
@@ -201,7 +200,7 @@ class TaskDemand:
         yield 1 + len(loads)
         # SCL-SCH-050
         self.sequences = state.units.sequences()
-        to_come = [_offer_of(*each) for each in state.units.to_come() if each[1].unit not in joined]
+        to_come = [_offer_of(*each) for each in state.units.to_come(joined)]
         yield 1 + len(to_come)
         self._conclude(now, loads, [*offers.values(), *to_come], list(others.values()))
 

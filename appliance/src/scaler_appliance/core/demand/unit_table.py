@@ -2,6 +2,8 @@
 
 Rules:
 - Data only. What a provisioner says replaces what it said before, and ends with its session.
+- A worker of another tenant is of no unit, whatever its Hello says: it would keep others from being started, or stand
+  for one that is idle.
 - A provisioner for all tenants does not know whose tasks a Demand is about, and may note what these need. So if it got
   the demand of several tenants, its notes are for those who see all.
 """
@@ -26,16 +28,20 @@ class UnitReport(NamedTuple):
 
     Attributes:
         tenant: whose tasks its workers run, as far as it may know; ANY_TENANT: all.
+        workers: the tenants of the keys that workers of its units may have.
         told: the tenants whose demand it had received before.
         pools: of which it may start units, those first that it uses first.
+        names: the ids of its units.
     """
 
     tenant: str
+    workers: FrozenSet[str]
     units: List[m.Unit]
     notes: List[str]
     sequence: int
     told: FrozenSet[str] = frozenset()
     pools: Sequence[m.UnitPool] = ()
+    names: FrozenSet[str] = frozenset()
 
     # SCL-SEC-030
     def notes_for(self, tenant: str) -> List[str]:
@@ -67,16 +73,25 @@ class UnitTable:
         """A provisioner is gone."""
         self._reports.pop(session, None)
 
-    def to_come(self) -> Iterator[Tuple[str, m.Unit]]:
-        """Units that will have workers, each with the tenant that its report is about."""
+    def to_come(self, joined: Set[Tuple[str, str]]) -> Iterator[Tuple[str, m.Unit]]:
+        """Units that will have workers, each with the tenant that its report is about.
+
+        Parameters:
+            joined: what workers say, each with its tenant and the id of its unit.
+        """
         for report in self._reports.values():
             for unit in report.units:
-                if unit.state in _TO_COME:
+                if unit.state in _TO_COME and not any((each, unit.unit) in joined for each in report.workers):
                     yield report.tenant, unit
 
-    def names(self) -> Set[str]:
-        """The ids of all units."""
-        return {unit.unit for report in self._reports.values() for unit in report.units}
+    def has(self, unit: str, tenant: str) -> bool:
+        """Whether a worker with a key of this tenant is of a unit of a provisioner."""
+        return any(unit in each.names and tenant in each.workers for each in self._reports.values())
+
+    def is_for_others(self, unit: str, tenant: str) -> bool:
+        """Whether a unit is of a provisioner for all tenants, and workers with a key of this tenant are not."""
+        named = [each for each in self._reports.values() if unit in each.names]
+        return any(each.tenant == ANY_TENANT for each in named) and not any(tenant in each.workers for each in named)
 
     def of(self, tenant: str) -> List[UnitReport]:
         """The reports for those who see a tenant; ANY_TENANT: all."""

@@ -4,6 +4,8 @@ Rules:
 - The shell says who a peer is, once, before its first message. A peer of which it says nothing may do nothing.
 - A tenant's tasks, objects and functions are its own. To peers of another tenant they do not exist: an id of theirs is
   answered like one that is unknown. This holds for owners, too, whose programs are of the tenant DEFAULT_TENANT.
+- The units of a provisioner have workers of its own tenant; if it sees all, those that serve all, or DEFAULT_TENANT,
+  which is what keys of workers have if nothing else was asked for.
 - Figures are of one's own tenant, and of the workers that serve it. Owners, and keys of ANY_TENANT, see all.
 - Owners are programs of the user that the scheduler runs as. To stop the cluster or a worker, they need
   `--no-protected`, which guards against mistakes; a key with the role admin is made for it. To drain a worker costs no
@@ -12,7 +14,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Mapping, Optional
+from typing import FrozenSet, Mapping, Optional
 
 from scaler_appliance.core.effects import PeerError
 from scaler_protocol import messages as m
@@ -82,6 +84,11 @@ def sees_all(grant: Grant) -> bool:
 def view_of(grant: Grant) -> str:
     """The tenant that a peer sees; ANY_TENANT: all of them."""
     return ANY_TENANT if sees_all(grant) else grant.tenant
+
+
+def unit_tenants(grant: Grant) -> FrozenSet[str]:
+    """The tenants of the keys that workers of a provisioner's units may have."""
+    return frozenset({DEFAULT_TENANT, ANY_TENANT} if sees_all(grant) else {grant.tenant})
 
 
 def may_stop(grant: Grant, is_protected: bool) -> bool:
