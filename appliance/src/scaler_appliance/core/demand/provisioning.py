@@ -120,12 +120,13 @@ class Provisioning:
             check_capabilities(unit.capabilities)
         for pool in message.pools:
             check_capabilities(pool.capabilities)
-        self._check_owners(client, message.units)
+        names = frozenset(unit.unit for unit in message.units)
+        self._check_owners(client, names)
         provisioner = self._provisioners.get(client.number)
         told = provisioner.tenants if provisioner is not None else frozenset()
         report = UnitReport(
             *(view_of(client.grant), unit_tenants(client.grant), message.units, message.notes, message.sequence),
-            *(told, message.pools, frozenset(unit.unit for unit in message.units)),
+            *(told, message.pools, names),
         )
         self._state.units.replace(client.number, report)
 
@@ -141,8 +142,7 @@ class Provisioning:
             raise PeerError(m.RefusalReason.NOT_ALLOWED, text)
 
     # SCL-SCH-055
-    def _check_owners(self, client: ClientSession, units: List[m.Unit]) -> None:
-        named = {unit.unit for unit in units}
+    def _check_owners(self, client: ClientSession, names: FrozenSet[str]) -> None:
         tenant, hello = view_of(client.grant), client.hello
         for session, report in self._state.units.others(client.number, tenant):
             other = self._provisioners.get(session)
@@ -151,7 +151,7 @@ class Provisioning:
                 other.client.hello.process_id,
             ):
                 continue  # an earlier session of the same program, whose end is not known yet
-            shared = next((unit for unit in report.units if unit.unit in named), None)
+            shared = next((unit for unit in report.units if unit.unit in names), None)
             if shared is not None:
                 text = (
                     f"unit {shared.unit[:MAXIMUM_TEXT]!r} of the pool {shared.pool[:MAXIMUM_TEXT]!r} belongs to"

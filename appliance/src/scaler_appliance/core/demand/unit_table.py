@@ -39,9 +39,9 @@ class UnitReport(NamedTuple):
     units: List[m.Unit]
     notes: List[str]
     sequence: int
-    told: FrozenSet[str] = frozenset()
-    pools: Sequence[m.UnitPool] = ()
-    names: FrozenSet[str] = frozenset()
+    told: FrozenSet[str]
+    pools: Sequence[m.UnitPool]
+    names: FrozenSet[str]
 
     # SCL-SEC-030
     def notes_for(self, tenant: str) -> List[str]:
