@@ -7,7 +7,7 @@ from typing import List, Sequence
 import pytest
 from hosts_with_memory import GIB, LARGE, SECONDS, SMALL, beat, counts, host, large, newcomer, see, small
 from keeper import SIZE, Keeper, submit
-from scheduler_harness import Client, Harness, given, options
+from scheduler_harness import Client, Harness, given, options, task
 
 from scaler_protocol import messages as m
 
@@ -42,6 +42,20 @@ def test_short_tasks_do_not_keep_large_ones_from_a_worker_for_ever(harness: Harn
         for instance in running[1:]:
             only.finish([instance], busy_microseconds=10_000)
     assert harness.state.sessions[only.name].large_dispatches, "it has its turn as others do"
+
+
+def test_a_small_task_gets_a_free_slot_though_the_large_one_before_it_goes_behind_another(harness: Harness) -> None:
+    client = harness.client()
+    function, limit = client.create(LARGE, b"large"), options(memory_limit_bytes=3 * GIB)
+    client.create(SMALL, b"small")
+    roomy, full = host(harness, "roomy", 64, slots=1), host(harness, "full", 4, slots=4)
+    for number in (1, 2):
+        client.submit([number], function=function, function_name="", options=limit)
+    assert counts(roomy, full) == [1, 1]
+    client.post(*task([3], function=function, function_name="", options=limit))
+    client.post(*task([4], function=client.object_id(SMALL), function_name=""))
+    harness.tick()
+    assert counts(roomy, full) == [1, 1]
 
 
 def test_what_all_tasks_of_a_function_need_stays_known_as_processes_give_memory_back(

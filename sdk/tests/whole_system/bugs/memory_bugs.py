@@ -109,7 +109,13 @@ QUIET_MEMORY_BUGS: Dict[str, PlantedBug] = {
         "PATIENCE_SECONDS",
     ),
     "small tasks wait behind large ones": PlantedBug(
-        "scheduler", f"{SCHEDULER}.placement.large_tasks:LargePlacement.set_apart", "if batch is None or", "if True or"
+        "scheduler", f"{SCHEDULER}.placement.large_tasks:LargePlacement.make_way", "if batch is None or", "if True or"
+    ),
+    "free slots are not offered again after a large task that goes behind others": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.large_tasks:LargePlacement.has_gone_behind",
+        "self._need_behind > 0 and",
+        "False and",
     ),
     "a large task behind a small one goes with it": PlantedBug(
         "scheduler",

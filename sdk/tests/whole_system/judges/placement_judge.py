@@ -97,6 +97,7 @@ class PlacementJudge:
         self._shortest: Dict[object, float] = {}  # mean microseconds, by function
         self._rivals: Dict[TaskClass, Set[TaskClass]] = {}  # served since this class was, which waited
         self._served: Dict[TaskClass, None] = {}  # in this tick
+        self._perhaps_served: Set[TaskClass] = set()  # a large task was placed, in its turn or in that of such tasks
         self._served_slots: List[Tuple[TaskClass, Set[TaskClass]]] = []  # with those that fitted there, too
         self._overtaken: List[Overtaken] = []
         self._without_turns: Set[JudgedClient] = set()  # they lost theirs in this tick
@@ -331,8 +332,8 @@ class PlacementJudge:
                 owner.drop(key)
             if task_class in owner.claims:
                 owner.claims[task_class].passings.clear()
-        if is_large:  # it may have been the turn of its class, or not
-            self._rivals.get(task_class, set()).clear()
+        if is_large:
+            self._perhaps_served.add(task_class)
         else:
             self._served[task_class] = None
         self._preferences.on_placed(task_class)
@@ -403,7 +404,7 @@ class PlacementJudge:
         self._overtaken.clear()
         for client in without_turns:
             client.lose_turns()  # in some part of the tick
-        if self._served:
+        if self._served or self._perhaps_served:
             self._check_classes(set() if is_of_parts else set(self._waiting_classes()))
         if not is_of_parts:
             self._check_blocked_workers()
@@ -493,11 +494,12 @@ class PlacementJudge:
                 )
                 assert not is_passed_over, f"{each} waits, and {served} gets a free slot once more"
         for each, rivals in self._rivals.items():
-            if each in self._served:
+            if each in self._served or each in self._perhaps_served:
                 rivals.clear()
             else:
                 rivals.update(served for served in self._served if served.priority == each.priority)
         self._served.clear()
+        self._perhaps_served.clear()
         self._served_slots.clear()
 
     def _check_blocked_workers(self) -> None:

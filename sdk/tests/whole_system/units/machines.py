@@ -99,6 +99,11 @@ class Machines:
         """Those that there are."""
         return [each for each in self.by_unit.values() if each.is_there]
 
+    def has_worker(self, unit: str) -> bool:
+        """Whether a machine has booted, and its worker has begun."""
+        machine = self.by_unit.get(unit)
+        return machine is not None and machine.worker is not None
+
     def _happens(self, rate: float) -> bool:
         return not self._world.is_calm and self._chance.random() < rate
 

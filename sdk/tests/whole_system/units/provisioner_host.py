@@ -3,7 +3,8 @@
 Rules:
 - Another run of the program knows nothing of the machines that the one before has started: it finds them.
 - A unit is started only for slots that a Demand misses which counts all units that were started, and once for each.
-- A Demand that counts the last Units misses no more than what is wanted less what is on its way.
+- A Demand that counts the last Units misses no more than what is wanted less what is on its way. A unit whose worker
+  runs is not counted: it may have joined as the scheduler began to count, and be gone when it was done.
 - Once all is calm and no client has tasks, all machines are given back.
 """
 
@@ -223,7 +224,11 @@ class ProvisionerHost(Peer):
         self._may_start = ceil(missing / self.pool.slots) if is_counted else 0
         if demand.units_sequence == self._told.sequence:
             joined = {each.unit for each in demand.units}
-            coming = [each for each in self._told.units if each.state in TO_COME and each.unit not in joined]
+            coming = [
+                each
+                for each in self._told.units
+                if each.state in TO_COME and each.unit not in joined and not self.machines.has_worker(each.unit)
+            ]
             wanted = sum(each.slots_wanted for each in demand.demands)
             most = max(0, wanted - self.pool.slots * len(coming))
             assert missing <= most, f"{missing} slots are missing, of {wanted}, and {len(coming)} units are to come"

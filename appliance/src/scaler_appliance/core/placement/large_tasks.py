@@ -6,6 +6,7 @@
 Rules:
 - A worker with room, but without credit for a long task, gets no others until it has: as with any long task.
 - If the class of its function waits for memory, no worker is looked at for the next batch of these either.
+- After one that goes behind other tasks, as no host with a free slot has room, the free slots are offered to the next.
 """
 
 from __future__ import annotations
@@ -44,10 +45,13 @@ class LargePlacement:
         self._workers = workers
         self._has_room = False  # some worker
         self._before = 0  # tasks of the class
+        self._looked_at = 0  # hosts, before that
+        self._need_behind = 0.0  # bytes of the large task that was last offered to workers without a free slot
 
     def begin(self, ready_class: ReadyClass) -> None:
         """Tasks of a class are placed now."""
         self._has_room, self._before = False, ready_class.count
+        self._need_behind, self._looked_at = 0.0, self._memory.looked_at
 
     def end(self, ready_class: ReadyClass) -> None:
         """All workers were offered what is left of the class."""
@@ -63,6 +67,7 @@ class LargePlacement:
         if apart is not None and not self._memory.is_looked_at(apart):
             return [], NO_BOUNDS
         looked_at = self._memory.looked_at
+        self._need_behind = 0.0 if candidates is self._workers.idle else need
         able = self._able.of(candidates, ready_class, is_distant)
         most_here: Mapping[int, int]
         if candidates is self._workers.idle:
@@ -79,9 +84,15 @@ class LargePlacement:
         self._has_room |= bool(workers)
         return workers, most_here
 
-    def set_apart(self, ready_class: ReadyClass) -> int:
-        """If the next task is large, and no worker that may get it has room, others come before it; returns how many
-        spans were looked at, 0: it is not so."""
+    def has_gone_behind(self, ready_class: ReadyClass) -> bool:
+        """Whether a large task went behind others, and what is next may have room at free slots."""
+        return self._need_behind > 0 and self._memory.need_of_next(ready_class) != self._need_behind
+
+    def make_way(self, ready_class: ReadyClass) -> int:
+        """If large tasks kept others of the class from free slots, these come next; returns how many hosts, or spans,
+        were looked at, 0: it is not so."""
+        if self.has_gone_behind(ready_class):
+            return max(1, self._memory.looked_at - self._looked_at)
         batch = ready_class.batch_of_turn()
         if batch is None or ready_class.requirement.is_large or not self._state.memory_needs.of(batch):
             return 0

@@ -245,7 +245,7 @@ class Placement:
             self._place_at_workers(ready_class)
             if not ready_class.count or self._left <= 0 or self._most <= 0:
                 return
-            looked_at = self._large.set_apart(ready_class)
+            looked_at = self._large.make_way(ready_class)
             if not looked_at:
                 self._large.end(ready_class)
                 return
@@ -258,7 +258,7 @@ class Placement:
                 while ready_class.count and self._left > 0 and candidates:
                     if not self._place_round(ready_class, candidates, is_distant):
                         break
-                    if self._most <= 0:
+                    if self._most <= 0 or self._large.has_gone_behind(ready_class):
                         return
                     if self._counts_bytes and self._is_next_by_bytes(ready_class):
                         self._place_by_bytes(ready_class)
