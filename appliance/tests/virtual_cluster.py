@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from functools import partial
+from itertools import repeat
 from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Tuple
 
 from scheduler_harness import Client, Harness, Worker
@@ -28,6 +29,7 @@ class Machine:
         slowness: so many times as long as was given in advance tasks take there.
 
     Attributes:
+        slow_at: the same for tasks of some functions, by the number of their object.
         busy_seconds: that its slots have worked, together.
     """
 
@@ -44,11 +46,12 @@ class Machine:
         self.slots = slots
         self.hop_seconds = hop_seconds
         self.slowness = slowness
+        self.slow_at: Dict[int, float] = {}
         self.busy_seconds = 0.0
         self.peer: Worker = cluster.harness.worker(slots, queue_size, **capabilities)
         self.running = 0
         self.most_queued = 0
-        self._queues: Dict[int, Deque[Tuple[int, int]]] = {}  # by client: instances, and the numbers of their tasks
+        self._queues: Dict[int, Deque[Tuple[int, int, int]]] = {}  # by client: instances, tasks, functions
 
     def beat(self, sequence: int = 1) -> None:
         """Send a heartbeat, which says how far away it is, if that is far."""
@@ -68,7 +71,7 @@ class Machine:
             if isinstance(self.peer.inbox[0][0], m.Task):
                 instances = self.peer.take_tasks()
                 queue = self._queues.setdefault(self.peer.task.client, deque())
-                queue.extend(zip(instances, map(int, self.peer.payloads)))
+                queue.extend(zip(instances, map(int, self.peer.payloads), repeat(self.peer.task.function)))
                 continue
             request, _ = self.peer.inbox.popleft()
             if isinstance(request, (m.ObjectInstruction, m.HeartbeatEcho)):  # the first, of a graph's function
@@ -86,10 +89,10 @@ class Machine:
         while self.running < self.slots and any(self._queues.values()):
             client = next(client for client, queue in self._queues.items() if queue)
             self._queues[client] = queue = self._queues.pop(client)  # others have the next turn
-            instance, task = queue.popleft()
+            instance, task, function = queue.popleft()
             self.running += 1
             self._cluster.starts.append(task)
-            seconds = self._cluster.durations[task] * self.slowness
+            seconds = self._cluster.durations[task] * self.slow_at.get(function, self.slowness)
             self._cluster.after(seconds, partial(self._end, instance, seconds))
 
     def _end(self, instance: int, seconds: float) -> None:

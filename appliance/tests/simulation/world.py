@@ -401,8 +401,8 @@ class World:
                 self._work()
             effects = self.core.take_effects()
         speeds = self.core._placement.speeds
-        workers = self.core.state.workers.items() if speeds.differ else ()
-        self.checker.round_ended({number for number, each in workers if speeds.price_of(each) > speeds.cheapest})
+        workers = self.core.state.workers.items() if speeds.usual.differ else ()
+        self.checker.round_ended({number for number, each in workers if speeds.usual.of(each) > speeds.usual.cheapest})
         self._check_memory()
 
     def _finish_work(self) -> None:

@@ -38,10 +38,26 @@ SLOWNESS = (2.0, 3.0, 6.0)
 Outcome = Tuple[int, bytes, bool]  # status, payload, whether it names the file of a large result
 
 
-def slowness_of(world: World, name: str) -> float:
-    """So many times as long as usual tasks take at a worker."""
-    random = Random(f"slowness: {world.plan.seed} {name}")  # apart from all other draws
-    return random.choice(SLOWNESS) if random.random() < world.rates["slow_workers"] else 1.0
+class Slowness:
+    """How many times as long as usual tasks take at a worker."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._drawn = f"slowness: {world.plan.seed} {name}"  # apart from all other draws
+        random = Random(self._drawn)
+        self._usual = random.choice(SLOWNESS) if random.random() < world.rates["slow_workers"] else 1.0
+        self._rate = world.rates["slow_functions"]
+        self._by_function: Dict[bytes, float] = {}
+
+    def of(self, task: Task) -> float:
+        """Of a task there."""
+        if not self._rate:
+            return self._usual
+        known = self._by_function.get(task.function)
+        if known is None:
+            random = Random(f"{self._drawn} {task.function!r}")
+            known = random.choice((1.0, *SLOWNESS)) if random.random() < self._rate else self._usual
+            self._by_function[task.function] = known
+        return known
 
 
 def chance_of(random: Random) -> Chance:
@@ -222,7 +238,7 @@ class Processor(Process):
 
     def _seconds_of(self, task: Task) -> float:
         """How long a task runs here."""
-        return task.seconds * self.host.slowness
+        return task.seconds * self.host.slowness.of(task)
 
     def _is_at(self, position: int) -> bool:
         return self._is_running and self._chunk.first_position + self._index == position
@@ -321,10 +337,11 @@ class Processor(Process):
 
     def _busy_microseconds(self, count: int) -> int:
         """How long the last tasks took, or in some systems anything."""
+        tasks = [self.host.tasks[key] for key in self._keys[self._flushed : self._flushed + count]]
         if not self.host.is_exact:
-            return int(count * self.world.random.choice((1, 300, 10_000)) * self.host.slowness)
-        keys = self._keys[self._flushed : self._flushed + count]
-        return int(sum(self._seconds_of(self.host.tasks[key]) for key in keys) * 1e6) + count
+            each = self.world.random.choice((1, 300, 10_000))
+            return int(sum(each * self.host.slowness.of(task) for task in tasks))
+        return int(sum(map(self._seconds_of, tasks)) * 1e6) + count
 
     # Results --------------------------------------------------------------------------------------------------------
 

@@ -143,7 +143,7 @@ class SchedulerHost(Process):
             self._tenants.limits,
             is_shared_fairly=self._tenants.are_there and not self.world.rates["capabilities"],
             most_queued=settings.per_worker_queue_size,
-            pace_of=self._pace_of,
+            paces_of=self._paces_of,
         )
         self._tenant_judge = TenantJudge(self._tenants.limits)
         self._answers: Deque[Union[Send, SendChunk]] = deque()  # parts of objects that wait for their turn
@@ -335,10 +335,15 @@ class SchedulerHost(Process):
                 if object_id >> SESSION_SHIFT in sessions and self.core.state.objects.find(object_id) is None:
                     self._remove_file(object_id)
 
-    def _pace_of(self, session: int) -> float:
+    def _paces_of(self, session: int) -> Dict[object, float]:
         """What is said of a worker to who asks for the state."""
         worker = self.core.state.workers.get(session)
-        return 1.0 if worker is None else worker.pace.factor
+        if worker is None:
+            return {None: 1.0}
+        exceptions = {
+            each if isinstance(each, int) else each[0]: factor for each, factor in worker.pace.exceptions.items()
+        }
+        return {None: worker.pace.factor, **exceptions}
 
     # Output ---------------------------------------------------------------------------------------------------------
 

@@ -107,6 +107,7 @@ FEATURES: Dict[str, float] = {
     "data_addresses": 0.0,  # workers have one, and fetch from others: see `data_links`
     "resume": 1.0,  # which peers go on with a session over another connection
     "slow_workers": 0.7,  # which take several times as long as others
+    "slow_functions": 0.5,  # likewise, at a worker
     "large_nodes": 0.8,  # graphs are frequent, and the results of their nodes large
 }
 """What users do, and the highest rate of each."""

@@ -327,7 +327,8 @@ LATER_THEMES: Dict[str, Theme] = {
     ),
     "workers of different speed": Theme(
         {
-            "slow_workers": 0.6,
+            "slow_workers": 0.3,
+            "slow_functions": 0.7,
             "exact_times": 1.0,
             "runs": 1.0,
             "pause": 0.02,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 from whole_system.links.data_links import DataLinks
 from whole_system.links.link_end import DATA_EFFECTS, LinkEnd
 from whole_system.links.resuming_peer import ResumingPeer
-from whole_system.processors import Processor, chance_of, measured, slowness_of
+from whole_system.processors import Processor, Slowness, chance_of, measured
 from whole_system.scheduler_host import SchedulerHost
 from whole_system.simulated_world import CLOCK_STEPS_SECONDS, Pipe, World
 from whole_system.tenants import Key, serves
@@ -114,7 +114,7 @@ class WorkerHost(LinkEnd, ResumingPeer):
         self._is_turn_due = False
         self._slots = world.choose("slots", (1, 1, 2, 4))
         self.is_exact = world.rates["exact_times"] > 0.0
-        self.slowness = slowness_of(world, name)
+        self.slowness = Slowness(world, name)
         self.has_gpu = world.uses("capabilities") or has_gpu
         self._leaving = Random(f"leaving: {world.plan.seed} {name}")  # apart, too
         leaving = self._leaving

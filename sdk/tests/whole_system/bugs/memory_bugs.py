@@ -120,17 +120,17 @@ QUIET_MEMORY_BUGS: Dict[str, PlantedBug] = {
     "a large task behind a small one goes with it": PlantedBug(
         "scheduler",
         f"{_PLACEMENT}._fill",
-        "if not urgent and self._state.memory_needs.of(span.batch) > need:",
-        "if False:",
+        "is_other or (not urgent and self._state.memory_needs.of(span.batch) > need)",
+        "is_other",
     ),
     "large nested tasks wait for memory": PlantedBug(
-        "scheduler", f"{_PLACEMENT}._fill", "if not urgent and self._state", "if self._state"
+        "scheduler", f"{_PLACEMENT}._fill", "(not urgent and self._state", "(self._state"
     ),
     "large tasks go to workers with a free slot only": PlantedBug(
         "scheduler", f"{SCHEDULER}.placement.large_tasks:LargePlacement.workers_for", "islice(able, LOOKED_AT)", "()"
     ),
     "large tasks go where their bytes are though there is no room": PlantedBug(
-        "scheduler", f"{_PLACEMENT}._place_by_bytes", "not self.memory.has_room(worker, need)", "False"
+        "scheduler", f"{_PLACEMENT}._place_by_bytes", "self.memory.has_room_for(worker, span.batch)", "True"
     ),
     "a large task that waits for nested ones keeps others from its host": PlantedBug(
         "scheduler", f"{_ROOM}._room_of", "tasks -= process.suspended", "pass"

@@ -9,13 +9,13 @@ from whole_system.bugs.planting import SCHEDULER, PlantedBug
 QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
     "tasks wait for quicker workers however long that takes": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.speeds:Speeds.part_of",
+        f"{SCHEDULER}.placement.prices:Prices.part_of",
         "if since is not None and",
         "if False and",
     ),
     "a worker that is gone is still quick": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.speeds:Speeds.remove",
+        f"{SCHEDULER}.placement.prices:Prices.remove",
         "price = self._prices.pop(worker.number, None)",
         "price = None",
     ),
@@ -27,19 +27,19 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
     ),
     "the last of what waits counts one round too few": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.speeds:Speeds.worthwhile",
+        f"{SCHEDULER}.placement.prices:Prices.worthwhile",
         "max(0, count - rounds * slots)",
         "max(0, count - (rounds - 1) * slots)",
     ),
     "what quicker workers hold does not count": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.speeds:Speeds.worthwhile",
+        f"{SCHEDULER}.placement.prices:Prices.worthwhile",
         "(ends_microseconds - held_microseconds)",
         "ends_microseconds",
     ),
     "a worker that was asked to give tasks back is waited for": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.speeds:Speeds._preferred_to",
+        f"{SCHEDULER}.placement.prices:Prices._preferred_to",
         "is_late or ",
         "",
     ),
@@ -56,12 +56,12 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
         "max(0.0, -each.late_by_microseconds(now))",
     ),
     "a worker that leaves is waited for": PlantedBug(
-        "scheduler", f"{SCHEDULER}.placement.speeds:Speeds._preferred_to", "worker.leaving or ", ""
+        "scheduler", f"{SCHEDULER}.placement.prices:Prices._preferred_to", "worker.leaving or ", ""
     ),
     "a slot of a slow worker is free for what is sooner done in line at a quick one": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.placement.rebalance:Rebalance.rebalance",
-        "if self._placement.speeds.price_of(worker) < rounds",
+        "if self._placement.speeds.usual.of(worker) < rounds",
         "",
     ),
     "a slot is free for what waits behind others though a task that waits could have it": PlantedBug(
@@ -102,8 +102,8 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
     ),
     "the next task does not begin a new wait": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.task_placement:Placement._hand_out",
-        "ready_class.waits_since = None",
+        f"{SCHEDULER}.placement.ready_class:ReadyClass.note_taken",
+        "self.waits_since = None",
         "pass",
     ),
     "tasks are compared without regard to who ran those before them": PlantedBug(
@@ -123,8 +123,122 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
     ),
     "chance makes workers slow": PlantedBug(
         "scheduler",
-        "scaler_appliance.core.tasks.pace:Pace.measure",
-        "by_chance = _MOST_BY_CHANCE *",
+        "scaler_appliance.core.tasks.pace:Pace.settle",
+        "by_chance = errors *",
         "by_chance = 0.0 *",
+    ),
+    "a worker is as quick at one function as at all others": PlantedBug(
+        "scheduler",
+        "scaler_appliance.core.tasks.pace:WorkerPace.of",
+        "self.exceptions.get(function, self.factor)",
+        "self.factor",
+    ),
+    "a few reports of a function say as much as many": PlantedBug(
+        "scheduler",
+        "scaler_appliance.core.tasks.pace:WorkerPace.measure",
+        "Pace(self.factor, _FEW_REPORTS)",
+        "Pace(self.factor)",
+    ),
+    "the pace of a function is not that of its worker, of which more is known": PlantedBug(
+        "scheduler", "scaler_appliance.core.tasks.pace:WorkerPace.measure", "each.settle(self.factor)", "pass"
+    ),
+    "any number of functions of a worker is known": PlantedBug(
+        "scheduler",
+        "scaler_appliance.core.tasks.pace:WorkerPace.measure",
+        "len(known) > FUNCTIONS_OF_A_WORKER",
+        "False",
+    ),
+    "a function that is forgotten keeps its price": PlantedBug(
+        "scheduler",
+        "scaler_appliance.core.tasks.pace:WorkerPace.measure",
+        "is_changed |= known.popitem(last=False)[0] in self.exceptions",
+        "known.popitem(last=False)",
+    ),
+    "functions that all workers are equally quick at keep prices of their own": PlantedBug(
+        "scheduler", f"{SCHEDULER}.placement.speeds:Speeds.remove", "if prices.is_empty:", "if False:"
+    ),
+    "the least price of a function is what it was when it was first asked for": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.speeds:Speeds.of",
+        "prices.compared_at != self._changes",
+        "prices.compared_at < 0",
+    ),
+    "workers with another price for a function have their usual one as well": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.prices:FunctionPrices._levels",
+        "if each.number not in self._prices",
+        "",
+    ),
+    "a worker gets what is behind a task that it is quick at": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.task_placement:Placement._fill",
+        "is_other = prices is not None and self.speeds.of(function) is not prices",
+        "is_other = False",
+    ),
+    "tasks wait behind one that others are preferred for": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.speeds:Speeds.part_of",
+        "if ready_class.bring_forward(share, is_quick):",
+        "if False:",
+    ),
+    "a task is passed for others however long that takes": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.ready_class:ReadyClass.may_be_passed",
+        "now - since <= longest_seconds",
+        "True",
+    ),
+    "a task is passed for others when no one is waited for": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.speeds:Speeds.part_of",
+        "prices.has_preferred_to(worker) and ",
+        "",
+    ),
+    "the next of a batch is not passed for as long as the one before": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.ready_class:ReadyClass.note_taken",
+        "self.passed = None, 0.0",
+        "pass",
+    ),
+    "all tasks of a batch come before the one that is passed": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.ready_class:ReadyClass.bring_forward",
+        "if span.stop - span.start > count:",
+        "if count < 0:",
+    ),
+    "a worker gets what others are preferred for though another class has something for it": PlantedBug(
+        "scheduler", f"{SCHEDULER}.placement.speeds:Speeds.part_of", "return 0, prices", "pass"
+    ),
+    "a class waits for tasks of another priority": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.ready_queues:ReadyQueues.next_of_others",
+        "(other_priority, other_needs.tenant) == (negative_priority, needs.tenant)",
+        "other_needs.tenant == needs.tenant",
+    ),
+    "a class waits for tasks that the worker cannot run": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.speeds:Speeds.part_of",
+        " and worker.offers(each.requirement.needs, now)",
+        "",
+    ),
+    "who has lent a turn has lost it": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.ready_class:ReadyClass.take_turn_back",
+        "if client in self._spans:",
+        "if False:",
+    ),
+    "who has lent a turn begins another one": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.ready_class:ReadyClass.take_turn_back",
+        "self._turn_microseconds = microseconds",
+        "pass",
+    ),
+    "tasks behind the next are looked at for each worker of a kind": PlantedBug(
+        "scheduler", f"{SCHEDULER}.placement.speeds:Speeds.part_of", "self._nothing_for.add(likes)", "pass"
+    ),
+    "tasks behind the next are looked at for any number of kinds of workers": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.speeds:Speeds.part_of",
+        " and len(self._nothing_for) < MAXIMUM_LOOKS",
+        "",
     ),
 }

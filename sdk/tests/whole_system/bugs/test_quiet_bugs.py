@@ -20,6 +20,7 @@ UNIT_TESTS = {
         "appliance/tests/core/placement/test_kept_bytes.py",
         "appliance/tests/core/placement/test_spare_capabilities.py",
         "appliance/tests/core/placement/test_speeds.py",
+        "appliance/tests/core/placement/test_quick_functions.py",
         "appliance/tests/core/placement/test_rebalance.py",
         "appliance/tests/core/placement/test_memory_room.py",
         "appliance/tests/core/placement/test_waiting_for_memory.py",

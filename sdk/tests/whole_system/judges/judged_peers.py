@@ -78,11 +78,13 @@ class JudgedWorker:
     """
     Parameters:
         most_queued: tasks for each slot that the scheduler sends it at most, whatever it takes.
-        pace: how many times as long tasks take there as at others.
+        paces: how many times as long tasks take there as at others, by function; None: of all others.
     """
 
-    def __init__(self, hello: m.Hello, key: Key, now: float, most_queued: int, pace: Callable[[], float]) -> None:
-        self._pace = pace
+    def __init__(
+        self, hello: m.Hello, key: Key, now: float, most_queued: int, paces: Callable[[], Dict[object, float]]
+    ) -> None:
+        self._paces = paces
         self.key = key
         self.now = now
         self.has_end = bool(hello.remaining_milliseconds)  # it has said when it leaves
@@ -110,8 +112,13 @@ class JudgedWorker:
         self.held.update(object_ids)
 
     @property
-    def pace(self) -> float:
-        return self._pace()
+    def paces(self) -> Dict[object, float]:
+        return self._paces()
+
+    def pace_of(self, function: object) -> float:
+        """How many times as long as elsewhere tasks of a function take there."""
+        paces = self._paces()
+        return paces.get(function, paces[None])
 
     @property
     def slots_given_up(self) -> int:

@@ -61,7 +61,7 @@ class PlacementJudge:
         limits: of tenants.
         is_shared_fairly: whether to judge what tenants get at shared workers.
         most_queued: tasks for each slot that a worker is sent at most.
-        pace_of: how many times as long tasks take at a worker as at others, by its session, as the scheduler says.
+        paces_of: how many times as long tasks take at a worker as at others, by function, as the scheduler says.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class PlacementJudge:
         limits: Sequence[Limits] = (),
         is_shared_fairly: bool = False,
         most_queued: int = 1000,
-        pace_of: Callable[[int], float] = lambda _: 1.0,
+        paces_of: Callable[[int], Dict[object, float]] = lambda _: {None: 1.0},
     ) -> None:
         self._turn_microseconds = prefetch_seconds * 1e6 / 2
         self._limits = {each.name: each for each in limits}
@@ -106,7 +106,7 @@ class PlacementJudge:
         self._now = self._placed_near_at = 0.0
         self._ticked_at = self._timer_at = self._stood_still_until = 0.0
         self._timers_due = 0
-        self._pace_of = pace_of
+        self._paces_of = paces_of
         self._preferences = Preferences(self._workers, prefetch_seconds)
         self._large = LargeTasks()
 
@@ -203,17 +203,17 @@ class PlacementJudge:
             worker.held.update(message.ids)
 
     def _on_results(self, worker: JudgedWorker, message: m.TaskResult) -> None:
-        mean = max(SHORTEST_MICROSECONDS, message.busy_microseconds / (len(message.ids) or 1))
-        mean /= worker.pace
-        self._preferences.on_measured(mean / 1e6)
+        measured = max(SHORTEST_MICROSECONDS, message.busy_microseconds / (len(message.ids) or 1))
         objects = message.objects or bytes(len(message.ids))
         for instance, object_id in zip(message.ids, objects):
             task = worker.tasks.get(instance)
             if task is None:
                 continue
+            mean = measured / worker.pace_of(task.function)
+            self._preferences.on_measured(mean / 1e6)
             if self._shares is not None:
                 self._shares.on_measured(task.task_class.tenant, mean)
-            self._large.on_measured(task.function, mean * worker.pace)
+            self._large.on_measured(task.function, measured)
             self._shortest[task.function] = min(mean, self._shortest.get(task.function, self._turn_microseconds))
             owner = self._clients.get(task.client)
             if object_id in self._kept and owner is not None and task.key in owner.keys.values():
@@ -272,8 +272,8 @@ class PlacementJudge:
         role = self._roles[name] = m.Role(hello.role)
         assert told_seconds == self._timeouts_seconds[role], f"{role.name} expects {told_seconds} s"
         if role == m.Role.WORKER:
-            key, pace = self._keys.get(name, OWNER), partial(self._pace_of, welcome.session)
-            self._workers[name] = JudgedWorker(hello, key, came_at, self._most_queued, pace)
+            key, paces = self._keys.get(name, OWNER), partial(self._paces_of, welcome.session)
+            self._workers[name] = JudgedWorker(hello, key, came_at, self._most_queued, paces)
         else:
             client = JudgedClient(welcome.session, self._keys.get(name, OWNER).tenant)
             self._clients_by_name[name] = self._clients[welcome.session] = client
@@ -325,7 +325,7 @@ class PlacementJudge:
                 continue
             if not claim.keys or self._is_held(client):
                 claim.passings.clear()
-            elif not claim.on_passed(taker, microseconds):
+            elif not claim.on_passed(taker, microseconds) and not self._preferences.depend_on_functions:
                 self._overtaken.append(Overtaken(client, task_class, taker))
         if owner is not None:
             for key in keys:

@@ -5,6 +5,7 @@ Rules:
 - A worker that offers what a task has needed may be taken to be a little slower.
 - A slot of a worker may stay free for tasks that a preferred one can run, which is near and takes tasks. What else all
   workers can run, or not, is not looked at.
+- Which function is the next one of a class is not looked at: what holds for one function may be so for any.
 - It may for no longer than the longest task would have taken there, from when one of the class was placed last. The
   scheduler looks at its timer at the latest.
 """
@@ -17,6 +18,7 @@ from whole_system.judges.judged_peers import JudgedWorker, TaskClass
 
 TIMERS_SECONDS = 2.0
 RELUCTANCE = 1.25
+USUAL: Dict[object, float] = {None: 1.0}
 
 
 class Preferences:
@@ -31,7 +33,7 @@ class Preferences:
         self._longest_seconds = longest_seconds
         self._wanted: Set[str] = set()  # capabilities; histories are shorter than they are remembered
         self._spared_since: Dict[TaskClass, float] = {}
-        self._before: Dict[int, float] = {}  # prices when the last tick ended, by identity
+        self._before: Dict[int, Dict[object, float]] = {}  # prices when the last tick ended, by identity
 
     def on_submitted(self, task_class: TaskClass) -> None:
         """A task came."""
@@ -46,8 +48,17 @@ class Preferences:
         self.on_submitted(task_class)
         self._spared_since.pop(task_class, None)
 
-    def _price_of(self, worker: JudgedWorker) -> float:
-        return worker.pace if self._wanted.isdisjoint(worker.capabilities) else worker.pace * RELUCTANCE
+    @property
+    def depend_on_functions(self) -> bool:
+        """Whether some worker is quick, or slow, at some functions only: who waits for it is passed by others."""
+        return any(len(each.paces) > 1 or len(self._earlier(each)) > 1 for each in self._workers.values())
+
+    def _prices_of(self, worker: JudgedWorker) -> Dict[object, float]:
+        reluctance = 1.0 if self._wanted.isdisjoint(worker.capabilities) else RELUCTANCE
+        return {function: pace * reluctance for function, pace in worker.paces.items()}
+
+    def _earlier(self, worker: JudgedWorker) -> Dict[object, float]:
+        return self._before.get(id(worker), USUAL)
 
     def is_second_choice(self, worker: JudgedWorker) -> bool:
         """Whether others are preferred to it, or were when the last tick ended."""
@@ -58,14 +69,22 @@ class Preferences:
         if not any(self._is_preferred(each, worker) and each.is_near for each in self._workers.values()):
             return False
         since = self._spared_since.setdefault(task_class, now)
-        price = max(self._price_of(worker), self._before.get(id(worker), 1.0))
+        price = max(*self._prices_of(worker).values(), *self._earlier(worker).values())
         return now <= since + self._longest_seconds * price + TIMERS_SECONDS
 
     def _is_preferred(self, worker: JudgedWorker, other: JudgedWorker) -> bool:
-        before = self._before.get(id(worker), 1.0), self._before.get(id(other), 1.0)
-        return self._price_of(worker) < self._price_of(other) or before[0] < before[1]
+        now = self._prices_of(worker), self._prices_of(other)
+        return _are_less(*now) or _are_less(self._earlier(worker), self._earlier(other))
 
     def on_tick(self, waiting: Container[TaskClass], workers: Iterable[JudgedWorker]) -> None:
         """A tick has ended; these classes wait."""
         self._spared_since = {each: since for each, since in self._spared_since.items() if each in waiting}
-        self._before = {id(worker): self._price_of(worker) for worker in workers}
+        self._before = {id(worker): self._prices_of(worker) for worker in workers}
+
+
+def _are_less(prices: Dict[object, float], others: Dict[object, float]) -> bool:
+    """Whether prices of one worker are less than those of another, for any function."""
+    return any(
+        prices.get(function, prices[None]) < others.get(function, others[None])
+        for function in prices.keys() | others.keys()
+    )

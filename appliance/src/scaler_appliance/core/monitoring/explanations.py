@@ -127,9 +127,10 @@ class Explanations:
         if state == TaskState.QUEUED:
             if self._state.ready.is_later(batch):
                 return "the task waits because its client has tasks with very many other requirements before it"
-            cause = self._cause(client, batch.requirement.needs, batch.requirement.is_large)
+            cause = self._cause(client, batch.requirement.needs, batch.requirement.is_large, batch.function_key)
             losses = batch.losses_of(index)
-            text = f"the task waits because {self._clause(client, cause, batch.requirement.needs)}"
+            clause = self._clause(client, cause, batch.requirement.needs, batch.function_key)
+            text = f"the task waits because {clause}"
             need = self._state.memory_needs.of(batch) if cause == Cause.MEMORY else 0.0
             if need:
                 text += f": it may need {need / 1e9:.1f} GB"
@@ -198,7 +199,8 @@ class Explanations:
                 done += UNITS_OF_A_CLIENT
                 key = ready_class.requirement, ready.is_held(number)
                 if key not in causes:
-                    causes[key] = self._cause(client, needs, ready_class.requirement.is_large)
+                    function = _next_function(ready_class)
+                    causes[key] = self._cause(client, needs, ready_class.requirement.is_large, function)
                     done += work
                 if self._is_due(now, causes[key], wait):
                     text = self._warn(client, ready_class, causes[key])
@@ -245,7 +247,9 @@ class Explanations:
         if not count or (is_told and not self._state.is_watched):
             return ""
         verb = "waits" if count == 1 else "wait"
-        text = f"{_count(count, 'task')} {verb} because {self._clause(client, cause, needs)}"
+        text = (
+            f"{_count(count, 'task')} {verb} because {self._clause(client, cause, needs, _next_function(ready_class))}"
+        )
         if is_told:
             return text
         if self._told_count >= MAXIMUM_TOLD:  # of tasks that were cancelled since; some may get the reason again
@@ -264,8 +268,14 @@ class Explanations:
 
     # The cause ------------------------------------------------------------------------------------------------------
 
-    def _cause(self, client: ClientSession, needs: Needs, is_large: bool = False) -> Cause:
-        """The reason why a task of the client with these needs is not at a worker."""
+    def _cause(
+        self, client: ClientSession, needs: Needs, is_large: bool = False, function: Optional[object] = None
+    ) -> Cause:
+        """The reason why a task of the client with these needs is not at a worker.
+
+        Parameters:
+            function: its own; None: one that no worker is quicker at than at others.
+        """
         if self._state.ready.is_held(client.number):
             return Cause.UNREAD
         if needs.actor:
@@ -284,8 +294,8 @@ class Explanations:
         if free and is_large:
             return Cause.MEMORY
         if free:
-            speeds = self._placement.speeds
-            return Cause.PREFERRED if min(map(speeds.price_of, free)) > speeds.cheapest else Cause.UNKNOWN
+            prices = self._placement.speeds.of(function)
+            return Cause.PREFERRED if min(map(prices.of, free)) > prices.cheapest else Cause.UNKNOWN
         is_picky = needs.capabilities or needs.time_request_seconds or len(able) < len(serving)
         return Cause.IN_USE if is_picky else Cause.BUSY
 
@@ -327,7 +337,7 @@ class Explanations:
     def _serving(self, tenant: str) -> List[WorkerSession]:
         return [worker for worker in self._state.workers.values() if worker.serves(tenant)]
 
-    def _clause(self, client: ClientSession, cause: Cause, needs: Needs) -> str:
+    def _clause(self, client: ClientSession, cause: Cause, needs: Needs, function: Optional[object] = None) -> str:
         if cause == Cause.UNREAD:
             return "its client does not read the results that are ready for it"
         workers = self._serving(needs.tenant)
@@ -355,8 +365,8 @@ class Explanations:
         if cause == Cause.MEMORY:
             return "the large tasks on the hosts with a free slot leave too little memory there"
         if cause == Cause.PREFERRED:
-            free = [each.pace.factor for each in workers if each.assigned < each.slots]
-            times = min(free, default=1.0) / min(each.pace.factor for each in workers)
+            free = [each.pace.of(function) for each in workers if each.assigned < each.slots]
+            times = min(free, default=1.0) / min(each.pace.of(function) for each in workers)
             if times <= 1.0:
                 return "the free slots are of workers that other tasks need, and others will be free soon"
             return f"where a slot is free, it would take {times:.1f} times as long: others are likely to end it sooner"
@@ -381,6 +391,11 @@ class Explanations:
             return "no worker is connected: start some with `scaler_cluster`"
         key = f"`scaler keys new --role worker --tenant {tenant}`"
         return f"no worker of the tenant {tenant}, or of all tenants, is connected: start one with a key from {key}"
+
+
+def _next_function(ready_class: ReadyClass) -> Optional[object]:
+    batch = ready_class.batch_of_turn()
+    return None if batch is None else batch.function_key
 
 
 def _missing_capabilities_clause(needs: Needs, workers: List[WorkerSession]) -> str:

@@ -18,7 +18,7 @@ from scaler_appliance.core.objects.object_records import ObjectRecord
 from scaler_appliance.core.peers.awaited_bytes import AwaitedBytes
 from scaler_appliance.core.peers.sessions import Session
 from scaler_appliance.core.tasks.batches import Dispatch, Needs
-from scaler_appliance.core.tasks.pace import Pace
+from scaler_appliance.core.tasks.pace import WorkerPace
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import ANY_TENANT, Grant
 
@@ -80,7 +80,7 @@ class WorkerSession(Session):
         self.sent = self.finished = self.failed = 0  # totals of tasks; failed and lost ones are also finished
         self.load_microseconds = 0.0
         self.given_microseconds = 0.0  # of work, in all
-        self.pace = Pace()
+        self.pace = WorkerPace()
         self.known_objects: Table[None] = {}
         self.lost_results: Deque[ObjectRecord] = deque()  # that were lost with it, until it is settled what follows
         self.forgotten_objects: array[int] = array("Q")

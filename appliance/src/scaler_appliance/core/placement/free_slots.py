@@ -21,8 +21,8 @@ from typing import Iterator, List, Mapping, NamedTuple, Tuple
 
 from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.placement.memory_room import MemoryRoom
+from scaler_appliance.core.placement.prices import Prices
 from scaler_appliance.core.placement.ready_class import ReadyClass
-from scaler_appliance.core.placement.speeds import Speeds
 from scaler_appliance.core.state import SchedulerState
 
 NO_BOUNDS: Mapping[int, int] = MappingProxyType({})
@@ -40,46 +40,46 @@ class ChosenWorkers(NamedTuple):
 
 
 class FreeSlots:
-    def __init__(self, state: SchedulerState, speeds: Speeds, memory: MemoryRoom) -> None:
+    def __init__(self, state: SchedulerState, memory: MemoryRoom) -> None:
         self._state = state
-        self._speeds = speeds
         self._memory = memory
 
-    def choose(self, workers: Iterator[WorkerSession], ready_class: ReadyClass) -> ChosenWorkers:
+    def choose(self, workers: Iterator[WorkerSession], ready_class: ReadyClass, prices: Prices) -> ChosenWorkers:
         """Which workers should get tasks of the class.
 
         Parameters:
             workers: that can run the tasks, and have a free slot.
+            prices: for the next of these tasks.
         """
-        if len(self._state.offers) > 1 or self._speeds.differ:
-            return self._least_to_spare(workers, ready_class.count)
+        if len(self._state.offers) > 1 or prices.differ:
+            return self._least_to_spare(workers, ready_class.count, prices)
         return ChosenWorkers(list(islice(workers, ready_class.count)), False)  # there are no more tasks
 
     def choose_large(
-        self, workers: Iterator[WorkerSession], ready_class: ReadyClass, need: float
+        self, workers: Iterator[WorkerSession], ready_class: ReadyClass, prices: Prices, need: float
     ) -> Tuple[List[WorkerSession], Mapping[int, int]]:
         """The same where the next task needs so many bytes; and how many each should get at most."""
         most_here = self._memory.most_for(workers, ready_class, need)
-        return sorted([self._state.workers[number] for number in most_here], key=self._rank), most_here
+        return _ranked([self._state.workers[number] for number in most_here], prices), most_here
 
-    def _rank(self, worker: WorkerSession) -> Tuple[int, float]:
-        """Smaller is better."""
-        return len(worker.capabilities), self._speeds.price_of(worker)
-
-    def _least_to_spare(self, workers: Iterator[WorkerSession], task_count: int) -> ChosenWorkers:
+    def _least_to_spare(self, workers: Iterator[WorkerSession], task_count: int, prices: Prices) -> ChosenWorkers:
         """Those with least to spare first, of these the quickest, else in their order; sparing if the slots suffice."""
-        fewest, cheapest = min(self._state.offers), self._speeds.cheapest
+        fewest, cheapest = min(self._state.offers), prices.cheapest
         plain: List[WorkerSession] = []
         others: List[WorkerSession] = []
         free_slots = 0
         for worker in workers:
-            if len(worker.capabilities) > fewest or self._speeds.price_of(worker) > cheapest:
+            if len(worker.capabilities) > fewest or prices.of(worker) > cheapest:
                 others.append(worker)
                 continue
             plain.append(worker)
             free_slots += worker.slots - worker.assigned
             if free_slots >= task_count:
                 return ChosenWorkers(plain, True)
-        others.sort(key=self._rank)
         free_slots += sum([each.slots - each.assigned for each in others])
-        return ChosenWorkers(plain + others, free_slots >= task_count)
+        return ChosenWorkers(plain + _ranked(others, prices), free_slots >= task_count)
+
+
+def _ranked(workers: List[WorkerSession], prices: Prices) -> List[WorkerSession]:
+    """Workers, those that offer least first, of these the quickest."""
+    return sorted(workers, key=lambda worker: (len(worker.capabilities), prices.of(worker)))

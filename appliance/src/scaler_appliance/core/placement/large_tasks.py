@@ -18,6 +18,7 @@ from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.placement.able_workers import AbleWorkers
 from scaler_appliance.core.placement.free_slots import NO_BOUNDS, FreeSlots
 from scaler_appliance.core.placement.memory_room import ENOUGH_HOSTS, LOOKED_AT, MemoryRoom
+from scaler_appliance.core.placement.prices import Prices
 from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.placement.workers_with_room import WorkersWithRoom
 from scaler_appliance.core.state import SchedulerState
@@ -53,13 +54,18 @@ class LargePlacement:
         self._has_room, self._before = False, ready_class.count
         self._need_behind, self._looked_at = 0.0, self._memory.looked_at
 
-    def end(self, ready_class: ReadyClass) -> None:
+    def _end(self, ready_class: ReadyClass) -> None:
         """All workers were offered what is left of the class."""
         if ready_class.requirement.is_large and not (self._has_room or ready_class.count < self._before):
             self._memory.note_without(ready_class, bool(self._workers.idle))
 
     def workers_for(
-        self, ready_class: ReadyClass, candidates: Dict[int, WorkerSession], is_distant: Optional[bool], need: float
+        self,
+        ready_class: ReadyClass,
+        candidates: Dict[int, WorkerSession],
+        is_distant: Optional[bool],
+        prices: Prices,
+        need: float,
     ) -> Tuple[List[WorkerSession], Mapping[int, int]]:
         """The candidates that have the memory for the next task, which is large; and how many each may get."""
         batch = ready_class.next_batch()
@@ -74,7 +80,7 @@ class LargePlacement:
             freed = {number: candidates[number] for number in self._memory.freed if number in candidates}
             self._memory.freed.clear()
             first = self._able.of(freed, ready_class, is_distant) if freed else iter(())
-            workers, most_here = self._free_slots.choose_large(chain(first, able), ready_class, need)
+            workers, most_here = self._free_slots.choose_large(chain(first, able), ready_class, prices, need)
             if not workers:
                 self._workers.rotate(LOOKED_AT)
         else:
@@ -95,6 +101,7 @@ class LargePlacement:
             return max(1, self._memory.looked_at - self._looked_at)
         batch = ready_class.batch_of_turn()
         if batch is None or ready_class.requirement.is_large or not self._state.memory_needs.of(batch):
+            self._end(ready_class)
             return 0
         count = ready_class.count
         looked_at = self._state.ready.set_large_apart(batch)

@@ -29,7 +29,7 @@ from scaler_appliance.core.monitoring.running_tasks import open_dispatch
 from scaler_appliance.core.peers.worker_session import LargeProcess, WorkerSession
 from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.tasks.batches import Dispatch, position_in_dispatch
+from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch, position_in_dispatch
 from scaler_appliance.core.tasks.memory_needs import LARGE_BYTES
 from scaler_protocol import messages as m
 
@@ -116,6 +116,11 @@ class MemoryRoom:
         """Whether a worker may get a task that needs so much."""
         room = self._room_of(worker)
         return room.size >= need or not room.is_used
+
+    def has_room_for(self, worker: WorkerSession, batch: TaskBatch) -> bool:
+        """The same for a task of a batch, which may not be large."""
+        need = self._state.memory_needs.of(batch)
+        return not need or self.has_room(worker, need)
 
     def most_for(self, workers: Iterable[WorkerSession], ready_class: ReadyClass, need: float) -> Dict[int, int]:
         """How many tasks of a class workers should get at most, by session, those with most room first. What is left

@@ -19,7 +19,13 @@ from typing import Callable, Optional
 from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.placement.distance import Distance
 from scaler_appliance.core.placement.tenant_shares import would_pass
-from scaler_appliance.core.tasks.batches import LOSSES_OF_A_SUSPECT, MAXIMUM_TASKS_PER_DISPATCH, Needs, TaskSpan
+from scaler_appliance.core.tasks.batches import (
+    LOSSES_OF_A_SUSPECT,
+    MAXIMUM_TASKS_PER_DISPATCH,
+    Needs,
+    Requirement,
+    TaskSpan,
+)
 
 TASKS_AHEAD_OF_UNMEASURED = 2  # for each slot
 
@@ -41,6 +47,10 @@ class PrefetchCredit:
         self._distance = distance
         self._suit_everyone = suit_everyone
 
+    def would_pass(self, worker: WorkerSession, requirement: Requirement) -> bool:
+        """Whether a task that waits in line would take more of a worker than is its tenant's share."""
+        return worker.is_shared and would_pass(worker, requirement, self.target_microseconds)
+
     def of(
         self, worker: WorkerSession, span: TaskSpan, duration_microseconds: Optional[float], urgent: int, others: int
     ) -> int:
@@ -53,11 +63,11 @@ class PrefetchCredit:
         is_timed = worker.stays_until < inf and span.batch.requirement.needs.time_request_seconds > 0.0
         if is_timed or span.batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT:
             ahead, urgent = free_slots, 0
-        elif urgent <= 0 and worker.is_shared and would_pass(worker, span.batch.requirement, self.target_microseconds):
+        elif urgent <= 0 and worker.is_shared and self.would_pass(worker, span.batch.requirement):
             return 0
         else:
             estimate = self.unmeasured_microseconds if duration_microseconds is None else duration_microseconds
-            estimate *= worker.pace.factor
+            estimate *= worker.pace.of(span.batch.function_key)
             target_microseconds = self.target_microseconds
             if worker.distance_microseconds:
                 needs = span.batch.requirement.needs

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice, takewhile
-from typing import Deque, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Callable, Deque, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from scaler_appliance.core.tasks.batches import Requirement, TaskBatch, TaskSpan
 from scaler_appliance.core.tasks.task_states import TaskState, first_run
+
+CLIENTS_AHEAD, SPANS_AHEAD = 8, 16  # of each: those that are looked at for tasks that may come first
 
 
 class ReadyTotals:
@@ -37,6 +39,8 @@ class ReadyClass:
         "is_parked",
         "waits_since",
         "without_memory",
+        "passed",
+        "_lent",
         "_spans",
         "_turns",
         "_turn_microseconds",
@@ -57,6 +61,8 @@ class ReadyClass:
         self.is_parked = False
         self.waits_since: Optional[float] = None  # for quicker workers, or memory, though a slot is free
         self.without_memory = (0.0, 0)  # until when no host is looked at, unless another large task has ended
+        self.passed: Tuple[Optional[TaskBatch], float] = (None, 0.0)  # for others behind it, and since when
+        self._lent: Optional[Tuple[int, float]] = None  # a turn: whose it is, and how much of it is over
         self._spans: Dict[int, Deque[TaskSpan]] = {}
         self._turns: Deque[int] = deque()
         self._turn_microseconds = 0.0  # of work that was handed out in the turn of the first of them
@@ -202,6 +208,58 @@ class ReadyClass:
             self._turn_microseconds = 0.0
             self._turns.remove(client)
             self._turns.appendleft(client)
+
+    def may_be_passed(self, now: float, longest_seconds: float) -> bool:
+        """Whether others may come before what is next: it is not so for longer, without that one of its batch is
+        taken."""
+        passed, since = self.passed
+        return passed is not self.batch_of_turn() or now - since <= longest_seconds
+
+    def note_passed(self, now: float) -> None:
+        """Others come before what is next."""
+        batch = self.batch_of_turn()
+        if self.passed[0] is not batch:
+            self.passed = batch, now
+
+    def bring_forward(self, count: int, is_wanted: Callable[[TaskBatch], bool]) -> bool:
+        """Let some tasks of another batch be the next ones, of another client if the current one has none; returns
+        whether there are any. What was next comes after them, and its client has its turn once they are taken.
+
+        Parameters:
+            count: of the tasks, at most.
+            is_wanted: whether a batch is.
+        """
+        batch = self.batch_of_turn()
+        for client in list(islice(self._turns, CLIENTS_AHEAD)):
+            spans = self._spans[client]
+            for place, span in enumerate(islice(spans, SPANS_AHEAD)):
+                if span.batch is batch or not is_wanted(span.batch):
+                    continue
+                if place:
+                    del spans[place]
+                    if span.stop - span.start > count:
+                        spans.insert(place, TaskSpan(span.batch, span.start + count, span.stop))
+                    spans.appendleft(TaskSpan(span.batch, span.start, min(span.stop, span.start + count)))
+                if client != self._turns[0]:
+                    self._lent = self._turns[0], self._turn_microseconds
+                    self.give_turn(client)
+                return True
+        return False
+
+    def note_taken(self, batch: TaskBatch) -> None:
+        """Tasks of a batch have got a worker."""
+        self.waits_since = None
+        if self.passed[0] is batch:
+            self.passed = None, 0.0
+
+    def take_turn_back(self) -> None:
+        """A turn that was lent is over."""
+        if self._lent is not None:
+            client, microseconds = self._lent
+            self._lent = None
+            if client in self._spans:
+                self.give_turn(client)
+                self._turn_microseconds = microseconds
 
     def samples(self, clients: int, spans: int) -> Iterator[Tuple[TaskBatch, float]]:
         """Batches of the next tasks of some clients, each with a weight: for how many waiting tasks it may stand."""

@@ -71,9 +71,9 @@ class Rebalance:
         if not all_workers and any(worker.distance_microseconds for worker in idle):  # is it worth the way?
             longest = max(each.load_microseconds / each.slots for each in donors)
             idle = [worker for worker in idle if worker.distance_microseconds < longest]
-        if not all_workers and self._placement.speeds.differ:  # is one there sooner done than behind others?
+        if not all_workers and self._placement.speeds.usual.differ:  # is one there sooner done than behind others?
             rounds = max(each.assigned / each.slots * each.pace.factor for each in donors)
-            idle = [worker for worker in idle if self._placement.speeds.price_of(worker) < rounds]
+            idle = [worker for worker in idle if self._placement.speeds.usual.of(worker) < rounds]
         if waiting:
             idle = [worker for worker in self._next(idle, waiting) if not _could_take(worker, waiting, now)]
         free_slots = sum(worker.slots - worker.assigned for worker in idle)
@@ -120,8 +120,9 @@ class Rebalance:
         for dispatch in worker.dispatches.values():
             if dispatch.is_of_actor or dispatch.waits_until:
                 continue
-            known = self._state.durations.get(dispatch.batch.function_key)
-            estimate = dispatch.estimate_microseconds if known is None else known * worker.pace.factor
+            function = dispatch.batch.function_key
+            known = self._state.durations.get(function)
+            estimate = dispatch.estimate_microseconds if known is None else known * worker.pace.of(function)
             microseconds += estimate * dispatch.open_count
             if microseconds >= enough:
                 return True

@@ -41,12 +41,13 @@ from scaler_appliance.core.placement.kept_bytes import await_bytes, keeper_of_mo
 from scaler_appliance.core.placement.large_tasks import LargePlacement
 from scaler_appliance.core.placement.memory_room import MemoryRoom
 from scaler_appliance.core.placement.prefetch import PrefetchCredit
+from scaler_appliance.core.placement.prices import Prices
 from scaler_appliance.core.placement.ready_class import ReadyClass
 from scaler_appliance.core.placement.speeds import Speeds
-from scaler_appliance.core.placement.tenant_shares import UNLIMITED, count_as_urgent, would_pass
+from scaler_appliance.core.placement.tenant_shares import UNLIMITED, count_as_urgent
 from scaler_appliance.core.placement.workers_with_room import WorkersWithRoom
 from scaler_appliance.core.state import SchedulerState
-from scaler_appliance.core.tasks.batches import Dispatch, Requirement, TaskBatch, TaskSpan
+from scaler_appliance.core.tasks.batches import Dispatch, TaskBatch, TaskSpan
 from scaler_appliance.core.tasks.task_states import TaskEvent, apply
 from scaler_protocol.keys.allow_list import ANY_TENANT
 
@@ -65,7 +66,7 @@ class Placement:
         self._distance = Distance(state)
         self.speeds = Speeds(state)
         self.memory = MemoryRoom(state)
-        self._free_slots = FreeSlots(state, self.speeds, self.memory)
+        self._free_slots = FreeSlots(state, self.memory)
         self.able = AbleWorkers(state)
         self._burst_bytes = 0  # dispatched since the tick began
         self._credit = PrefetchCredit(state.settings.prefetch_seconds, self._distance, self.able.suit_everyone)
@@ -247,7 +248,6 @@ class Placement:
                 return
             looked_at = self._large.make_way(ready_class)
             if not looked_at:
-                self._large.end(ready_class)
                 return
             self._left -= UNITS_OF_A_DISPATCH + looked_at
             self._is_outdated = True
@@ -303,10 +303,8 @@ class Placement:
                     elsewhere.append(span)
                     break
             worker, waits_until = self._choose_by_bytes(span, duration_microseconds, ready_class.count)
-            need = self._state.memory_needs.of(span.batch)
-            if need and worker is not None and not self.memory.has_room(worker, need):
-                worker = None
-            if worker is None or not self._announce_objects(worker, *span):
+            has_room = worker is not None and self.memory.has_room_for(worker, span.batch)
+            if worker is None or not (has_room and self._announce_objects(worker, *span)):
                 elsewhere.append(span)
                 continue
             self._hand_out(worker, ready_class, span, duration_microseconds)
@@ -326,31 +324,27 @@ class Placement:
         worker, waits_until = keeper_of_most(self._state, idle, span)
         if worker is None and ahead and not (idle or self._workers.awaiting):
             worker = who_fetches(self._state, ahead, span)
-            return (None if worker is None or self._would_pass(worker, span.batch.requirement) else worker), 0.0
-        if worker and waits_until and self._would_pass(worker, span.batch.requirement):
+            return (None if worker is None or self._credit.would_pass(worker, span.batch.requirement) else worker), 0.0
+        if worker and waits_until and self._credit.would_pass(worker, span.batch.requirement):
             waits_until = 0.0
         if worker and not (waits_until or self._credit.of(worker, span, duration_microseconds, 0, others)):
             worker = None
         return worker, waits_until
-
-    def _would_pass(self, worker: WorkerSession, requirement: Requirement) -> bool:
-        """Whether a task that waits in line would take more of a worker than is its tenant's share."""
-        return worker.is_shared and would_pass(worker, requirement, self._credit.target_microseconds)
 
     def _place_round(
         self, ready_class: ReadyClass, candidates: Dict[int, WorkerSession], is_distant: Optional[bool]
     ) -> bool:
         """Offer each candidate its share of the class once; returns whether any took some."""
         is_sparing, most_here = False, NO_BOUNDS
-        need = self.memory.need_of_next(ready_class)
+        need, prices = self.memory.need_of_next(ready_class), self.speeds.of_next(ready_class)
         if need:
-            able, most_here = self._large.workers_for(ready_class, candidates, is_distant, need)
+            able, most_here = self._large.workers_for(ready_class, candidates, is_distant, prices, need)
             is_sparing = True
         elif is_distant:  # those further away may take none
             able = sorted(self.able.of(candidates, ready_class, True), key=lambda worker: worker.distance_microseconds)
         elif candidates is self._workers.idle:
             workers = self.able.of(candidates, ready_class, is_distant)
-            able, is_sparing = self._free_slots.choose(workers, ready_class)
+            able, is_sparing = self._free_slots.choose(workers, ready_class, prices)
         else:  # there are no more tasks
             able = list(islice(self.able.of(candidates, ready_class, is_distant), ready_class.count))
         slots = sum([worker.slots for worker in able])
@@ -365,11 +359,13 @@ class Placement:
             else:
                 share = min(most, worker.slots - worker.assigned) if is_sparing else ceil(most * worker.slots / slots)
             slots -= worker.slots
-            if may_wait and self.speeds.price_of(worker) > self.speeds.cheapest:
-                share = self.speeds.part_of(share, worker, ready_class)
+            if may_wait and prices.of(worker) > prices.cheapest:
+                share, prices = self.speeds.part_of(share, worker, ready_class)
                 if not share:
                     continue
-            taken = self._fill(worker, ready_class, share, need)
+            taken = self._fill(worker, ready_class, share, need, prices)
+            ready_class.take_turn_back()
+            prices = self.speeds.of_next(ready_class)
             is_changed |= taken > 0
             is_by_bytes = self._counts_bytes and taken > 0 and self._is_next_by_bytes(ready_class)
             if candidates is not self._workers.below_prefetch_target:
@@ -405,7 +401,7 @@ class Placement:
         for worker in list(self.able.of(self._workers.lined_up, ready_class)):
             batches = [each.batch for each in worker.dispatches.values()]
             there = {each.client for each in batches if each.requirement.negative_priority <= least}
-            if self._would_pass(worker, ready_class.requirement):
+            if self._credit.would_pass(worker, ready_class.requirement):
                 continue
             for client in ready_class.next_turns():
                 is_possible = self._left > 0 and self._most > 0 and len(there) <= worker.slots + 1
@@ -418,12 +414,14 @@ class Placement:
                     there.add(client)
 
     def _fill(
-        self, worker: WorkerSession, ready_class: ReadyClass, share: int, need: float = 0.0, urgent: int = 0
-    ) -> int:
+        self, worker: WorkerSession, ready_class: ReadyClass, share: int, need: float = 0.0,
+        prices: Optional[Prices] = None, urgent: int = 0,
+    ) -> int:  # fmt: skip
         """Dispatch about `share` tasks of a class to a worker, within its credit; returns how many.
 
         Parameters:
             need: the bytes that a task may use, if they are not urgent.
+            prices: for them; None: it does not matter.
             urgent: how many it may have in any case, unless they are suspects.
         """
         placed = 0
@@ -434,10 +432,12 @@ class Placement:
                 break
             if span.batch.client != self._looked_at:
                 self._looked_at = 0
-            if not urgent and self._state.memory_needs.of(span.batch) > need:
+            function = span.batch.function_key
+            is_other = prices is not None and self.speeds.of(function) is not prices
+            if is_other or (not urgent and self._state.memory_needs.of(span.batch) > need):
                 ready_class.add(span, in_front=True)
                 break
-            duration_microseconds = self._state.durations.get(span.batch.function_key)
+            duration_microseconds = self._state.durations.get(function)
             if self._others:
                 self._end_turn_before(duration_microseconds)
                 if self._most <= 0:
@@ -474,7 +474,7 @@ class Placement:
     ) -> None:
         """Dispatch tasks of a class that were taken from it, and count them."""
         count = span.stop - span.start
-        ready_class.waits_since = None
+        ready_class.note_taken(span.batch)
         estimate = self._unmeasured_microseconds if duration_microseconds is None else duration_microseconds
         self._dispatch(worker, span, estimate)
         ready_class.count_turn(count * estimate, self._unmeasured_microseconds)
@@ -513,7 +513,7 @@ class Placement:
         apply(batch.states, start, stop, TaskEvent.PLACE)
         self._left -= UNITS_OF_A_DISPATCH + (stop - start) // TASKS_PER_UNIT
         state.last_dispatch += 1
-        at_worker = estimate_microseconds * worker.pace.factor
+        at_worker = estimate_microseconds * worker.pace.of(batch.function_key)
         dispatch = Dispatch(state.last_dispatch, batch, start, stop, worker.number, at_worker)
         dispatch.sent_at = state.now
         state.dispatches[dispatch.number] = batch.dispatches[dispatch.number] = dispatch

@@ -284,8 +284,9 @@ class WorkerReports:
             microseconds: that each of the reported tasks took.
             count: of these.
         """
-        durations, factor = self._state.durations, worker.pace.factor
+        durations = self._state.durations
         for function, batch in batches.items():
+            factor = worker.pace.of(function)
             if self._state.memory_needs.on_ended(batch, count if len(batches) == 1 else 1):
                 self._placement.memory.on_large_ended(worker)
             before = durations.get(function)
@@ -297,7 +298,7 @@ class WorkerReports:
             if len(batch.ids) > 1 and len(batches) == 1 and microseconds * count >= LEAST_MICROSECONDS:
                 batch.typical = batch.typical or Typical()
                 ratio = batch.typical.compare(microseconds, factor)
-                if ratio and worker.pace.measure(ratio):
+                if ratio and worker.pace.measure(function, ratio):
                     self._placement.on_pace_changed(worker)
 
     def on_task_log(self, worker: WorkerSession, message: m.TaskLog) -> None:
