@@ -13,7 +13,7 @@ from scheduler_harness import Client, Harness
 from virtual_cluster import VirtualCluster
 
 from scaler_appliance.core.placement import speeds
-from scaler_appliance.core.placement.speeds import Speeds
+from scaler_appliance.core.placement.speeds import MAXIMUM_LOOKS, Speeds
 from scaler_appliance.core.tasks.pace import FUNCTIONS_OF_A_WORKER, STEP, WorkerPace
 from scaler_protocol import messages as m
 
@@ -139,13 +139,28 @@ class Pair:
                     self.finish(worker, each)
             self.client.inbox.clear()
 
-    def submit(self, count: int, function: int, client: Optional[Client] = None, codec: str = "") -> int:
+    def submit(
+        self,
+        count: int,
+        function: int,
+        client: Optional[Client] = None,
+        codec: str = "",
+        priority: int = 0,
+        gpu: int = 0,
+    ) -> int:
         """Tasks of a function, at once; returns the last one."""
         client = client or self.client
         first = self.last_tasks.get(client, 0) + 1
         self.last_tasks[client] = first + count - 1
         ids = range(first, first + count)
-        client.submit(ids, function=self.functions[function], function_name="", codec=codec)
+        needs = [m.Capability(name="gpu", amount=gpu)] if gpu else []
+        client.submit(
+            ids,
+            function=self.functions[function],
+            function_name="",
+            codec=codec,
+            options=m.TaskOptions(priority=priority, capabilities=needs),
+        )
         return first + count - 1
 
     def taken(self) -> List[List[int]]:
@@ -186,18 +201,22 @@ def test_a_task_passes_one_that_waits_for_another_worker(pair: Pair) -> None:
 
 
 def test_what_is_passed_waits_no_longer_than_it_would_have_taken(harness: Harness, pair: Pair) -> None:
+    """The worker that is waited for has more urgent tasks all the time."""
     pair.submit(1, 0)
-    seconds = 0
+    waited_seconds = 0
     while True:
+        pair.submit(1, 0, priority=1)
         pair.submit(1, 1)
         taken = pair.taken()[1]
         if taken == [0]:
             break
-        assert taken == [1] and seconds <= 5, "it takes four seconds there"
+        assert taken == [1] and waited_seconds <= 5, "it takes four seconds there"
         harness.wait(1.0)
-        seconds += 1
+        waited_seconds += 1
+        pair.finish(0)
+        assert pair.taken()[0] == [0]
         pair.finish(1)
-    assert seconds >= 4
+    assert waited_seconds >= 4
 
 
 def test_while_others_of_its_batch_are_taken_a_task_may_be_passed(harness: Harness, pair: Pair) -> None:
@@ -263,6 +282,26 @@ def test_a_worker_gets_nothing_that_others_are_quick_at_if_another_class_has_som
     assert pair.taken() == [[], [1]]
     pair.finish(1)
     assert pair.taken() == [[], [0]]
+
+
+def test_a_worker_does_not_wait_for_less_urgent_tasks(pair: Pair) -> None:
+    pair.submit(40, 0)
+    pair.submit(2, 1, priority=-1)
+    for _ in range(2):
+        assert pair.taken() == [[], [0]]
+        pair.finish(1, 4.0)
+
+
+def test_a_worker_does_not_wait_for_tasks_that_it_cannot_run(harness: Harness, pair: Pair) -> None:
+    pair.workers.append(harness.worker(gpu=1.0))
+    pair.running.append([])
+    pair.submit(1, 1, gpu=1)
+    assert pair.taken() == [[], [], [1]]
+    pair.submit(40, 0)
+    pair.submit(2, 1, gpu=1)
+    for _ in range(2):
+        assert pair.taken()[1] == [0]
+        pair.finish(1, 4.0)
 
 
 def test_who_asks_is_told_how_much_longer_it_would_take(pair: Pair) -> None:
@@ -349,13 +388,11 @@ def test_prices_of_a_function_end_with_its_last_exception(harness: Harness) -> N
     assert table.of("f") is table.usual and not table.differ
 
 
+@pytest.mark.parametrize("are_alike", [True, False])
 def test_looking_ahead_costs_the_same_however_many_workers_there_are(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, are_alike: bool
 ) -> None:
     pair, looks = Pair(harness), 0
-    for _ in range(200):
-        harness.worker()
-    pair.functions.append(pair.client.create(3, b"third"))
     usual = speeds.Speeds._is_quick_at
 
     def count(self: Speeds, *arguments: Any) -> bool:
@@ -364,11 +401,11 @@ def test_looking_ahead_costs_the_same_however_many_workers_there_are(
         return usual(self, *arguments)
 
     monkeypatch.setattr(speeds.Speeds, "_is_quick_at", count)
-    for session in harness.state.workers.values():
-        if session.number not in {worker.session for worker in pair.workers}:
-            session.pace.exceptions = dict.fromkeys(pair.functions[:2], 4.0)
-            harness.core._placement.speeds.update(session)
+    for number in range(200):
+        session = harness.state.workers[harness.worker().session]
+        session.pace.exceptions = dict.fromkeys(pair.functions, 4.0 if are_alike else 4.0 + number)
+        harness.core._placement.speeds.update(session)
     pair.submit(2, 0)
     pair.submit(2, 1)
     assert pair.taken() == [[0], [1]]
-    assert looks <= 20
+    assert looks <= (20 if are_alike else 20 * MAXIMUM_LOOKS)

@@ -183,21 +183,33 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
     ),
     "a task is passed for others however long that takes": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.ready_class:ReadyClass.may_be_passed",
-        "now - since <= longest_seconds",
-        "True",
+        f"{SCHEDULER}.placement.speeds:Speeds.part_of",
+        "if since is not None and",
+        "if False and",
     ),
     "a task is passed for others when no one is waited for": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.speeds:Speeds.part_of",
-        "prices.has_preferred_to(worker) and ",
-        "",
+        f"{SCHEDULER}.placement.speeds:Speeds._may_look",
+        "return prices.has_preferred_to(worker)",
+        "return True",
     ),
     "the next of a batch is not passed for as long as the one before": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.placement.ready_class:ReadyClass.note_taken",
-        "self.passed = None, 0.0",
+        "self._passed.pop(batch, None)",
         "pass",
+    ),
+    "any number of batches is passed": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.ready_class:ReadyClass.may_be_passed",
+        "return len(self._passed) < MOST_PASSED or batch in self._passed",
+        "return True",
+    ),
+    "batches that were passed and cancelled count for ever": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.ready_class:ReadyClass.may_be_passed",
+        "if each.states.count(TaskState.QUEUED)",
+        "",
     ),
     "all tasks of a batch come before the one that is passed": PlantedBug(
         "scheduler",
@@ -233,12 +245,15 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
         "pass",
     ),
     "tasks behind the next are looked at for each worker of a kind": PlantedBug(
-        "scheduler", f"{SCHEDULER}.placement.speeds:Speeds.part_of", "self._nothing_for.add(likes)", "pass"
+        "scheduler",
+        f"{SCHEDULER}.placement.speeds:Speeds.part_of",
+        "self._nothing_for.add(self._likes(ready_class, worker))",
+        "pass",
     ),
     "tasks behind the next are looked at for any number of kinds of workers": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.speeds:Speeds.part_of",
-        " and len(self._nothing_for) < MAXIMUM_LOOKS",
+        f"{SCHEDULER}.placement.speeds:Speeds._may_look",
+        "len(self._nothing_for) >= MAXIMUM_LOOKS or ",
         "",
     ),
 }

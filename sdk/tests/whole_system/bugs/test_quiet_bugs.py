@@ -21,6 +21,7 @@ UNIT_TESTS = {
         "appliance/tests/core/placement/test_spare_capabilities.py",
         "appliance/tests/core/placement/test_speeds.py",
         "appliance/tests/core/placement/test_quick_functions.py",
+        "appliance/tests/core/placement/test_ready_class.py",
         "appliance/tests/core/placement/test_rebalance.py",
         "appliance/tests/core/placement/test_memory_room.py",
         "appliance/tests/core/placement/test_waiting_for_memory.py",

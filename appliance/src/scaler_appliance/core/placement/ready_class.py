@@ -10,6 +10,7 @@ from scaler_appliance.core.tasks.batches import Requirement, TaskBatch, TaskSpan
 from scaler_appliance.core.tasks.task_states import TaskState, first_run
 
 CLIENTS_AHEAD, SPANS_AHEAD = 8, 16  # of each: those that are looked at for tasks that may come first
+MOST_PASSED = 16  # batches
 
 
 class ReadyTotals:
@@ -39,7 +40,7 @@ class ReadyClass:
         "is_parked",
         "waits_since",
         "without_memory",
-        "passed",
+        "_passed",
         "_lent",
         "_spans",
         "_turns",
@@ -61,7 +62,7 @@ class ReadyClass:
         self.is_parked = False
         self.waits_since: Optional[float] = None  # for quicker workers, or memory, though a slot is free
         self.without_memory = (0.0, 0)  # until when no host is looked at, unless another large task has ended
-        self.passed: Tuple[Optional[TaskBatch], float] = (None, 0.0)  # for others behind it, and since when
+        self._passed: Dict[TaskBatch, float] = {}  # by tasks behind them, and since when
         self._lent: Optional[Tuple[int, float]] = None  # a turn: whose it is, and how much of it is over
         self._spans: Dict[int, Deque[TaskSpan]] = {}
         self._turns: Deque[int] = deque()
@@ -209,17 +210,19 @@ class ReadyClass:
             self._turns.remove(client)
             self._turns.appendleft(client)
 
-    def may_be_passed(self, now: float, longest_seconds: float) -> bool:
-        """Whether others may come before what is next: it is not so for longer, without that one of its batch is
-        taken."""
-        passed, since = self.passed
-        return passed is not self.batch_of_turn() or now - since <= longest_seconds
+    def passed_since(self, batch: TaskBatch) -> Optional[float]:
+        """When others first came before a batch since one of its tasks was taken."""
+        return self._passed.get(batch)
 
-    def note_passed(self, now: float) -> None:
-        """Others come before what is next."""
-        batch = self.batch_of_turn()
-        if self.passed[0] is not batch:
-            self.passed = batch, now
+    def may_be_passed(self, batch: TaskBatch) -> bool:
+        """Whether others may come before a batch: few are passed at a time, so that it is known for how long."""
+        if len(self._passed) == MOST_PASSED:
+            self._passed = {each: at for each, at in self._passed.items() if each.states.count(TaskState.QUEUED)}
+        return len(self._passed) < MOST_PASSED or batch in self._passed
+
+    def note_passed(self, batch: TaskBatch, now: float) -> None:
+        """Others come before a batch."""
+        self._passed.setdefault(batch, now)
 
     def bring_forward(self, count: int, is_wanted: Callable[[TaskBatch], bool]) -> bool:
         """Let some tasks of another batch be the next ones, of another client if the current one has none; returns
@@ -249,8 +252,8 @@ class ReadyClass:
     def note_taken(self, batch: TaskBatch) -> None:
         """Tasks of a batch have got a worker."""
         self.waits_since = None
-        if self.passed[0] is batch:
-            self.passed = None, 0.0
+        if self._passed:
+            self._passed.pop(batch, None)
 
     def take_turn_back(self) -> None:
         """A turn that was lent is over."""

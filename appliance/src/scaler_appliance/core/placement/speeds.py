@@ -72,28 +72,33 @@ class Speeds:
     def part_of(self, share: int, worker: WorkerSession, ready_class: ReadyClass) -> Tuple[int, Prices]:
         """How much of its share of the tasks that wait a worker gets if others are preferred to it for the next
         one; and the prices for what it gets."""
-        prices = self.of_next(ready_class)
-        likes = id(ready_class), self.usual.of(worker), self._exceptions.get(worker.number)
-        may_look = self._by_function and likes not in self._nothing_for and len(self._nothing_for) < MAXIMUM_LOOKS
-        if may_look and prices.has_preferred_to(worker) and self._may_pass(ready_class, worker, prices):
-            now, is_quick = self._state.now, partial(self._is_quick_at, worker)
-            before = ready_class.passed
-            ready_class.note_passed(now)
+        prices, batch, now = self.of_next(ready_class), ready_class.batch_of_turn(), self._state.now
+        if batch is None or not self._by_function:
+            return prices.part_of(share, worker, ready_class), prices
+        since, microseconds = ready_class.passed_since(batch), self._state.durations.get(batch.function_key) or 0.0
+        if since is not None and (now - since) * 1e6 > microseconds * prices.of(worker):
+            return 1, prices
+        if self._may_look(ready_class, worker, prices) and ready_class.may_be_passed(batch):
+            is_quick = partial(self._is_quick_at, worker)
             if ready_class.bring_forward(share, is_quick):
+                ready_class.note_passed(batch, now)
                 return share, self.of_next(ready_class)
             others = self._state.ready.next_of_others(ready_class, CLASSES_AHEAD)
             if any(is_quick(each) and worker.offers(each.requirement.needs, now) for each in others):
+                ready_class.note_passed(batch, now)
                 return 0, prices
-            ready_class.passed = before
-            self._nothing_for.add(likes)
+            self._nothing_for.add(self._likes(ready_class, worker))
         return prices.part_of(share, worker, ready_class), prices
 
-    def _may_pass(self, ready_class: ReadyClass, worker: WorkerSession, prices: Prices) -> bool:
-        """Whether what is next has not been passed for longer than it would have taken at a worker."""
-        batch = ready_class.batch_of_turn()
-        duration_microseconds = None if batch is None else self._state.durations.get(batch.function_key)
-        longest_seconds = (duration_microseconds or 0.0) * prices.of(worker) / 1e6
-        return ready_class.may_be_passed(self._state.now, longest_seconds)
+    def _may_look(self, ready_class: ReadyClass, worker: WorkerSession, prices: Prices) -> bool:
+        """Whether to look for tasks of a class that a worker is quick at, as others are waited for."""
+        if len(self._nothing_for) >= MAXIMUM_LOOKS or self._likes(ready_class, worker) in self._nothing_for:
+            return False
+        return prices.has_preferred_to(worker)
+
+    def _likes(self, ready_class: ReadyClass, worker: WorkerSession) -> object:
+        """What workers have in common that are alike for a class."""
+        return id(ready_class), self.usual.of(worker), self._exceptions.get(worker.number)
 
     def _is_quick_at(self, worker: WorkerSession, batch: TaskBatch) -> bool:
         """Whether no other worker is preferred for tasks of a batch."""
