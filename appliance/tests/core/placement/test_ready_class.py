@@ -91,6 +91,24 @@ def test_who_is_gone_gets_no_turn_back() -> None:
     assert taken(ready_class).batch is other
 
 
+def test_the_next_batch_is_one_with_tasks_that_wait() -> None:
+    ready_class = empty_class()
+    cancelled, second = queued(ready_class, 1, 2), queued(ready_class, 1, 2)
+    third = queued(ready_class, 2)
+    ready_class.give_turn(1)
+    for batch in (cancelled, second):
+        batch.states[0] = TaskState.CANCELLED
+        ready_class.discount(1, 1, False)
+    cancelled.states[1] = TaskState.CANCELLED
+    ready_class.discount(1, 1, False)
+    assert ready_class.batch_of_turn() is second
+    assert ready_class.run_of_turn() == 1
+    second.states[1] = TaskState.CANCELLED
+    ready_class.count -= 1
+    assert ready_class.batch_of_turn() is third
+    assert list(ready_class.turns()) == [2]
+
+
 def test_it_is_known_since_when_a_batch_is_passed() -> None:
     ready_class = empty_class()
     batch = queued(ready_class, 1, 2)

@@ -321,11 +321,13 @@ class PlacementJudge:
         microseconds = len(keys) * self._shortest.get(function, self._turn_microseconds)
         for client in self._clients.values():
             claim = client.claims.get(task_class)
-            if claim is None or client.session == taker or is_large:
+            if claim is None or client.session == taker:
                 continue
-            if not claim.keys or self._is_held(client):
+            if is_large:
+                claim.on_large(taker)
+            elif not claim.keys or self._is_held(client) or self._preferences.depend_on_functions:
                 claim.passings.clear()
-            elif not claim.on_passed(taker, microseconds) and not self._preferences.depend_on_functions:
+            elif not claim.on_passed(taker, microseconds):
                 self._overtaken.append(Overtaken(client, task_class, taker))
         if owner is not None:
             for key in keys:
@@ -474,10 +476,8 @@ class PlacementJudge:
                         yield task_class
 
     def _tenants_for_shared_workers(self, waiting: Set[TaskClass]) -> Set[str]:
-        """The tenants with a task that waits and could run at any shared worker.
-
-        One that says how long it may run could not at a worker that leaves before, and goes to a free slot only.
-        """
+        """The tenants with a task that waits and could run at any shared worker: one that says how long it may run could
+        not at a worker that leaves before, and goes to a free slot only."""
         shared = [worker for worker in self._workers.values() if worker.key.tenant == ANY_TENANT]
         has_end = any(worker.has_end for worker in shared)
         return {each.tenant for each in waiting if not (has_end and each.request_seconds)}

@@ -54,11 +54,15 @@ class Claim:
             passing.comings += 1
             passing.since_others_microseconds = self._turn_microseconds
 
-    def on_passed(self, client: int, microseconds: float) -> bool:
-        """Another client gets tasks in one message; returns whether it may."""
+    def on_large(self, client: int) -> None:
+        """Another client gets large tasks, and it may have been its turn, or that of such tasks."""
         for other, each in self.passings.items():
             if other != client:
                 each.since_others_microseconds = 0.0
+
+    def on_passed(self, client: int, microseconds: float) -> bool:
+        """Another client gets tasks in one message; returns whether it may."""
+        self.on_large(client)
         passing = self.passings.setdefault(client, Passing())
         may_have = True
         if passing.turn_microseconds >= self._turn_microseconds:

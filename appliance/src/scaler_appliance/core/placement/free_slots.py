@@ -52,7 +52,8 @@ class FreeSlots:
             prices: for the next of these tasks.
         """
         if len(self._state.offers) > 1 or prices.differ:
-            return self._least_to_spare(workers, ready_class.count, prices)
+            count = ready_class.count if prices.are_usual else ready_class.run_of_turn()
+            return self._least_to_spare(workers, count, prices)
         return ChosenWorkers(list(islice(workers, ready_class.count)), False)  # there are no more tasks
 
     def choose_large(

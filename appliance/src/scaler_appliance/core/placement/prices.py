@@ -30,7 +30,10 @@ class Prices:
     Attributes:
         cheapest: the least price of any worker.
         differ: whether prices do.
+        are_usual: they are for most functions.
     """
+
+    are_usual = True
 
     def __init__(self, state: SchedulerState) -> None:
         self.cheapest = 1.0
@@ -143,6 +146,8 @@ class FunctionPrices(Prices):
     Parameters:
         usual: of all workers.
     """
+
+    are_usual = False
 
     def __init__(self, state: SchedulerState, function: object, usual: Prices) -> None:
         super().__init__(state)

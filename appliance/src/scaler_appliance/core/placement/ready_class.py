@@ -189,10 +189,25 @@ class ReadyClass:
         return spans[0].batch if spans else None
 
     def batch_of_turn(self) -> Optional[TaskBatch]:
-        """The same, but those who have no more tasks have no turn: none of them is to get any back."""
-        while self._turns and not self._spans[self._turns[0]]:
+        """The batch of the next task; those who have no more tasks have no turn: none of them is to get any back."""
+        while self._turns:
+            spans = self._spans[self._turns[0]]
+            while spans:
+                batch, start, stop = spans[0]
+                if batch.states[start] == TaskState.QUEUED:
+                    return batch
+                run = first_run(batch.states, start, stop, TaskState.QUEUED)
+                if run is None:
+                    spans.popleft()
+                else:
+                    spans[0] = TaskSpan(batch, run[0], stop)
             self._drop_turn()
-        return self.next_batch()
+        return None
+
+    def run_of_turn(self) -> int:
+        """How many tasks of one batch are next, at most."""
+        spans = self._spans[self._turns[0]] if self._turns else None
+        return spans[0].stop - spans[0].start if spans else 0
 
     def turns(self) -> Iterator[int]:
         """The clients, the one whose turn it is first."""

@@ -13,8 +13,7 @@ Rules:
 - Results that their workers keep stay there if possible: among workers with a free slot, a task goes to the one that
   keeps most of the bytes that it needs, and to a busy one if that costs less time (`kept_bytes`). A task whose duration
   is not known does not wait. This is decided for the first few tasks of a class.
-- Which free slots tasks get is said in `free_slots`; that they wait for quick workers, in `speeds`; that large ones
-  wait for memory, in `large_tasks` and `memory_room`.
+- Which free slots tasks get is in `free_slots`; what waits for quick workers in `speeds`, for memory in `large_tasks`.
 - A worker with blocked tasks, which wait for nested ones, gets tasks more urgent than those it holds, as many as it has
   slots, even when it holds enough: the slots of blocked tasks are for these, and it runs them first. Nested tasks are
   more urgent than the tasks that wait for them, so recursion goes depth first, and few tasks wait at a time.
@@ -359,6 +358,7 @@ class Placement:
             else:
                 share = min(most, worker.slots - worker.assigned) if is_sparing else ceil(most * worker.slots / slots)
             slots -= worker.slots
+            before = prices
             if may_wait and prices.of(worker) > prices.cheapest:
                 share, prices = self.speeds.part_of(share, worker, ready_class)
                 if not share:
@@ -373,7 +373,8 @@ class Placement:
             elif taken < share and not is_by_bytes and self._left > 0 and self._most > 0:
                 del self._workers.below_prefetch_target[worker.number]  # until it has worked off half of what it holds
                 is_changed = True
-            if not ready_class.count or is_by_bytes:
+            is_other = taken > 0 and prices is not before and candidates is self._workers.idle
+            if not ready_class.count or is_by_bytes or is_other:
                 break
         return is_changed
 
