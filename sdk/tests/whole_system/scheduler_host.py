@@ -341,7 +341,7 @@ class SchedulerHost(Process):
         if worker is None:
             return {None: 1.0}
         exceptions = {
-            each if isinstance(each, int) else each[0]: factor for each, factor in worker.pace.exceptions.items()
+            each[0] if isinstance(each, tuple) else each: factor for each, factor in worker.pace.exceptions.items()
         }
         return {None: worker.pace.factor, **exceptions}
 

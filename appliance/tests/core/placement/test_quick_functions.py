@@ -12,6 +12,7 @@ import pytest
 from scheduler_harness import Client, Harness
 from virtual_cluster import VirtualCluster
 
+from scaler_appliance.core.monitoring.state_tables import state_tables
 from scaler_appliance.core.placement import speeds
 from scaler_appliance.core.placement.ready_class import SPANS_AHEAD
 from scaler_appliance.core.placement.speeds import MAXIMUM_LOOKS, Speeds
@@ -128,6 +129,7 @@ class Pair:
         self.workers = [harness.worker() for _ in range(2)]
         self.functions = [self.client.create(number, b"function") for number in (1, 2)]
         self.running: List[List[int]] = [[], []]
+        self.asked = [0, 0]  # tasks that they should have given back, in all
         self.last_tasks: Dict[Client, int] = {}
         for place in range(2):
             self.work_off(place, (1.0, 4.0) if place == 0 else (4.0, 1.0))
@@ -175,6 +177,7 @@ class Pair:
                     running += message.ids
                     found[-1] += [self.functions.index(message.function)] * len(message.ids)
                 elif isinstance(message, m.BalanceRequest):
+                    self.asked[self.workers.index(worker)] += message.count
                     worker.give_back([], message.request_id)
         return found
 
@@ -305,6 +308,27 @@ def test_a_worker_does_not_wait_for_tasks_that_it_cannot_run(harness: Harness, p
         pair.finish(1, 4.0)
 
 
+def test_tasks_in_line_are_not_asked_for_to_run_where_their_function_is_slow(harness: Harness, pair: Pair) -> None:
+    pair.functions.append(pair.client.create(3, b"short"))
+    pair.finish(0)
+    pair.work_off(2, (0.05, 0.2))
+    harness.wait(1.0)
+    pair.taken()
+    pair.asked = [0, 0]
+    pair.submit(2, 2)
+    assert pair.taken() == [[2, 2], []], "one is in line"
+    harness.wait(0.1)
+    harness.nothing_else_was_sent()
+
+
+def test_the_state_of_a_scheduler_says_what_a_worker_is_slow_at(harness: Harness) -> None:
+    client, worker = harness.client(), harness.state.workers[harness.worker().session]
+    function = client.create(1, b"function")
+    harness.state.objects.find(function).name = "train"
+    worker.pace.exceptions = {("parse", "default"): 3.0, function: 0.5}
+    assert state_tables(harness.state)["workers"][0]["paces_of_functions"] == "parse 3.000, train 0.500"
+
+
 def test_who_asks_is_told_how_much_longer_it_would_take(pair: Pair) -> None:
     task_id = pair.submit(1, 0)
     pair.client.send(m.ExplanationRequest(request_id=1, task_id=task_id))
@@ -377,7 +401,7 @@ def test_prices_of_a_function_end_with_its_last_exception(harness: Harness) -> N
     first.pace.exceptions = {"f": 3.0}
     table.update(first)
     prices = table.of("f")
-    assert table.differ and not table.usual.differ
+    assert [table.differ, table.usual.differ] == [True, False]
     assert (prices.of(first), prices.of(second), prices.cheapest, prices.differ) == (3.0, 1.0, 1.0, True)
     second.pace.exceptions = {"f": 3.0, "g": 2.0}
     table.update(second)

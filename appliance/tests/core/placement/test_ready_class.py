@@ -60,18 +60,18 @@ def test_the_client_whose_turn_it_is_comes_before_others() -> None:
     assert taken(ready_class).batch is batches[0]
 
 
-def test_who_has_lent_a_turn_has_what_was_left_of_it() -> None:
+def test_a_turn_that_was_interrupted_goes_on() -> None:
     ready_class = empty_class()
     queued(ready_class, 1, 10)
     other = queued(ready_class, 2, 10)
-    while ready_class.batch_of_turn() is not None and ready_class.batch_of_turn().client != 1:  # type: ignore[union-attr]
+    while next(ready_class.turns()) != 1:
         ready_class.count_turn(TURN_MICROSECONDS, TURN_MICROSECONDS)
     clients: List[int] = [taken(ready_class).batch.client]
     ready_class.count_turn(50.0, TURN_MICROSECONDS)
     assert ready_class.bring_forward(1, [other].__contains__)
     clients.append(taken(ready_class).batch.client)
     ready_class.count_turn(50.0, TURN_MICROSECONDS)
-    ready_class.take_turn_back()
+    ready_class.resume_turn()
     for _ in range(2):
         clients.append(taken(ready_class).batch.client)
         ready_class.count_turn(50.0, TURN_MICROSECONDS)
@@ -79,7 +79,7 @@ def test_who_has_lent_a_turn_has_what_was_left_of_it() -> None:
     ready_class.check_invariants(set())
 
 
-def test_who_is_gone_gets_no_turn_back() -> None:
+def test_the_turn_of_who_is_gone_does_not_go_on() -> None:
     ready_class = empty_class()
     queued(ready_class, 1)
     other = queued(ready_class, 2)
@@ -87,7 +87,7 @@ def test_who_is_gone_gets_no_turn_back() -> None:
     assert ready_class.bring_forward(1, [other].__contains__)
     ready_class.count -= 1
     ready_class.remove_client(1)
-    ready_class.take_turn_back()
+    ready_class.resume_turn()
     assert taken(ready_class).batch is other
 
 

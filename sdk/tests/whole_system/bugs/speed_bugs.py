@@ -61,8 +61,14 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
     "a slot of a slow worker is free for what is sooner done in line at a quick one": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.placement.rebalance:Rebalance.rebalance",
-        "if self._placement.speeds.usual.of(worker) < rounds",
+        "if min(each.of(worker) for each in prices) < rounds",
         "",
+    ),
+    "tasks are asked for to run where their function is slow": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.placement.rebalance:Rebalance.rebalance",
+        "self._placement.speeds.of(each)",
+        "self._placement.speeds.usual",
     ),
     "a slot is free for what waits behind others though a task that waits could have it": PlantedBug(
         "scheduler",
@@ -232,15 +238,15 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
         " and worker.offers(each.requirement.needs, now)",
         "",
     ),
-    "who has lent a turn has lost it": PlantedBug(
+    "a turn that is interrupted is over": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.ready_class:ReadyClass.take_turn_back",
+        f"{SCHEDULER}.placement.ready_class:ReadyClass.resume_turn",
         "if client in self._spans:",
         "if False:",
     ),
-    "who has lent a turn begins another one": PlantedBug(
+    "a turn that is interrupted begins again": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.ready_class:ReadyClass.take_turn_back",
+        f"{SCHEDULER}.placement.ready_class:ReadyClass.resume_turn",
         "self._turn_microseconds = microseconds",
         "pass",
     ),

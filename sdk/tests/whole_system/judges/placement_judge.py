@@ -476,8 +476,8 @@ class PlacementJudge:
                         yield task_class
 
     def _tenants_for_shared_workers(self, waiting: Set[TaskClass]) -> Set[str]:
-        """The tenants with a task that waits and could run at any shared worker: one that says how long it may run could
-        not at a worker that leaves before, and goes to a free slot only."""
+        """The tenants with a task that waits and could run at any shared worker: one that says how long it may run
+        could not at a worker that leaves before, and goes to a free slot only."""
         shared = [worker for worker in self._workers.values() if worker.key.tenant == ANY_TENANT]
         has_end = any(worker.has_end for worker in shared)
         return {each.tenant for each in waiting if not (has_end and each.request_seconds)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Dict, Iterable, List, Sequence
 
 from scaler_appliance.core.peers.sessions import ClientSession
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.tasks.task_states import TaskState
 
@@ -82,6 +83,7 @@ def _workers(state: SchedulerState) -> List[Row]:
             "failed": worker.failed,
             "load_milliseconds": round(worker.load_microseconds / 1000, 3),
             "pace": round(worker.pace.factor, 3),
+            "paces_of_functions": _paces_of_functions(state, worker),
             "known_objects": len(worker.known_objects),
             "balance_request": worker.balance_request,
             "leaving": worker.leaving,
@@ -90,6 +92,16 @@ def _workers(state: SchedulerState) -> List[Row]:
         }
         for worker in state.workers.values()
     ]
+
+
+def _paces_of_functions(state: SchedulerState, worker: WorkerSession) -> str:
+    """Those that differ from the worker's."""
+    texts = []
+    for function, factor in worker.pace.exceptions.items():
+        record = state.objects.find(function) if isinstance(function, int) else None
+        name = record.name if record is not None else function[0] if isinstance(function, tuple) else function
+        texts.append(f"{name} {factor:.3f}")
+    return ", ".join(texts)
 
 
 def _batches(client: ClientSession) -> Iterable[Row]:

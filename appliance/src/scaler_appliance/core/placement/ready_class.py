@@ -41,7 +41,7 @@ class ReadyClass:
         "waits_since",
         "without_memory",
         "_passed",
-        "_lent",
+        "_interrupted",
         "_spans",
         "_turns",
         "_turn_microseconds",
@@ -63,7 +63,7 @@ class ReadyClass:
         self.waits_since: Optional[float] = None  # for quicker workers, or memory, though a slot is free
         self.without_memory = (0.0, 0)  # until when no host is looked at, unless another large task has ended
         self._passed: Dict[TaskBatch, float] = {}  # by tasks behind them, and since when
-        self._lent: Optional[Tuple[int, float]] = None  # a turn: whose it is, and how much of it is over
+        self._interrupted: Optional[Tuple[int, float]] = None  # a turn: whose, and how much of it is over
         self._spans: Dict[int, Deque[TaskSpan]] = {}
         self._turns: Deque[int] = deque()
         self._turn_microseconds = 0.0  # of work that was handed out in the turn of the first of them
@@ -259,7 +259,7 @@ class ReadyClass:
                         spans.insert(place, TaskSpan(span.batch, span.start + count, span.stop))
                     spans.appendleft(TaskSpan(span.batch, span.start, min(span.stop, span.start + count)))
                 if client != self._turns[0]:
-                    self._lent = self._turns[0], self._turn_microseconds
+                    self._interrupted = self._turns[0], self._turn_microseconds
                     self.give_turn(client)
                 return True
         return False
@@ -270,11 +270,11 @@ class ReadyClass:
         if self._passed:
             self._passed.pop(batch, None)
 
-    def take_turn_back(self) -> None:
-        """A turn that was lent is over."""
-        if self._lent is not None:
-            client, microseconds = self._lent
-            self._lent = None
+    def resume_turn(self) -> None:
+        """The turn goes on that another client has interrupted."""
+        if self._interrupted is not None:
+            client, microseconds = self._interrupted
+            self._interrupted = None
             if client in self._spans:
                 self.give_turn(client)
                 self._turn_microseconds = microseconds

@@ -17,7 +17,7 @@ Rules:
 from __future__ import annotations
 
 from itertools import islice
-from typing import List, Optional, Set, Tuple
+from typing import Iterator, List, Optional, Set, Tuple
 
 from scaler_appliance.core.effects import PeerError
 from scaler_appliance.core.peers.worker_session import WorkerSession
@@ -31,6 +31,7 @@ from scaler_protocol import messages as m
 WORTHWHILE_MICROSECONDS = 20_000.0  # of work in line behind other tasks
 MAXIMUM_DONORS = 10  # that are looked at often
 CLASSES_LOOKED_AT = 256  # of waiting tasks
+DISPATCHES_LOOKED_AT = 4  # of a worker, for the functions of its tasks
 COMPARISONS = 4096  # of free slots with what waiting tasks need, in one call
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 2.0  # after an answer that was of no use
 MOST_DOUBLINGS = 30
@@ -71,9 +72,10 @@ class Rebalance:
         if not all_workers and any(worker.distance_microseconds for worker in idle):  # is it worth the way?
             longest = max(each.load_microseconds / each.slots for each in donors)
             idle = [worker for worker in idle if worker.distance_microseconds < longest]
-        if not all_workers and self._placement.speeds.usual.differ:  # is one there sooner done than behind others?
+        if not all_workers and self._placement.speeds.differ:  # is one there sooner done than behind others?
             rounds = max(each.assigned / each.slots * each.pace.factor for each in donors)
-            idle = [worker for worker in idle if self._placement.speeds.usual.of(worker) < rounds]
+            prices = {self._placement.speeds.of(each) for each in _functions_of(donors[:MAXIMUM_DONORS])}
+            idle = [worker for worker in idle if min(each.of(worker) for each in prices) < rounds]
         if waiting:
             idle = [worker for worker in self._next(idle, waiting) if not _could_take(worker, waiting, now)]
         free_slots = sum(worker.slots - worker.assigned for worker in idle)
@@ -180,6 +182,13 @@ def _place(run: Tuple[Dispatch, int, int]) -> Tuple[int, int]:
 def _waiting_at_their_bytes(worker: WorkerSession, now: float) -> int:
     """How many tasks of a worker wait there because of their bytes, and have not waited for too long."""
     return sum([each.open_count for each in worker.dispatches.values() if each.waits_until > now])
+
+
+def _functions_of(donors: List[WorkerSession]) -> Iterator[object]:
+    """The functions of some tasks that workers hold, all of which hold some."""
+    for donor in donors:
+        for dispatch in islice(donor.dispatches.values(), DISPATCHES_LOOKED_AT):
+            yield dispatch.batch.function_key
 
 
 def _could_take(worker: WorkerSession, needs: Set[Needs], now: float) -> bool:

@@ -350,8 +350,6 @@ class Placement:
         is_changed = False
         may_wait = self.speeds.differ and not need and self.able.suit_everyone(ready_class.requirement.needs)
         for worker in able:
-            if self._left <= 0 or self._most <= 0:
-                break
             most = ready_class.count if ready_class.count < self._most else self._most
             if most_here:
                 share = min(most, most_here[worker.number])
@@ -364,7 +362,7 @@ class Placement:
                 if not share:
                     continue
             taken = self._fill(worker, ready_class, share, need, prices)
-            ready_class.take_turn_back()
+            ready_class.resume_turn()
             prices = self.speeds.of_next(ready_class)
             is_changed |= taken > 0
             is_by_bytes = self._counts_bytes and taken > 0 and self._is_next_by_bytes(ready_class)
@@ -374,7 +372,7 @@ class Placement:
                 del self._workers.below_prefetch_target[worker.number]  # until it has worked off half of what it holds
                 is_changed = True
             is_other = taken > 0 and prices is not before and candidates is self._workers.idle
-            if not ready_class.count or is_by_bytes or is_other:
+            if not ready_class.count or is_by_bytes or is_other or self._left <= 0 or self._most <= 0:
                 break
         return is_changed
 
