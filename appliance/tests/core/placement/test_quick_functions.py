@@ -308,6 +308,20 @@ def test_a_worker_does_not_wait_for_tasks_that_it_cannot_run(harness: Harness, p
         pair.finish(1, 4.0)
 
 
+def test_a_worker_that_is_slow_at_most_gets_what_it_is_quick_at(harness: Harness, pair: Pair) -> None:
+    """It is looked for each time, also where tasks with usual prices come first."""
+    pair.functions.append(pair.client.create(3, b"usual"))
+    slow = harness.state.workers[pair.workers[1].session]
+    slow.pace.factor, slow.pace.exceptions = 64.0, {pair.functions[1]: 1.0}
+    harness.core._placement.speeds.update(slow)
+    harness.state.durations.set(pair.functions[2], 1e6)
+    for _ in range(3):
+        pair.submit(1, 2)
+        assert pair.taken() == [[], []]
+    pair.submit(1, 1)
+    assert pair.taken() == [[], [1]]
+
+
 def test_tasks_in_line_are_not_asked_for_to_run_where_their_function_is_slow(harness: Harness, pair: Pair) -> None:
     pair.functions.append(pair.client.create(3, b"short"))
     pair.finish(0)

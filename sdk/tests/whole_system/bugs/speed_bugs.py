@@ -250,6 +250,9 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
         "self._turn_microseconds = microseconds",
         "pass",
     ),
+    "what was not found once is not looked for again": PlantedBug(
+        "scheduler", f"{SCHEDULER}.placement.speeds:Speeds.begin", "self._nothing_for.clear()", "pass"
+    ),
     "tasks behind the next are looked at for each worker of a kind": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.placement.speeds:Speeds.part_of",

@@ -143,7 +143,7 @@ class Speeds:
     def begin(self) -> None:
         """Some tasks are placed from now on: workers may have finished others."""
         self.usual.begin()
-        if self._in_use:
+        if self._by_function:
             for each in self._in_use:
                 each.begin()
             self._in_use.clear()
