@@ -271,32 +271,7 @@ def test_nothing_passes_if_no_one_is_waited_for(harness: Harness, pair: Pair) ->
     assert pair.taken() == [[], [0]]
 
 
-def test_a_worker_gets_nothing_that_others_are_quick_at_if_another_class_has_something_for_it(
-    harness: Harness, pair: Pair
-) -> None:
-    """A task with another codec is of another class."""
-    pair.submit(40, 0)
-    assert pair.taken() == [[], [0]], "so many that both are needed"
-    pair.finish(1, 4.0)
-    assert pair.taken() == [[], [0]]
-    pair.submit(2, 1, codec="json")
-    pair.finish(1, 4.0)
-    assert pair.taken() == [[], [1]]
-    pair.finish(1)
-    assert pair.taken() == [[], [1]]
-    pair.finish(1)
-    assert pair.taken() == [[], [0]]
-
-
-def test_a_worker_does_not_wait_for_less_urgent_tasks(pair: Pair) -> None:
-    pair.submit(40, 0)
-    pair.submit(2, 1, priority=-1)
-    for _ in range(2):
-        assert pair.taken() == [[], [0]]
-        pair.finish(1, 4.0)
-
-
-def test_a_worker_does_not_wait_for_tasks_that_it_cannot_run(harness: Harness, pair: Pair) -> None:
+def test_no_slot_waits_for_tasks_of_another_class(harness: Harness, pair: Pair) -> None:
     pair.workers.append(harness.worker(gpu=1.0))
     pair.running.append([])
     pair.submit(1, 1, gpu=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import List
 
+import pytest
 from scheduler_harness import task
 
 from scaler_appliance.core.placement.ready_class import MOST_PASSED, ReadyClass, ReadyTotals
@@ -71,12 +72,41 @@ def test_a_turn_that_was_interrupted_goes_on() -> None:
     assert ready_class.bring_forward(1, [other].__contains__)
     clients.append(taken(ready_class).batch.client)
     ready_class.count_turn(50.0, TURN_MICROSECONDS)
-    ready_class.resume_turn()
+    ready_class.resume_turn(1)
     for _ in range(2):
         clients.append(taken(ready_class).batch.client)
         ready_class.count_turn(50.0, TURN_MICROSECONDS)
     assert clients == [1, 2, 1, 2], "the second task of the first client ends its turn"
     ready_class.check_invariants(set())
+
+
+@pytest.mark.parametrize("taken_count, order", [(1, [1, 2, 4, 3]), (0, [1, 2, 3, 4])])
+def test_who_has_interrupted_a_turn_comes_last_if_it_got_something(taken_count: int, order: List[int]) -> None:
+    ready_class = empty_class()
+    batches = {client: queued(ready_class, client, 3) for client in (4, 3, 2, 1)}
+    assert list(ready_class.turns()) != order
+    for client in (4, 3, 2, 1):
+        ready_class.give_turn(client)
+    assert ready_class.bring_forward(1, [batches[3]].__contains__)
+    for _ in range(taken_count):
+        taken(ready_class)
+        ready_class.count_turn(1.0, TURN_MICROSECONDS)
+    ready_class.resume_turn(taken_count)
+    assert list(ready_class.turns()) == order
+
+
+def test_what_was_cancelled_does_not_come_forward() -> None:
+    ready_class = empty_class()
+    queued(ready_class, 1)
+    cancelled, other = queued(ready_class, 1, 2), queued(ready_class, 1, 4)
+    for batch, count in ((cancelled, 2), (other, 1)):
+        for place in range(count):
+            batch.states[place] = TaskState.CANCELLED
+        ready_class.discount(1, count, False)
+    assert not ready_class.bring_forward(1, [cancelled].__contains__)
+    assert ready_class.bring_forward(2, [cancelled, other].__contains__)
+    ready_class.check_invariants(set())
+    assert taken(ready_class, 100) == (other, 1, 3)
 
 
 def test_the_turn_of_who_is_gone_does_not_go_on() -> None:
@@ -87,7 +117,7 @@ def test_the_turn_of_who_is_gone_does_not_go_on() -> None:
     assert ready_class.bring_forward(1, [other].__contains__)
     ready_class.count -= 1
     ready_class.remove_client(1)
-    ready_class.resume_turn()
+    ready_class.resume_turn(1)
     assert taken(ready_class).batch is other
 
 
@@ -127,5 +157,8 @@ def test_few_batches_are_passed_at_a_time() -> None:
         ready_class.note_passed(batch, 0.0)
     assert not ready_class.may_be_passed(batches[-1])
     assert ready_class.may_be_passed(batches[0]), "it is one of them"
-    batches[3].states[0] = TaskState.CANCELLED
-    assert ready_class.may_be_passed(batches[-1]), "one does not wait any more"
+    batches[3].unfinished = 0
+    assert ready_class.may_be_passed(batches[-1]), "one has ended"
+    ready_class.note_passed(batches[-1], 0.0)
+    ready_class.hold(batches[0].client)
+    assert ready_class.passed_since(batches[0]) is None, "it has no turn"

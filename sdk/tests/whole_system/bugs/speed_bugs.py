@@ -184,7 +184,7 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
     "tasks wait behind one that others are preferred for": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.placement.speeds:Speeds.part_of",
-        "if ready_class.bring_forward(share, is_quick):",
+        "if ready_class.bring_forward(share_ahead, partial(self._is_quick_at, worker)):",
         "if False:",
     ),
     "a task is passed for others however long that takes": PlantedBug(
@@ -208,41 +208,41 @@ QUIET_SPEED_BUGS: Dict[str, PlantedBug] = {
     "any number of batches is passed": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.placement.ready_class:ReadyClass.may_be_passed",
-        "return len(self._passed) < MOST_PASSED or batch in self._passed",
+        "return len(self._passed) < MOST_PASSED",
         "return True",
-    ),
-    "batches that were passed and cancelled count for ever": PlantedBug(
-        "scheduler",
-        f"{SCHEDULER}.placement.ready_class:ReadyClass.may_be_passed",
-        "if each.states.count(TaskState.QUEUED)",
-        "",
     ),
     "all tasks of a batch come before the one that is passed": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.placement.ready_class:ReadyClass.bring_forward",
-        "if span.stop - span.start > count:",
-        "if count < 0:",
+        "min(run[1], run[0] + count)",
+        "run[1]",
     ),
-    "a worker gets what others are preferred for though another class has something for it": PlantedBug(
-        "scheduler", f"{SCHEDULER}.placement.speeds:Speeds.part_of", "return 0, prices", "pass"
+    "batches that have ended are still passed": PlantedBug(
+        "scheduler", f"{SCHEDULER}.placement.ready_class:ReadyClass.may_be_passed", " if each.unfinished", ""
     ),
-    "a class waits for tasks of another priority": PlantedBug(
+    "batches of clients without a turn are still passed": PlantedBug(
+        "scheduler", f"{SCHEDULER}.placement.ready_class:ReadyClass._leave_turns", " if each.client != client", ""
+    ),
+    "what was cancelled comes forward": PlantedBug(
+        "scheduler", f"{SCHEDULER}.placement.ready_class:ReadyClass.bring_forward", "if run is None:", "if False:"
+    ),
+    "who has interrupted a turn has the next one": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.ready_queues:ReadyQueues.next_of_others",
-        "(other_priority, other_needs.tenant) == (negative_priority, needs.tenant)",
-        "other_needs.tenant == needs.tenant",
+        f"{SCHEDULER}.placement.ready_class:ReadyClass.resume_turn",
+        "len(self._turns) if taken else turn",
+        "1",
     ),
-    "a class waits for tasks that the worker cannot run": PlantedBug(
+    "who was to interrupt a turn and got nothing comes last": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.placement.speeds:Speeds.part_of",
-        " and worker.offers(each.requirement.needs, now)",
-        "",
+        f"{SCHEDULER}.placement.ready_class:ReadyClass.resume_turn",
+        "len(self._turns) if taken else turn",
+        "len(self._turns)",
     ),
     "a turn that is interrupted is over": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.placement.ready_class:ReadyClass.resume_turn",
-        "if client in self._spans:",
-        "if False:",
+        "self._turns[0] = client",
+        "self._turns[0] = other",
     ),
     "a turn that is interrupted begins again": PlantedBug(
         "scheduler",

@@ -9,7 +9,8 @@ from typing import Callable, Deque, Dict, Iterable, Iterator, List, Optional, Se
 from scaler_appliance.core.tasks.batches import Requirement, TaskBatch, TaskSpan
 from scaler_appliance.core.tasks.task_states import TaskState, first_run
 
-CLIENTS_AHEAD, SPANS_AHEAD = 8, 16  # of each: those that are looked at for tasks that may come first
+SPANS_AHEAD = 32  # of the client whose turn it is: those that are looked at for tasks that may come first
+CLIENTS_AHEAD, SPANS_OF_OTHERS = 32, 4  # the same of others, of each
 MOST_PASSED = 16  # batches
 
 
@@ -63,7 +64,7 @@ class ReadyClass:
         self.waits_since: Optional[float] = None  # for quicker workers, or memory, though a slot is free
         self.without_memory = (0.0, 0)  # until when no host is looked at, unless another large task has ended
         self._passed: Dict[TaskBatch, float] = {}  # by tasks behind them, and since when
-        self._interrupted: Optional[Tuple[int, float]] = None  # a turn: whose, and how much of it is over
+        self._interrupted: Optional[Tuple[int, float, int]] = None  # a turn: whose, how much is over, the other's place
         self._spans: Dict[int, Deque[TaskSpan]] = {}
         self._turns: Deque[int] = deque()
         self._turn_microseconds = 0.0  # of work that was handed out in the turn of the first of them
@@ -231,9 +232,11 @@ class ReadyClass:
 
     def may_be_passed(self, batch: TaskBatch) -> bool:
         """Whether others may come before a batch: few are passed at a time, so that it is known for how long."""
-        if len(self._passed) == MOST_PASSED:
-            self._passed = {each: at for each, at in self._passed.items() if each.states.count(TaskState.QUEUED)}
-        return len(self._passed) < MOST_PASSED or batch in self._passed
+        if batch in self._passed:
+            return True
+        if self._passed:
+            self._passed = {each: since for each, since in self._passed.items() if each.unfinished}
+        return len(self._passed) < MOST_PASSED
 
     def note_passed(self, batch: TaskBatch, now: float) -> None:
         """Others come before a batch."""
@@ -247,19 +250,22 @@ class ReadyClass:
             count: of the tasks, at most.
             is_wanted: whether a batch is.
         """
-        batch = self.batch_of_turn()
-        for client in list(islice(self._turns, CLIENTS_AHEAD)):
+        batch, current = self.batch_of_turn(), self._turns[0]
+        for turn, client in enumerate(islice(self._turns, CLIENTS_AHEAD)):
             spans = self._spans[client]
-            for place, span in enumerate(islice(spans, SPANS_AHEAD)):
+            for place, span in enumerate(islice(spans, SPANS_AHEAD if client == current else SPANS_OF_OTHERS)):
                 if span.batch is batch or not is_wanted(span.batch):
                     continue
-                if place:
-                    del spans[place]
-                    if span.stop - span.start > count:
-                        spans.insert(place, TaskSpan(span.batch, span.start + count, span.stop))
-                    spans.appendleft(TaskSpan(span.batch, span.start, min(span.stop, span.start + count)))
-                if client != self._turns[0]:
-                    self._interrupted = self._turns[0], self._turn_microseconds
+                run = first_run(span.batch.states, span.start, span.stop, TaskState.QUEUED)
+                if run is None:
+                    continue
+                start, stop = run[0], min(run[1], run[0] + count)
+                del spans[place]
+                if stop < span.stop:
+                    spans.insert(place, TaskSpan(span.batch, stop, span.stop))
+                spans.appendleft(TaskSpan(span.batch, start, stop))
+                if client != current:
+                    self._interrupted = current, self._turn_microseconds, turn
                     self.give_turn(client)
                 return True
         return False
@@ -270,14 +276,20 @@ class ReadyClass:
         if self._passed:
             self._passed.pop(batch, None)
 
-    def resume_turn(self) -> None:
-        """The turn goes on that another client has interrupted."""
-        if self._interrupted is not None:
-            client, microseconds = self._interrupted
-            self._interrupted = None
-            if client in self._spans:
-                self.give_turn(client)
-                self._turn_microseconds = microseconds
+    def resume_turn(self, taken: int) -> None:
+        """The turn goes on that another client has interrupted, for so many tasks: if it got any, it comes last."""
+        if self._interrupted is None:
+            return
+        client, microseconds, turn = self._interrupted
+        self._interrupted = None
+        if client not in self._spans:
+            return
+        other = self._turns[0]
+        if other != client:  # its turn is not over
+            self._turns.remove(client)
+            self._turns[0] = client
+            self._turns.insert(len(self._turns) if taken else turn, other)
+        self._turn_microseconds = microseconds
 
     def samples(self, clients: int, spans: int) -> Iterator[Tuple[TaskBatch, float]]:
         """Batches of the next tasks of some clients, each with a weight: for how many waiting tasks it may stand."""
@@ -318,6 +330,8 @@ class ReadyClass:
         self._turns.insert(place, client)
 
     def _leave_turns(self, client: int) -> None:
+        if self._passed:
+            self._passed = {each: since for each, since in self._passed.items() if each.client != client}
         if self._turns[0] == client:
             self._turn_microseconds = 0.0
         self._preferred.discard(client)

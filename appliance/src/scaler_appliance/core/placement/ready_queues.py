@@ -24,8 +24,7 @@ Rules:
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from itertools import islice
-from typing import Deque, Dict, Iterable, Iterator, List, Optional, Set
+from typing import Deque, Dict, Iterable, List, Optional, Set
 
 from scaler_appliance.core.placement.ready_class import ReadyClass, ReadyTotals, count_waiting
 from scaler_appliance.core.tasks.batches import Needs, Requirement, TaskBatch, TaskSpan
@@ -317,19 +316,6 @@ class ReadyQueues:
         if len(classes) > 1:
             classes.sort(key=lambda each: (each.requirement.negative_priority, each.last_served))
         return classes
-
-    def next_of_others(self, ready_class: ReadyClass, most: int) -> Iterator[TaskBatch]:
-        """The next batches of other classes of its tenant and priority.
-
-        Parameters:
-            most: classes to look at.
-        """
-        negative_priority, needs, _ = ready_class.requirement
-        for (other_priority, other_needs, _), other in islice(self._active.items(), most):
-            if other is not ready_class and (other_priority, other_needs.tenant) == (negative_priority, needs.tenant):
-                batch = other.batch_of_turn()
-                if batch is not None:
-                    yield batch
 
     def remove_empty(self) -> None:
         """Remove classes without waiting tasks."""

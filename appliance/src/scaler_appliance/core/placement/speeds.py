@@ -10,7 +10,7 @@ Rules:
   need it waits for a plain slot that is free soon, and that is a little time, compared with its own.
 - If the tasks of a class cannot run at every worker, none of them waits.
 - Where others are preferred for what is next, a worker gets one of the tasks behind it, of any client, that it is quick
-  at; or none, if another class has such a task. What is passed waits no longer than it would have taken there, unless
+  at. What is passed waits no longer than it would have taken there, unless
   one of its batch was taken. Some tasks are looked at, and for workers that are alike only once in a call.
 """
 
@@ -28,7 +28,6 @@ from scaler_appliance.core.tasks.batches import TaskBatch
 
 WANTED_SECONDS = 600.0
 MAXIMUM_WANTED = 1000  # names
-CLASSES_AHEAD = 16
 MAXIMUM_LOOKS = 16
 """Kinds of workers, in one call, for which tasks behind the next one are looked at, and none is found."""
 
@@ -79,14 +78,12 @@ class Speeds:
         if since is not None and (now - since) * 1e6 > microseconds * prices.of(worker):
             return 1, prices
         if self._may_look(ready_class, worker, prices) and ready_class.may_be_passed(batch):
-            is_quick = partial(self._is_quick_at, worker)
-            if ready_class.bring_forward(share, is_quick):
+            share_ahead = min(
+                share, worker.slots
+            )  # no more than is taken, so that what is passed is soon the next again
+            if ready_class.bring_forward(share_ahead, partial(self._is_quick_at, worker)):
                 ready_class.note_passed(batch, now)
-                return share, self.of_next(ready_class)
-            others = self._state.ready.next_of_others(ready_class, CLASSES_AHEAD)
-            if any(is_quick(each) and worker.offers(each.requirement.needs, now) for each in others):
-                ready_class.note_passed(batch, now)
-                return 0, prices
+                return share_ahead, self.of_next(ready_class)
             self._nothing_for.add(self._likes(ready_class, worker))
         return prices.part_of(share, worker, ready_class), prices
 

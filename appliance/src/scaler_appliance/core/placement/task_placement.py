@@ -346,8 +346,7 @@ class Placement:
             able, is_sparing = self._free_slots.choose(workers, ready_class, prices)
         else:  # there are no more tasks
             able = list(islice(self.able.of(candidates, ready_class, is_distant), ready_class.count))
-        slots = sum([worker.slots for worker in able])
-        is_changed = False
+        slots, is_changed = sum([worker.slots for worker in able]), False
         may_wait = self.speeds.differ and not need and self.able.suit_everyone(ready_class.requirement.needs)
         for worker in able:
             most = ready_class.count if ready_class.count < self._most else self._most
@@ -362,17 +361,19 @@ class Placement:
                 if not share:
                     continue
             taken = self._fill(worker, ready_class, share, need, prices)
-            ready_class.resume_turn()
+            ready_class.resume_turn(taken)
             prices = self.speeds.of_next(ready_class)
             is_changed |= taken > 0
             is_by_bytes = self._counts_bytes and taken > 0 and self._is_next_by_bytes(ready_class)
             if candidates is not self._workers.below_prefetch_target:
                 self._workers.on_placed(worker)
-            elif taken < share and not is_by_bytes and self._left > 0 and self._most > 0:
+            elif taken < (share if prices.are_usual else 1) and not is_by_bytes and self._left > 0 and self._most > 0:
                 del self._workers.below_prefetch_target[worker.number]  # until it has worked off half of what it holds
                 is_changed = True
-            is_other = taken > 0 and prices is not before and candidates is self._workers.idle
-            if not ready_class.count or is_by_bytes or is_other or self._left <= 0 or self._most <= 0:
+            is_other = (
+                prices is not before and candidates is self._workers.idle and before.of(worker) <= before.cheapest
+            )
+            if not ready_class.count or is_by_bytes or (is_other and taken) or self._left <= 0 or self._most <= 0:
                 break
         return is_changed
 
