@@ -340,6 +340,8 @@ class SchedulerHost(Process):
         worker = self.core.state.workers.get(session)
         if worker is None:
             return {None: 1.0}
+        if not worker.pace.exceptions:
+            return {None: worker.pace.factor}
         exceptions = {
             each[0] if isinstance(each, tuple) else each: factor for each, factor in worker.pace.exceptions.items()
         }

@@ -319,13 +319,14 @@ class PlacementJudge:
         if owner is None or not owner.waits_for(task_class):
             self._on_came(taker, task_class)
         microseconds = len(keys) * self._shortest.get(function, self._turn_microseconds)
+        is_anyones_turn = self._preferences.depend_on_functions
         for client in self._clients.values():
             claim = client.claims.get(task_class)
             if claim is None or client.session == taker:
                 continue
             if is_large:
                 claim.on_large(taker)
-            elif not claim.keys or self._is_held(client) or self._preferences.depend_on_functions:
+            elif not claim.keys or self._is_held(client) or is_anyones_turn:
                 claim.passings.clear()
             elif not claim.on_passed(taker, microseconds):
                 self._overtaken.append(Overtaken(client, task_class, taker))

@@ -54,8 +54,10 @@ class Preferences:
         return any(len(each.paces) > 1 or len(self._earlier(each)) > 1 for each in self._workers.values())
 
     def _prices_of(self, worker: JudgedWorker) -> Dict[object, float]:
-        reluctance = 1.0 if self._wanted.isdisjoint(worker.capabilities) else RELUCTANCE
-        return {function: pace * reluctance for function, pace in worker.paces.items()}
+        paces = worker.paces
+        if self._wanted.isdisjoint(worker.capabilities):
+            return paces
+        return {function: pace * RELUCTANCE for function, pace in paces.items()}
 
     def _earlier(self, worker: JudgedWorker) -> Dict[object, float]:
         return self._before.get(id(worker), USUAL)
@@ -84,6 +86,8 @@ class Preferences:
 
 def _are_less(prices: Dict[object, float], others: Dict[object, float]) -> bool:
     """Whether prices of one worker are less than those of another, for any function."""
+    if len(prices) == len(others) == 1:  # so it is nearly always
+        return prices[None] < others[None]
     return any(
         prices.get(function, prices[None]) < others.get(function, others[None])
         for function in prices.keys() | others.keys()
