@@ -354,7 +354,7 @@ def test_a_function_of_which_little_is_known_is_as_quick_as_all_others() -> None
 
 
 def test_few_reports_of_a_function_that_differ_say_nothing() -> None:
-    pace = WorkerPace()
+    pace = measured(WorkerPace(), "usual", 1.0, 200)
     for ratio in (1.9, 1.3, 1.5, 1.8):
         pace.measure("f", ratio)
     assert not pace.exceptions

@@ -71,7 +71,7 @@ def test_a_turn_that_was_interrupted_goes_on() -> None:
     ready_class.count_turn(50.0, TURN_MICROSECONDS)
     assert ready_class.bring_forward(1, [other].__contains__)
     clients.append(taken(ready_class).batch.client)
-    ready_class.count_turn(50.0, TURN_MICROSECONDS)
+    ready_class.count_turn(10.0, TURN_MICROSECONDS)
     ready_class.resume_turn(1)
     for _ in range(2):
         clients.append(taken(ready_class).batch.client)
