@@ -247,9 +247,8 @@ class Explanations:
         if not count or (is_told and not self._state.is_watched):
             return ""
         verb = "waits" if count == 1 else "wait"
-        text = (
-            f"{_count(count, 'task')} {verb} because {self._clause(client, cause, needs, _next_function(ready_class))}"
-        )
+        clause = self._clause(client, cause, needs, _next_function(ready_class))
+        text = f"{_count(count, 'task')} {verb} because {clause}"
         if is_told:
             return text
         if self._told_count >= MAXIMUM_TOLD:  # of tasks that were cancelled since; some may get the reason again
@@ -394,7 +393,8 @@ class Explanations:
 
 
 def _next_function(ready_class: ReadyClass) -> Optional[object]:
-    batch = ready_class.batch_of_turn()
+    """The function of what is next in a class, which is only looked at."""
+    batch = ready_class.next_batch()
     return None if batch is None else batch.function_key
 
 

@@ -63,7 +63,7 @@ class PrefetchCredit:
         is_timed = worker.stays_until < inf and span.batch.requirement.needs.time_request_seconds > 0.0
         if is_timed or span.batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT:
             ahead, urgent = free_slots, 0
-        elif urgent <= 0 and worker.is_shared and self.would_pass(worker, span.batch.requirement):
+        elif urgent <= 0 and self.would_pass(worker, span.batch.requirement):
             return 0
         else:
             estimate = self.unmeasured_microseconds if duration_microseconds is None else duration_microseconds

@@ -9,9 +9,9 @@ Rules:
 - A worker that offers what other tasks have needed lately counts as a little slower than it is. So a task that does not
   need it waits for a plain slot that is free soon, and that is a little time, compared with its own.
 - If the tasks of a class cannot run at every worker, none of them waits.
-- Where others are preferred for what is next, a worker gets one of the tasks behind it, of any client, that it is quick
-  at. What is passed waits no longer than it would have taken there, unless
-  one of its batch was taken. Some tasks are looked at, and for workers that are alike only once in a call.
+- Where others are preferred for what is next, a worker gets tasks behind it, of any client, that it is quick at. What
+  is passed waits no longer than it would have taken there, unless one of its batch was taken. Some tasks are looked at,
+  and for workers that are alike only once in a call.
 """
 
 from __future__ import annotations
@@ -78,9 +78,8 @@ class Speeds:
         if since is not None and (now - since) * 1e6 > microseconds * prices.of(worker):
             return 1, prices
         if self._may_look(ready_class, worker, prices) and ready_class.may_be_passed(batch):
-            share_ahead = min(
-                share, worker.slots
-            )  # no more than is taken, so that what is passed is soon the next again
+            # No more than may be taken: what is passed is soon the next one again.
+            share_ahead = min(share, worker.slots)
             if ready_class.bring_forward(share_ahead, partial(self._is_quick_at, worker)):
                 ready_class.note_passed(batch, now)
                 return share_ahead, self.of_next(ready_class)
