@@ -27,7 +27,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 TASKS, TASK_SECONDS, SLOTS = 40, 0.5, 2
 CUT_AFTER_SECONDS = 3.0
@@ -124,7 +124,7 @@ class Case:
 
     Parameters:
         happens: called when some tasks have run; returns when all is well again.
-        patience_seconds: after which the scheduler ends sessions that are silent.
+        patience_seconds: after which the scheduler ends sessions that are silent; None: as it does by default.
         has_old_kernel: the option of sockets that Linux has since 6.15 is refused.
         has_standby: whether there is another scheduler.
     """
@@ -134,7 +134,7 @@ class Case:
         number: int,
         name: str,
         happens: Callable[[Case], None],
-        patience_seconds: float,
+        patience_seconds: Optional[float],
         has_old_kernel: bool,
         has_standby: bool,
     ) -> None:
@@ -164,7 +164,9 @@ class Case:
     def _start_scheduler(self, host: str, address: str, *options: str) -> subprocess.Popen[bytes]:
         keys = ["--keys", str(self.folder / "keys"), "--insecure", "--no-announce"]
         monitor = ["--monitor-address", f"ipc://{self.folder}/monitor-{host}"]
-        patience = [f"--{role}-timeout-seconds={self._patience_seconds:g}" for role in ("client", "worker")]
+        patience = []
+        if self._patience_seconds is not None:
+            patience = [f"--{role}-timeout-seconds={self._patience_seconds:g}" for role in ("client", "worker")]
         return self._start(host, "-m", "scaler_appliance", address, *keys, *monitor, *patience, *options)
 
     def _start(self, host: str, *command: str) -> subprocess.Popen[bytes]:
@@ -263,7 +265,7 @@ def cases(seconds: List[float]) -> Iterator[Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, nargs="+", default=[5.0, 30.0, 90.0], help="how long links are cut")
-    parser.add_argument("--patience", type=float, default=60.0, help="of the scheduler with silence (default: 60)")
+    parser.add_argument("--patience", type=float, help="of the scheduler with silence (default: its own)")
     parser.add_argument("--old-kernel", action="store_true", help="as before Linux 6.15")
     arguments = parser.parse_args()
     if os.geteuid() != 0 or shutil.which("ip") is None:

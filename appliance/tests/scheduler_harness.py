@@ -139,7 +139,8 @@ def hello(role: m.Role, **fields: Any) -> m.Hello:
     fields.setdefault("major", PROTOCOL_MAJOR)
     fields.setdefault("minor_min", PROTOCOL_MINOR_MIN)
     fields.setdefault("minor_max", PROTOCOL_MINOR_MAX)
-    return m.Hello(role=role, host="here", process_id=7, **fields)
+    fields.setdefault("host", "here")
+    return m.Hello(role=role, process_id=7, **fields)
 
 
 class Peer:

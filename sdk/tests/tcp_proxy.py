@@ -56,6 +56,14 @@ class Proxy:
             self._silent += self._streams
             self._streams = []
 
+    def isolate(self) -> None:
+        """Pass nothing on, without a word, and let no one connect, until it is healed."""
+        with self._lock:
+            listener, self._listener = self._listener, None
+        self.silence()
+        if listener is not None:
+            _close(listener)
+
     def _accept(self, listener: socket.socket) -> None:
         try:
             while True:

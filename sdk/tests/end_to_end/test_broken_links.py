@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
+import threading
 from pathlib import Path
 from typing import Iterator, List
 
@@ -39,6 +42,12 @@ def note_and_wait(number: int, folder: str, begun: str, go: str) -> int:
     return number
 
 
+def begin_and_wait(begun: str, go: str) -> str:
+    Path(begun).touch()
+    wait_for_file(go)
+    return begun
+
+
 def enlarge(data: bytes) -> bytes:
     return data * 2
 
@@ -66,6 +75,36 @@ def test_no_task_runs_again_when_all_connections_fall_silent(
         cluster.shutdown()
     runs = (tmp_path / "runs").read_text().split()
     assert sorted(map(int, runs)) == list(range(TASKS))
+
+
+def test_a_client_that_cannot_get_through_says_so_once_and_when_it_is_over(
+    scheduler_address: str, done_files: List[Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, go = map(str, done_files)
+    told, is_over = threading.Event(), threading.Event()
+    events = {"has not been heard": told, "goes on": is_over}
+
+    def look(record: logging.LogRecord) -> bool:
+        for words, event in events.items():
+            if words in record.getMessage():
+                event.set()
+        return True
+
+    with Proxy(scheduler_address) as at_client, Cluster(scheduler_address, 1, logging_level="CRITICAL"):
+        with Client(at_client.address) as client, caplog.at_level(logging.WARNING, "scaler"):
+            caplog.handler.addFilter(look)
+            future = client.submit(begin_and_wait, begun, go)
+            wait_for_file(begun)
+            at_client.isolate()
+            assert told.wait(TIMEOUT_SECONDS)
+            Path(go).touch()
+            at_client.heal()
+            assert future.result() == begun
+            assert is_over.wait(TIMEOUT_SECONDS)
+    texts = [record.getMessage() for record in caplog.records]
+    assert len(texts) == 2, texts
+    assert re.search(r"at tcp://\S+ has not been heard for \d+ seconds, .*the tasks of this client go on", texts[0])
+    assert "the session goes on" in texts[1]
 
 
 def test_a_client_for_coroutines_goes_on_too(scheduler_address: str) -> None:

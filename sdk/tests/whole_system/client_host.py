@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import struct
 from array import array
+from random import Random
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
 
 from whole_system.futures import Asker, Future
@@ -84,7 +85,8 @@ class ClientHost(ResumingPeer, ServingEnd):
         self._numbers = itertools.count(1)
         self._timer_at = NEVER
         self._effects: List[Any] = []
-        hello = m.Hello(role=m.Role.CLIENT, codecs=[PYTHON_CODEC], name=name, features=[PREDECESSORS])
+        host = Random(f"host of {name}: {world.plan.seed}").choice(("host", "laptop"))  # workers are on "host"
+        hello = m.Hello(role=m.Role.CLIENT, codecs=[PYTHON_CODEC], name=name, host=host, features=[PREDECESSORS])
         self.offer(hello)
         settings = SessionSettings(
             2.0, silence_timeout_seconds=6.0, give_up_seconds=self.give_up_seconds, lasting_seconds=3.0

@@ -36,6 +36,7 @@ from scaler_appliance.core.peers.handshake import (
     check_hello,
     heartbeat_interval_seconds,
     refusal,
+    timeout_seconds,
     welcome,
 )
 from scaler_appliance.core.peers.scheduler_shutdown import SchedulerShutdown
@@ -420,7 +421,6 @@ class SchedulerCore:
         if hello.role == m.Role.CLIENT:
             flow = ClientFlow(settings.client_tasks_in_flight, settings.client_bytes_in_flight)
             client = ClientSession(number, peer, hello, self._now, self.state.touched, flow, self.state.advancing)
-            client.timeout_seconds = settings.client_timeout_seconds
             session = self.state.clients[number] = client
             client.admit(grant)
             self.state.changes.clients.add(number, client)
@@ -430,15 +430,15 @@ class SchedulerCore:
             self._provisioning.check_worker(hello, grant)
             limit = settings.per_worker_queue_size
             worker = WorkerSession(number, peer, hello, self._now, self.state.touched, limit)
-            worker.timeout_seconds = settings.worker_timeout_seconds
             session = worker
             self.state.add_worker(worker)
             worker.admit(grant)
             self.state.changes.workers.add(number, worker)
             self.state.add_slots(worker, worker.slots)
             self._placement.add_worker(worker)
-        others, timeout_seconds = len(self.state.sessions), session.timeout_seconds
-        session.heartbeat_interval_seconds = heartbeat_interval_seconds(settings, others, timeout_seconds)
+        silence_seconds = session.timeout_seconds = timeout_seconds(settings, hello, self.state.worker_hosts)
+        others = len(self.state.sessions)
+        session.heartbeat_interval_seconds = heartbeat_interval_seconds(settings, others, silence_seconds)
         self.state.sessions[peer] = session
         self.state.send(peer, welcome(settings, session, grant))
         self.state.log("INFO", f"{session.label} connected, session {number}{in_log(grant)}")

@@ -45,7 +45,7 @@ BACKLOG_TASKS = 32_768  # of one client: some 0.1 s of the shortest tasks
 class Settings(NamedTuple):
     """Options of the scheduler that its decisions depend on. Times in seconds, sizes in bytes."""
 
-    client_timeout_seconds: float = 60.0
+    client_timeout_seconds: float = 300.0
     worker_timeout_seconds: float = 60.0
     heartbeat_interval_seconds: float = 2.0
     per_worker_queue_size: int = 1000
@@ -90,6 +90,7 @@ class SchedulerState:
         self.clients: Dict[int, ClientSession] = {}  # by session number
         self.workers: Dict[int, WorkerSession] = {}
         self.workers_by_place: Dict[str, Dict[int, WorkerSession]] = {}
+        self.worker_hosts: Counts[str] = Counter()  # how many workers are on each host, as they call it
         self.offers: Counts[int] = Counter()  # how many workers offer so many capabilities
         self.over_committed: Dict[int, WorkerSession] = {}  # hold more tasks than slots, or did when last looked at
         self.total_slots = 0  # of all workers
@@ -164,6 +165,7 @@ class SchedulerState:
         """A worker has joined."""
         self.workers[worker.number] = worker
         self.workers_by_place.setdefault(worker.place, {})[worker.number] = worker
+        self.worker_hosts[worker.hello.host] += 1
         self.offers[len(worker.capabilities)] += 1
 
     def remove_worker(self, worker: WorkerSession) -> None:
@@ -171,10 +173,13 @@ class SchedulerState:
         del self.workers[worker.number], self.workers_by_place[worker.place][worker.number]
         if not self.workers_by_place[worker.place]:
             del self.workers_by_place[worker.place]
-        offered = len(worker.capabilities)
+        offered, host = len(worker.capabilities), worker.hello.host
         self.offers[offered] -= 1
         if not self.offers[offered]:
             del self.offers[offered]
+        self.worker_hosts[host] -= 1
+        if not self.worker_hosts[host]:
+            del self.worker_hosts[host]
 
     def add_slots(self, worker: WorkerSession, count: int) -> None:
         """A worker has come, or with a negative `count` gone."""
@@ -297,6 +302,7 @@ class SchedulerState:
         by_place = [worker for workers in self.workers_by_place.values() for worker in workers.values()]
         assert sorted(self.workers) == sorted(worker.number for worker in by_place)
         assert self.offers == Counter(len(worker.capabilities) for worker in by_place)
+        assert self.worker_hosts == Counter(worker.hello.host for worker in by_place)
         references: Dict[int, int] = {}  # by object
         charged_bytes = dict.fromkeys(self.clients, 0)
         for record in self.objects.records():

@@ -223,8 +223,9 @@ _PEERS = [
     Option(
         "-ct --client-timeout-seconds",
         _SOME_SECONDS,
-        "a client without a heartbeat for this long is lost; its tasks are cancelled",
-        default=60.0,
+        "a client without a heartbeat for this long is lost, or for --worker-timeout-seconds if that is less and it is"
+        " on the host of a worker; its tasks are cancelled",
+        default=300.0,
         group="clients and workers",
         is_reloadable=True,
     ),

@@ -8,7 +8,12 @@ import pytest
 from scheduler_harness import Harness, Peer, hello, task
 
 from scaler_appliance.core.effects import MAXIMUM_ERROR_TEXT, PeerError, Stop
-from scaler_appliance.core.peers.handshake import HEARTBEATS_PER_TIMEOUT, PEERS_PER_SECOND, heartbeat_interval_seconds
+from scaler_appliance.core.peers.handshake import (
+    HEARTBEATS_PER_TIMEOUT,
+    PEERS_PER_SECOND,
+    SELDOMEST_SECONDS,
+    heartbeat_interval_seconds,
+)
 from scaler_appliance.core.state import Settings
 from scaler_protocol import PROTOCOL_MAJOR, PROTOCOL_MINOR_MAX
 from scaler_protocol import messages as m
@@ -30,7 +35,7 @@ def test_welcome_tells_all_a_peer_needs(role: m.Role) -> None:
         "mon",
     )
     assert welcome.heartbeat_interval_milliseconds == 2000
-    assert welcome.timeout_milliseconds == 60_000
+    assert welcome.timeout_milliseconds == (60_000 if role == m.Role.WORKER else 300_000)
     assert welcome.protected
     assert welcome.limits.chunk_bytes and welcome.limits.maximum_message_bytes and welcome.limits.inline_bytes
     harness.nothing_else_was_sent()
@@ -175,7 +180,8 @@ def test_heartbeats_are_echoed_with_what_the_cluster_has(harness: Harness) -> No
     harness.nothing_else_was_sent()
 
 
-def test_peers_that_miss_a_heartbeat_are_asked_and_those_that_stay_silent_are_removed(harness: Harness) -> None:
+def test_peers_that_miss_a_heartbeat_are_asked_and_those_that_stay_silent_are_removed() -> None:
+    harness = Harness(client_timeout_seconds=60.0, worker_timeout_seconds=60.0)
     client, worker = harness.client(), harness.worker()
     harness.wait(3.5)
     client.take(m.Heartbeat)
@@ -201,12 +207,41 @@ def test_a_peer_with_a_long_interval_of_its_own_is_not_asked_before(harness: Har
     harness.nothing_else_was_sent()
 
 
+def test_a_client_is_waited_for_longer_than_a_worker_but_for_one_beside_a_worker() -> None:
+    harness = Harness(client_timeout_seconds=300.0, worker_timeout_seconds=60.0)
+
+    def told_seconds(role: m.Role, host: str) -> float:
+        slots = 1 if role == m.Role.WORKER else 0
+        return harness.unregistered_peer().greet(hello(role, host=host, slots=slots)).timeout_milliseconds / 1000
+
+    assert told_seconds(m.Role.CLIENT, "laptop") == 300.0
+    assert told_seconds(m.Role.WORKER, "node-1") == 60.0
+    assert told_seconds(m.Role.CLIENT, "node-1") == 60.0, "it may be in a task of that worker"
+    assert told_seconds(m.Role.CLIENT, "laptop") == 300.0
+    harness.nothing_else_was_sent()
+
+
+def test_a_host_whose_workers_have_left_is_a_host_like_others() -> None:
+    harness = Harness(client_timeout_seconds=300.0, worker_timeout_seconds=60.0)
+    workers = [harness.unregistered_peer() for _ in range(2)]
+    for worker in workers:
+        worker.greet(hello(m.Role.WORKER, host="node-1", slots=1))
+    told_seconds = []
+    for worker in workers:
+        worker.vanish()
+        client = harness.unregistered_peer()
+        told_seconds.append(client.greet(hello(m.Role.CLIENT, host="node-1")).timeout_milliseconds / 1000)
+    assert told_seconds == [60.0, 300.0]
+
+
 def test_the_more_peers_there_are_the_more_seldom_they_send_heartbeats() -> None:
     settings = Settings(heartbeat_interval_seconds=2.0)
     intervals = [heartbeat_interval_seconds(settings, peers, timeout_seconds=60.0) for peers in range(10_000)]
     assert intervals[0] == intervals[2 * PEERS_PER_SECOND] == 2.0
     assert intervals[6 * PEERS_PER_SECOND] == 6.0
     assert max(intervals) == 60.0 / HEARTBEATS_PER_TIMEOUT
+    assert heartbeat_interval_seconds(settings, 10_000, timeout_seconds=20.0) == 20.0 / HEARTBEATS_PER_TIMEOUT
+    assert heartbeat_interval_seconds(settings, 10_000, timeout_seconds=3600.0) == SELDOMEST_SECONDS
     assert sum(1 / seconds for seconds in intervals) < 1000, "heartbeats a second, of all"
 
 
@@ -295,7 +330,7 @@ def test_a_shutdown_asks_some_peers_at_a_time_and_accepts_none_meanwhile() -> No
 
 
 def test_silent_peers_are_probed_and_removed_some_at_a_time() -> None:
-    harness = Harness(work_per_call=160)
+    harness = Harness(work_per_call=160, client_timeout_seconds=60.0)
     peers = [harness.client() for _ in range(40)]
 
     def most_at_once(done: Callable[[], int]) -> int:

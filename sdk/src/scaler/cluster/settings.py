@@ -43,7 +43,7 @@ class SchedulerOptions(CommonOptions):
     """Options of `scaler_scheduler`."""
 
     max_number_of_tasks_waiting: int = -1
-    client_timeout_seconds: Duration = 60
+    client_timeout_seconds: Duration = 300
     worker_timeout_seconds: Duration = 60
     object_directory: Optional[str] = None
     memory_limit: Optional[Size] = None

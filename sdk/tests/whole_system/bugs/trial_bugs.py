@@ -49,9 +49,21 @@ TRIAL_BUGS: Dict[str, PlantedBug] = {
     ),
     "clients have the time-out of workers": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.scheduler_core:SchedulerCore._on_hello",
-        "client.timeout_seconds = settings.client_timeout_seconds",
-        "client.timeout_seconds = settings.worker_timeout_seconds",
+        f"{SCHEDULER}.peers.handshake:timeout_seconds",
+        "return settings.client_timeout_seconds",
+        "return settings.worker_timeout_seconds",
+    ),
+    "a client beside a worker outlives it": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.peers.handshake:timeout_seconds",
+        "if hello.host in worker_hosts:",
+        "if not hello.host:",
+    ),
+    "a host that has lost its worker is remembered": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.state:SchedulerState.remove_worker",
+        "if not self.worker_hosts[host]:",
+        "if not host:",
     ),
     "the credit of a lost task is not given back": PlantedBug(
         "scheduler",

@@ -87,6 +87,7 @@ class JudgedWorker:
         self._paces = paces
         self.key = key
         self.now = now
+        self.host = hello.host
         self.has_end = bool(hello.remaining_milliseconds)  # it has said when it leaves
         self._ends_at = now + (hello.remaining_milliseconds / 1000 or float("inf"))
         self.own_slots = self.slots = hello.slots

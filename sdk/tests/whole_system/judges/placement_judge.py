@@ -82,12 +82,12 @@ class PlacementJudge:
         self._shares = Shares(limits, self._turn_microseconds) if is_judged else None
         self._keys: Dict[bytes, Key] = {}  # by name of the connection
         self._bytes_limit, self._most_queued = bytes_limit, most_queued
-        self._timeouts_seconds = {m.Role.CLIENT: client_timeout_seconds, m.Role.WORKER: worker_timeout_seconds}
+        self._timeouts_seconds = (client_timeout_seconds, worker_timeout_seconds)
         self._hellos: Dict[bytes, Tuple[m.Hello, float]] = {}  # and when they came: a life is counted from then
         self._clients: Dict[int, JudgedClient] = {}  # by session
         self._clients_by_name: Dict[bytes, JudgedClient] = {}
         self._workers: Dict[bytes, JudgedWorker] = {}
-        self._roles: Dict[bytes, m.Role] = {}
+        self._told_seconds: Dict[bytes, float] = {}  # how long each may be silent
         self._heard_at: Dict[bytes, float] = {}
         self._worked_for_at: Dict[bytes, float] = {}
         self._sizes: Dict[int, int] = {}  # of workers' objects
@@ -258,8 +258,7 @@ class PlacementJudge:
             self._on_welcome(name, message)
         elif isinstance(message, m.Refusal):
             if message.message.startswith("no heartbeat"):
-                silence_seconds = now - self._heard_at[name]
-                most = self._timeouts_seconds[self._roles[name]]
+                silence_seconds, most = now - self._heard_at[name], self._told_seconds[name]
                 assert silence_seconds > most, f"{name!r} is lost after {silence_seconds:.1f} s, which may be {most}"
         elif name in self._workers:
             self._on_sent_to_worker(self._workers[name], message, payload)
@@ -268,10 +267,12 @@ class PlacementJudge:
 
     def _on_welcome(self, name: bytes, welcome: m.Welcome) -> None:
         hello, came_at = self._hellos.pop(name)
-        told_seconds = welcome.timeout_milliseconds / 1000
-        role = self._roles[name] = m.Role(hello.role)
-        assert told_seconds == self._timeouts_seconds[role], f"{role.name} expects {told_seconds} s"
-        if role == m.Role.WORKER:
+        told_seconds = self._told_seconds[name] = welcome.timeout_milliseconds / 1000
+        is_beside_worker = any(worker.host == hello.host for worker in self._workers.values())
+        is_worker = hello.role == m.Role.WORKER
+        most = self._timeouts_seconds[is_worker] if is_worker or not is_beside_worker else min(self._timeouts_seconds)
+        assert told_seconds == most, f"{name!r} expects {told_seconds} s"
+        if is_worker:
             key, paces = self._keys.get(name, OWNER), partial(self._paces_of, welcome.session)
             self._workers[name] = JudgedWorker(hello, key, came_at, self._most_queued, paces)
         else:
@@ -531,8 +532,7 @@ class PlacementJudge:
     def _check_silence(self, now: float) -> None:
         for name in (*self._workers, *self._clients_by_name):
             heard_at = max(self._heard_at[name], self._worked_for_at.get(name, 0.0), self._stood_still_until)
-            silence_seconds = now - heard_at
-            most = self._timeouts_seconds[self._roles[name]] + TIMER_SECONDS
+            silence_seconds, most = now - heard_at, self._told_seconds[name] + TIMER_SECONDS
             assert silence_seconds <= most, f"{name!r} is silent for {silence_seconds:.1f} s, and not lost"
 
 

@@ -5,7 +5,7 @@ Rule: pure functions of the message and the settings; `scheduler` keeps the conn
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Container, Optional
 
 from scaler_appliance.core.actor_calls.actor_table import ACTORS
 from scaler_appliance.core.effects import PeerError
@@ -31,6 +31,8 @@ NOT_GREETED = "say Hello first: this connection has no session (any more)"
 PEERS_PER_SECOND = 150
 """So many more peers make the interval of heartbeats a second longer, see ADR 0045."""
 HEARTBEATS_PER_TIMEOUT = 4  # at least
+SELDOMEST_SECONDS = 15.0
+"""The longest of these intervals: after three of them without an answer, a peer looks for another way."""
 
 
 def check_hello(
@@ -74,6 +76,22 @@ def check_hello(
     return granted
 
 
+def timeout_seconds(settings: Settings, hello: m.Hello, worker_hosts: Container[str]) -> float:
+    """How long the next peer may be silent before it is lost.
+
+    A client on the host of a worker may be in one of its tasks. It is lost like the worker: the task runs again, and
+    those that it has submitted would go on beside the new ones.
+
+    Parameters:
+        worker_hosts: on which there are workers, as they call them.
+    """
+    if hello.role == m.Role.WORKER:
+        return settings.worker_timeout_seconds
+    if hello.host in worker_hosts:
+        return min(settings.client_timeout_seconds, settings.worker_timeout_seconds)
+    return settings.client_timeout_seconds
+
+
 def heartbeat_interval_seconds(settings: Settings, peers: int, timeout_seconds: float) -> float:
     """How often the next peer should send a heartbeat: more seldom if there are many, who would keep us busy by that.
 
@@ -81,7 +99,7 @@ def heartbeat_interval_seconds(settings: Settings, peers: int, timeout_seconds: 
         peers: that have sessions.
         timeout_seconds: after which this peer is lost, if it is silent.
     """
-    seldom_seconds = min(peers / PEERS_PER_SECOND, timeout_seconds / HEARTBEATS_PER_TIMEOUT)
+    seldom_seconds = min(peers / PEERS_PER_SECOND, timeout_seconds / HEARTBEATS_PER_TIMEOUT, SELDOMEST_SECONDS)
     return max(settings.heartbeat_interval_seconds, seldom_seconds)
 
 

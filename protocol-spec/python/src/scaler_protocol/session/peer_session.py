@@ -163,6 +163,11 @@ class PeerSession:
         """When the last message arrived."""
         return self._heard_at
 
+    @property
+    def silence_timeout_seconds(self) -> float:
+        """After how long a silence this session is over."""
+        return self._silence_timeout_seconds
+
     # Calls of the owner --------------------------------------------------------------------------------------------
 
     def start(self, now: float) -> None:
