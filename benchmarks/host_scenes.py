@@ -14,6 +14,7 @@ LINKS_OF_THE_CHAIN = 5
 USERS = 8
 USERS_OF_THE_BROADCAST = 16
 SECONDS_OF_A_USER = 3.0
+TASKS_WITH_ARGUMENTS, SECONDS_OF_WORK = 16, 0.3
 
 
 def make(size: int) -> bytes:
@@ -126,16 +127,40 @@ def shared_argument(client: Client, size: int) -> bool:
     return {each.result() for each in users} == {(size, 0)}
 
 
+def used_again(client: Client, size: int) -> bool:
+    """A large result that the client has, and that a task on each of many workers needs."""
+    made = client.submit(make, size)
+    client.wait([made])
+    users = [client.submit(measure_slowly, made) for _ in range(USERS)]
+    return {each.result() for each in users} == {(size, 0)}
+
+
+def work_on(data: bytes) -> int:
+    """A task that takes a little longer than its argument."""
+    time.sleep(SECONDS_OF_WORK)
+    return len(data)
+
+
+def many_arguments(client: Client, size: int) -> bool:
+    """Tasks with a large argument each, one after the other on one slot."""
+    futures = [client.submit(work_on, bytes(size)) for _ in range(TASKS_WITH_ARGUMENTS)]
+    return [each.result() for each in futures] == [size] * TASKS_WITH_ARGUMENTS
+
+
 class Scene(NamedTuple):
     """Attributes:
     workers: the host of each.
     link: arguments of tc for the links of these hosts; empty: they have no limit.
+    client: its host.
+    megabytes: the size of its data, if that is part of the scene; 0: as requested.
     """
 
     title: str
     workers: tuple[str, ...]
     act: Callable[[Client, int], bool]
     link: str = ""
+    client: str = "client"
+    megabytes: int = 0
 
     def run(self, address: str, size: int) -> int:
         """Act as the client's program; returns its exit code."""
@@ -152,6 +177,9 @@ def workers(count: int) -> tuple[str, ...]:
 
 LIMITED_MBIT_PER_SECOND = 200
 LIMITED = f"tbf rate {LIMITED_MBIT_PER_SECOND}mbit burst 256kb latency 50ms"
+FAST_LIMITED = "tbf rate 800mbit burst 1mb latency 50ms"
+BESIDE = "a client on the scheduler's host"
+SHARERS = f"{USERS} users on {USERS} workers"
 
 SCENES = {
     "chain": Scene(f"chain of {LINKS_OF_THE_CHAIN} results, in a graph", workers(1), chain),
@@ -169,7 +197,17 @@ SCENES = {
         broadcast,
     ),
     "argument": Scene("one argument", workers(1), argument),
-    "shared-argument": Scene(f"one argument, {USERS} users on {USERS} workers", workers(USERS), shared_argument),
+    "shared-argument": Scene(f"one argument, {SHARERS}", workers(USERS), shared_argument),
+    "beside": Scene(f"{BESIDE}: one argument, {SHARERS}", workers(USERS), shared_argument, client="scheduler"),
+    "used-again": Scene(f"one result that the client has, {SHARERS}", workers(USERS), used_again),
+    "arguments-beside": Scene(
+        f"{BESIDE}: {TASKS_WITH_ARGUMENTS} tasks of {SECONDS_OF_WORK} s, an argument of 20 MB each, 800 Mbit/s",
+        workers(1),
+        many_arguments,
+        FAST_LIMITED,
+        client="scheduler",
+        megabytes=20,
+    ),
     **{
         f"{number}-streams": Scene(
             f"{number} × 2 hosts with a stream between them, links of {LIMITED_MBIT_PER_SECOND} Mbit/s",

@@ -60,7 +60,8 @@ def main() -> int:
     parser.add_argument("--inside", help=argparse.SUPPRESS)  # this program runs as the client's
     options = parser.parse_args()
     if options.inside:
-        return SCENES[options.inside].run(ADDRESS, options.megabytes * MEGABYTE)
+        scene = SCENES[options.inside]
+        return scene.run(ADDRESS, (scene.megabytes or options.megabytes) * MEGABYTE)
     why_not = reason_not_to_run()
     if why_not:
         print(f"skipped: {why_not}")
@@ -89,7 +90,7 @@ def measure(scene: str, megabytes: int) -> dict[str, Any]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(network(HOSTS))
         start = [sys.executable, "-m", "scaler_appliance", ADDRESS, "--insecure", "--no-announce", "-lp", "/dev/null"]
-        stack.enter_context(program("scheduler", start))
+        scheduler = stack.enter_context(program("scheduler", start))
         for number, host in enumerate(SCENES[scene].workers, 1):
             name = ["-wn", f"{host} as {number}"]
             worker = [sys.executable, "-m", "scaler.worker", ADDRESS, "--insecure", "-n", "1", *name]
@@ -100,7 +101,9 @@ def measure(scene: str, megabytes: int) -> dict[str, Any]:
         began = time.monotonic()
         this = [sys.executable, __file__, "--inside", scene, "--megabytes", str(megabytes)]
         with Sampling(WORKERS, 5 * SAMPLE_SECONDS) as sampling:
-            subprocess.run(inside("client", this), check=True, timeout=600, env=ENVIRONMENT)
+            is_beside = SCENES[scene].client == "scheduler"
+            command = beside(scheduler, this) if is_beside else inside(SCENES[scene].client, this)
+            subprocess.run(command, check=True, timeout=600, env=ENVIRONMENT)
         seconds = time.monotonic() - began
         after = {host: counters(host) for host in HOSTS}
     figures: dict[str, Any] = {
@@ -273,6 +276,11 @@ def inside(host: str, command: list[str]) -> list[str]:
     """The command that runs another one on a host, with a /dev/shm and a run folder of its own."""
     private = 'mount -t tmpfs tmpfs /dev/shm && mount -t tmpfs tmpfs /run && exec "$0" "$@"'
     return ["ip", "netns", "exec", PREFIX + host, "unshare", "-m", "sh", "-c", private, *command]
+
+
+def beside(process: int, command: list[str]) -> list[str]:
+    """A command on the host of a process, whose files in memory it sees."""
+    return ["nsenter", "-t", str(process), "-n", "-m", *command]
 
 
 def limit_link(host: str, limit: str) -> None:

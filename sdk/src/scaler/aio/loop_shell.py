@@ -26,6 +26,7 @@ from scaler.client.core import commands as c
 from scaler.client.core.handles import NOT_NUMBERED, REFUSED
 from scaler.client.core.outbox import FunctionKey
 from scaler.client.functions import FunctionRecord
+from scaler.client.placed_results import LargeResult
 from scaler.client.shell.client_shell import BaseShell, client_hello, client_settings
 from scaler.client.shell.deferred_sender import DeferredSender
 from scaler.client.submission import Submission
@@ -80,21 +81,29 @@ class _LargeSubmission(_Admission):
     """Sends a task's large arguments as soon as there is credit for it.
 
     Parameters:
-        parts: None: it has no large arguments, and must not overtake a task that has.
+        parts: None: it has no large arguments.
+        results: of other tasks, which are among its arguments; without both, it must not overtake a task that has some.
     """
 
-    __slots__ = ("_task", "_parts", "_codec")
+    __slots__ = ("_task", "_parts", "_results", "_codec")
 
-    def __init__(self, shell: LoopShell, task: c.SubmitTask, parts: Optional[Parts], codec: str = "") -> None:
+    def __init__(
+        self,
+        shell: LoopShell,
+        task: c.SubmitTask,
+        parts: Optional[Parts],
+        results: Sequence[LargeResult] = (),
+        codec: str = "",
+    ) -> None:
         super().__init__(shell, task.future, task.function)
-        self._task, self._parts, self._codec = task, parts, codec
+        self._task, self._parts, self._results, self._codec = task, parts, results, codec
 
     def put(self, answer: Any) -> None:
         try:
             if answer is None:
                 self._future._set_cancelled()
             elif not self._future.done():
-                self._shell.send_with_arguments(self._task, self._parts, self._codec)
+                self._shell.send_with_objects(self._task, self._parts, self._results, self._codec)
         except Exception as error:  # for example no room for the arguments
             self._future._fail_here(error)
         finally:
@@ -188,14 +197,20 @@ class LoopShell(BaseShell):
     def _post_task(self, task: c.SubmitTask) -> None:
         self.post(task._replace(asker=_Admission(self, task.future, task.function)))
 
-    def submit_with_arguments(self, task: c.SubmitTask, parts: Parts, codec: str = PYTHON_CODEC) -> None:
-        """Submit a task whose arguments are an object of their own, which is placed when there is credit for the task:
-        one after the other, because each takes credit.
+    def submit_with_objects(
+        self,
+        task: c.SubmitTask,
+        parts: Optional[Parts],
+        results: Sequence[LargeResult] = (),
+        codec: str = PYTHON_CODEC,
+    ) -> None:
+        """Submit a task that needs objects which are placed when there is credit for the task: one after the other,
+        because each takes credit. Parameters as of `ClientShell.submit_with_objects`.
 
         Raises DisconnectedError when the client is closed.
         """
         self.check_open()
-        self._large.append(_LargeSubmission(self, task, parts, codec))
+        self._large.append(_LargeSubmission(self, task, parts, results, codec))
         if len(self._large) == 1:
             self.post(c.AwaitRoom(self._large[0]))
 
@@ -205,10 +220,13 @@ class LoopShell(BaseShell):
         if self._large:
             self.post(c.AwaitRoom(self._large[0]))
 
-    def send_with_arguments(self, task: c.SubmitTask, parts: Optional[Parts], codec: str) -> None:
-        """Place a task's arguments in the cluster, if there are any, and submit it."""
+    def send_with_objects(
+        self, task: c.SubmitTask, parts: Optional[Parts], results: Sequence[LargeResult], codec: str
+    ) -> None:
+        """Place the objects that a task needs in the cluster, if there are any, and submit it."""
         self.check_open()
-        self._post_task(task if parts is None else self._with_arguments(task, parts, codec))
+        with self.placed_results.in_use():
+            self._post_task(self._with_objects(task, parts, results, codec))
 
     async def await_room(self) -> None:
         """Return as soon as there is credit for a task. Raises DisconnectedError when the client is closed."""

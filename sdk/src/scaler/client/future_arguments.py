@@ -1,13 +1,15 @@
 """Futures inside the arguments of a task.
 
     submit(g, f) ──pickling──▶ NeededFutures: f is done ──▶ its result, as it came from the worker, in the arguments
-                                     │
+                                     │            └── and large ──▶ a place for its result, which is an object
                                      └── f is not done ──▶ a place for its result, and a predecessor of g
 
 Rules:
 - A future may be anywhere that pickling reaches: in lists, dictionaries, attributes. The task gets its result instead.
 - Nothing is loaded and nothing is waited for here.
 - Only the future's own client accepts it, and only in arguments: elsewhere it is refused with a named error.
+- The places of a task are filled by the scheduler or here: if one of its futures is not done, large results of others
+  are in the arguments, too.
 """
 
 from __future__ import annotations
@@ -17,16 +19,29 @@ import threading
 from operator import getitem
 from typing import Any, Dict, List, Optional, Tuple
 
+from scaler.client.placed_results import LargeResult
 from scaler.client.shell.future_internals import content_of, has_failed, result_if_loaded, set_attribute
 from scaler.exceptions import ArgumentTypeError, DependencyError, InvalidArgumentError
 from scaler.serializer import Serializer
 from scaler.values.failures import load_failure
-from scaler.values.payload import ObjectReference, Parts, ResultOf, contains, dump_arguments, load_value
+from scaler.values.payload import (
+    INLINE_BYTES,
+    ObjectReference,
+    Parts,
+    ResultOf,
+    contains,
+    dump_alone,
+    dump_arguments,
+    load_value,
+)
 
 _NOT_IN_ARGUMENTS = (
     "a future cannot be part of a function, a result or an object: pass it to submit() as an argument, or pass its"
     " result()"
 )
+
+FEW = 1000  # numbers, which take no more than INLINE_BYTES
+_NUMBERS = frozenset({int, float, bool, type(None), complex})
 
 _dumping = threading.local()
 
@@ -36,11 +51,19 @@ class NeededFutures:
 
     Parameters:
         shell: of the client that the task is submitted to.
+        has_serializer: of the user.
+        puts_apart: large results are objects of their own.
+
+    Attributes:
+        futures: those without a result, in the order in which they were met.
+        large: results that are objects of their own, likewise.
     """
 
-    def __init__(self, shell: object) -> None:
-        self.futures: List[Any] = []  # without a result, in the order in which they were met
+    def __init__(self, shell: object, has_serializer: bool, puts_apart: bool) -> None:
+        self.futures: List[Any] = []
+        self.large: List[LargeResult] = []
         self._shell = shell
+        self._has_serializer, self._puts_apart = has_serializer, puts_apart
         self._positions: Dict[int, int] = {}  # by identity
 
     def check(self, future: Any) -> None:
@@ -55,16 +78,38 @@ class NeededFutures:
             )
 
     def place_of(self, future: Any) -> Optional[int]:
-        """The future's place among the predecessors; None when it has its result."""
+        """The place of the future's result; None when it is to be in the arguments."""
         if id(future) not in self._positions:
             before = future._keeps_content
             set_attribute(future, "_keeps_content", True)  # its result may be loaded at any moment
             if future.is_finished and not has_failed(future):
+                large = self._large_result(future) if self._puts_apart else None
                 set_attribute(future, "_keeps_content", before)
-                return None
-            self._positions[id(future)] = len(self.futures)
-            self.futures.append(future)
+                if large is None:
+                    return None
+                self._positions[id(future)] = len(self.large)
+                self.large.append(large)
+            else:
+                self._positions[id(future)] = len(self.futures)
+                self.futures.append(future)
         return self._positions[id(future)]
+
+    def _large_result(self, future: Any) -> Optional[LargeResult]:
+        """The result of a future, if it is to be an object of its own."""
+        received = content_of(future)
+        if received is not None:
+            return LargeResult(future, [received], is_received=True) if len(received) >= INLINE_BYTES else None
+        value = result_if_loaded(future)
+        if self._has_serializer or not _may_be_large(value):
+            return None
+        needed, _dumping.needed = _dumping.needed, None
+        try:
+            parts = dump_alone(value)
+        except Exception:  # it has futures, for example: as a part of the arguments, it may work
+            return None
+        finally:
+            _dumping.needed = needed
+        return LargeResult(future, parts, is_received=False) if isinstance(parts, list) else None
 
     def reduce(self, future: Any) -> Tuple[Any, ...]:
         self.check(future)
@@ -108,17 +153,39 @@ def dump_with_futures(
     kwargs: Dict[str, Any],
     serializer: Optional[Serializer],
     references: List[ObjectReference],
-) -> Tuple[Parts, List[Any]]:
-    """Like `dump_arguments`; also returns the futures whose results the task has to wait for."""
-    needed = NeededFutures(shell)
+) -> Tuple[Parts, NeededFutures]:
+    """Like `dump_arguments`; also returns what the task needs of others: futures, or large results."""
+    parts, needed = _dump(NeededFutures(shell, serializer is not None, True), args, kwargs, serializer, references)
+    if needed.large and needed.futures:
+        del references[:]
+        return _dump(NeededFutures(shell, serializer is not None, False), args, kwargs, serializer, references)
+    return parts, needed
+
+
+def _dump(
+    needed: NeededFutures,
+    args: Tuple[Any, ...],
+    kwargs: Dict[str, Any],
+    serializer: Optional[Serializer],
+    references: List[ObjectReference],
+) -> Tuple[Parts, NeededFutures]:
     if serializer is not None:
         args, kwargs = needed.stand_in(args), needed.stand_in(kwargs)
-        return dump_arguments(args, kwargs, serializer, references), needed.futures
+        return dump_arguments(args, kwargs, serializer, references), needed
     _dumping.needed = needed
     try:
-        return dump_arguments(args, kwargs, None, references), needed.futures
+        return dump_arguments(args, kwargs, None, references), needed
     finally:
         _dumping.needed = None
+
+
+def _may_be_large(value: Any) -> bool:
+    """Whether it takes pickling to know that a value is not large."""
+    if type(value) in (str, bytes):
+        return len(value) >= INLINE_BYTES
+    if type(value) in (list, tuple):
+        return len(value) > FEW or not _NUMBERS.issuperset(map(type, value))
+    return type(value) not in _NUMBERS
 
 
 def dependency_error(future: Any, cause: Optional[Any], payload: bytes, is_neutral: bool) -> DependencyError:

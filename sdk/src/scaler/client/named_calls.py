@@ -52,7 +52,7 @@ def submit_named(
     future._named = function
     options = client._travelling_options()
     if len(payload) >= INLINE_BYTES:  # SCL-COD-006: an empty payload, and the arguments as an object
-        shell.submit_with_arguments(SubmitTask(future, function, b"", options), [payload], function.codec)
+        shell.submit_with_objects(SubmitTask(future, function, b"", options), [payload], codec=function.codec)
     else:
         shell.check_open()
         shell.submit_plain(future, function, payload, options)

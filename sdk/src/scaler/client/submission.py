@@ -26,7 +26,17 @@ from scaler.exceptions import (
     TooManyReferences,
 )
 from scaler.serializer import Serializer
-from scaler.values.payload import BY_DEPENDENCY, INLINE_BYTES, ObjectReference, Parts, dump_value, join, parts_size
+from scaler.values.payload import (
+    BY_DEPENDENCY,
+    INLINE_BYTES,
+    RESULT_IS_OBJECT,
+    ObjectReference,
+    Parts,
+    dump_value,
+    join,
+    parts_size,
+    results_header,
+)
 from scaler.values.texts import description_of
 from scaler_protocol.wire import messages as m
 
@@ -99,11 +109,12 @@ class Submission:
         shell = self._shell
         references: List[ObjectReference] = []
         try:
-            parts, needed = dump_with_futures(shell, args, kwargs, self._serializer, references)
+            parts, found = dump_with_futures(shell, args, kwargs, self._serializer, references)
         except Exception as error:
             raise SerializeObjectError(
                 f"an argument of {function_name(fn)} cannot be serialised: {description_of(error)}"
             ) from error
+        needed, large = found.futures, found.large
         future: ScalerFuture[Any] = self._future_kind(self, record)
         if made is not None:
             made.append(future)
@@ -114,7 +125,7 @@ class Submission:
             )
         if needed and self._ends_at_once(future, needed):
             return future
-        count = len(references) + len(needed)
+        count = len(references) + len(needed) + len(large)
         if count >= MAXIMUM_DEPENDENCIES:  # with the arguments themselves, which may be an object
             raise TooManyReferences(
                 f"the arguments of {function_name(fn)} refer to {count} objects and futures, and a task can have at"
@@ -122,10 +133,14 @@ class Submission:
             )
         dependencies = [self._check_reference(reference) for reference in references]
         options = self._travelling_options()
+        header = results_header([RESULT_IS_OBJECT] * len(large)) if large else b""
         # SCL-CLT-009
         if parts_size(parts) >= INLINE_BYTES:
-            task = SubmitTask(future, record.object_id, BY_DEPENDENCY, options, dependencies, needed)
-            shell.submit_with_arguments(task, parts)
+            task = SubmitTask(future, record.object_id, header + BY_DEPENDENCY, options, dependencies, needed)
+            shell.submit_with_objects(task, parts, large)
+        elif large:
+            payload = header + join(parts)
+            shell.submit_with_objects(SubmitTask(future, record.object_id, payload, options, dependencies), None, large)
         elif dependencies or needed:
             shell.submit(SubmitTask(future, record.object_id, join(parts), options, dependencies, needed))
         else:

@@ -34,7 +34,7 @@ from scaler.client.shell.transport import described
 from scaler.client.shell.waiting import Gate, Waiter
 from scaler.exceptions import DisconnectedError
 from scaler.synchronous.local_tasks import LocalObjects, LocalOutcome, LocalTask, run_here
-from scaler.values.payload import RESULTS_MARK, Buffer, Parts
+from scaler.values.payload import RESULT_IS_OBJECT, Buffer, Parts, results_header
 from scaler.worker.served_functions import ServedFunctions
 from scaler_protocol.session.ids import object_id_of, session_of
 from scaler_protocol.wire import messages as m
@@ -420,5 +420,4 @@ def _with_results(count: int, payload: Buffer) -> bytes:
     """The payload of a task, with results in front that are objects (see `scaler.values.payload`)."""
     if not count:
         return bytes(payload)
-    sizes = b"\xff\xff\xff\xff" * count
-    return bytes([RESULTS_MARK, 0, 0, 0]) + count.to_bytes(4, "little") + sizes + payload
+    return results_header([RESULT_IS_OBJECT] * count) + payload

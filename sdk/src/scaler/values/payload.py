@@ -301,6 +301,12 @@ def dump_slots(slots: List[Tuple[int, int]], others: List[Any]) -> Optional[byte
     return _SLOTS + pickle.dumps((slots, others), PROTOCOL)
 
 
+def results_header(sizes: Sequence[int]) -> bytes:
+    """What is in front of a node's payload and of the results that it gets: the sizes of these, RESULT_IS_OBJECT for
+    each that is an object."""
+    return struct.pack(f"<II{len(sizes)}I", RESULTS_MARK, len(sizes), *sizes)
+
+
 def split_results(content: Buffer) -> Tuple[List[Optional[Buffer]], Buffer]:
     """The results at the start of a node's payload, None for each that is an object, and the node's own payload."""
     if not len(content) or content[0] != RESULTS_MARK:
@@ -401,6 +407,21 @@ def _load_dumped_arguments(
         return arguments, {}
     args, kwargs = arguments
     return args, kwargs
+
+
+def dump_alone(value: Any) -> Optional[Union[bytes, Parts]]:
+    """Serialise a part of the arguments that are being dumped like a value of its own; None if it refers to objects.
+
+    Raises like `dump`.
+    """
+    references: Optional[List[ObjectReference]] = getattr(_pickling, "references", None)
+    found: List[ObjectReference] = []
+    _pickling.references = found
+    try:
+        content = dump_value(value, None)
+    finally:
+        _pickling.references = references
+    return None if found else content
 
 
 # Functions, results and objects ------------------------------------------------------------------------------------

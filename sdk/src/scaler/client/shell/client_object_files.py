@@ -31,6 +31,8 @@ from scaler_protocol.host.spill import (
 )
 from scaler_protocol.wire import messages as m
 
+COMPARED_BYTES = 64 * 1024  # at once; copies of 128 KiB and more are made in memory that is new each time
+
 
 class FileContent:
     """A file of this process, which is removed with the last reference to this object at the latest."""
@@ -181,3 +183,21 @@ def read(content: Any, offset: int, length: int) -> Buffer:
     if isinstance(content, FileContent):
         return read_chunk(content.path, offset, length)
     return memoryview(content)[offset : offset + length]
+
+
+def has_parts(content: Content, parts: Parts) -> bool:
+    """Whether a content of the same size has these bytes."""
+    try:
+        stored = memoryview(map_object(content.path) if isinstance(content, FileContent) else content)
+    except (OSError, MemoryError):
+        return False
+    offset = 0
+    for part in parts:
+        view = memoryview(part)
+        for start in range(0, len(view), COMPARED_BYTES):
+            piece = view[start : start + COMPARED_BYTES]
+            # Views are compared byte by byte, copies at once.
+            if bytes(stored[offset : offset + len(piece)]) != bytes(piece):
+                return False
+            offset += len(piece)
+    return True

@@ -27,7 +27,9 @@ from scaler.client.core.handles import NOT_NUMBERED, REFUSED
 from scaler.client.core.kept_objects import KeptObject
 from scaler.client.core.outbox import FunctionKey
 from scaler.client.functions import FunctionRegistry
+from scaler.client.placed_results import LargeResult, PlacedResults
 from scaler.client.shell.client_driver import ClientDriver
+from scaler.client.shell.client_object_files import has_parts
 from scaler.client.shell.deferred_sender import DeferredSender
 from scaler.client.shell.future_internals import AnyFuture, CancelWaiter, add_waiter, forget_waiter
 from scaler.client.shell.io_thread import IoThread
@@ -94,6 +96,7 @@ class BaseShell:
         self._numbers = object_numbers(os.urandom(SECRET_BYTES))
         self._kept: weakref.WeakValueDictionary[int, KeptObject] = weakref.WeakValueDictionary()
         self._is_abandoned = False
+        self.placed_results = PlacedResults(self._place_result, self._has_content, self._let_go)
 
     def _make_registries(self, code_sources: Sequence[CodeSource]) -> None:
         self.core = self.io.core
@@ -170,11 +173,26 @@ class BaseShell:
     def _send_archive(self, parts: Parts, name: str) -> int:
         return self.send_object(parts, name)
 
-    def _with_arguments(self, task: c.SubmitTask, parts: Parts, codec: str) -> c.SubmitTask:
-        """Place a task's arguments in the cluster; only the task holds them from now on."""
-        arguments_id = self.send_object(parts, "", m.ObjectKind.ARGUMENTS, codec)
-        dependencies = [arguments_id, *task.dependencies]
-        return task._replace(dependencies=dependencies, arguments_bytes=parts_size(parts))
+    def _with_objects(
+        self, task: c.SubmitTask, parts: Optional[Parts], results: Sequence[LargeResult], codec: str
+    ) -> c.SubmitTask:
+        """Place a task's arguments in the cluster, which only the task holds from now on; and the results that are
+        among them, unless they are there."""
+        arguments_id = None if parts is None else self.send_object(parts, "", m.ObjectKind.ARGUMENTS, codec)
+        dependencies = [*task.dependencies, *self.placed_results.place(results)]
+        if arguments_id is None or parts is None:
+            return task._replace(dependencies=dependencies)
+        return task._replace(dependencies=[arguments_id, *dependencies], arguments_bytes=parts_size(parts))
+
+    def _place_result(self, parts: Parts) -> int:
+        return self.send_object(parts, "", m.ObjectKind.ARGUMENTS)
+
+    def _has_content(self, object_id: int, parts: Parts) -> bool:
+        kept = self._kept.get(object_id)
+        return kept is not None and kept.size == parts_size(parts) and has_parts(kept.content, parts)
+
+    def _let_go(self, object_ids: List[int]) -> None:
+        self.post(c.LetGo(object_ids))
 
     def delete_object(self, object_id: int) -> None:
         """Release an object; it lives on while unfinished tasks need it."""
@@ -213,6 +231,7 @@ class BaseShell:
         """Periodic checks. I/O thread."""
         self.functions.forget_dead()
         self.code.delete_unneeded()
+        self.placed_results.let_go_unused()
         if self._is_abandoned and not self.value_objects:  # object references may still be in use
             self._start_leaving()
 
@@ -319,13 +338,24 @@ class ClientShell(BaseShell):
             waiter = Waiter()
             self._wait_for(task._replace(asker=waiter), waiter)
 
-    def submit_with_arguments(self, task: c.SubmitTask, parts: Parts, codec: str = PYTHON_CODEC) -> None:
-        """Submit a task whose arguments are an object of their own; wait while there is no credit.
+    def submit_with_objects(
+        self,
+        task: c.SubmitTask,
+        parts: Optional[Parts],
+        results: Sequence[LargeResult] = (),
+        codec: str = PYTHON_CODEC,
+    ) -> None:
+        """Submit a task that needs objects which are to be placed; wait while there is no credit.
+
+        Parameters:
+            parts: its arguments, if they are an object of their own.
+            results: of other tasks, which are among its arguments.
 
         Raises DisconnectedError when the client is closed, ObjectStorageFullError if there is no room for them.
         """
-        self.await_room()  # before the arguments take room in the cluster
-        self.submit(self._with_arguments(task, parts, codec))
+        self.await_room()  # before they take room in the cluster
+        with self.placed_results.in_use():
+            self.submit(self._with_objects(task, parts, results, codec))
 
     def await_room(self) -> None:
         """Return as soon as there is credit for a task. Raises DisconnectedError when the client is closed."""

@@ -6,9 +6,7 @@ while there is something to send.
 
 from __future__ import annotations
 
-import struct
 import threading
-from array import array
 from collections import deque
 from typing import Any, Callable, Deque, List, Tuple
 
@@ -16,7 +14,7 @@ from scaler.client.core.commands import Command, EndDeferred, SubmitDeferred
 from scaler.client.core.deferring import DeferredTask
 from scaler.client.shell.future_internals import content_of, has_failed, is_cancelled
 from scaler.exceptions import DisconnectedError
-from scaler.values.payload import INLINE_BYTES, RESULT_IS_OBJECT, RESULTS_MARK, Buffer
+from scaler.values.payload import INLINE_BYTES, RESULT_IS_OBJECT, Buffer, results_header
 
 
 class DeferredSender:
@@ -82,7 +80,7 @@ class DeferredSender:
     def _results_in_front(self, task: DeferredTask) -> Tuple[bytes, List[int]]:
         """The payload with the predecessors' results that fit, and objects with the others."""
         parts: List[Buffer] = []
-        sizes = array("I")
+        sizes: List[int] = []
         objects: List[int] = []
         inline_bytes = len(task.payload)
         for each in task.predecessors:
@@ -95,5 +93,4 @@ class DeferredSender:
             else:
                 objects.append(self._send_object(content))
                 sizes.append(RESULT_IS_OBJECT)
-        header = struct.pack("<II", RESULTS_MARK, len(sizes)) + struct.pack(f"<{len(sizes)}I", *sizes)
-        return b"".join([header, *parts, task.payload]), objects
+        return b"".join([results_header(sizes), *parts, task.payload]), objects

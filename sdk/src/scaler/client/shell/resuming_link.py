@@ -62,7 +62,7 @@ class ResumingLink:
         self._resumption = Resumption(self._effects, random.random)
         self._second: Optional[Transport] = None
         self._is_up = False  # the second
-        self._is_told = False  # the user, of a silence that lasts
+        self._is_reported = False  # the user, of a silence that lasts
         self._left: List[Transport] = []  # that stay open until the session goes on, or ends
         self._granted: Optional[Transport] = None  # with a session that the driver does not know yet
         self._welcome: Optional[m.Welcome] = None  # of that
@@ -95,8 +95,8 @@ class ResumingLink:
         self._resumption.on_message(now, message)
         if self._effects:
             self._perform()
-        if self._is_told and self._resumption.state is LinkState.OPEN:
-            self._tell_of_end("on the same connection")
+        if self._is_reported and self._resumption.state is LinkState.OPEN:
+            self._report_end("on the same connection")
         if isinstance(message, m.Welcome):
             self._user.transport.log = self._resumption.log
 
@@ -117,7 +117,7 @@ class ResumingLink:
 
     def end(self) -> None:
         """The session is over, with its connections."""
-        self._is_told = False
+        self._is_reported = False
         self._resumption.end()
         self._perform()
         self._close_left()
@@ -202,8 +202,8 @@ class ResumingLink:
     def _perform_one(self, effect: ResumptionEffect) -> None:
         second = self._second
         if isinstance(effect, OpenSecond):
-            if effect.is_repeated and not self._is_told:
-                self._tell_of_silence()
+            if effect.is_repeated and not self._is_reported:
+                self._report_silence()
             self._open()
         elif isinstance(effect, EndSession):
             self._session.on_disconnected(time.monotonic(), effect.reason)
@@ -237,7 +237,7 @@ class ResumingLink:
             self._fail(second, error)
 
     def _use(self, second: Transport, effect: UseSecond) -> None:
-        self._tell_of_end(f"over another connection, {len(effect.rest)} messages are sent again")
+        self._report_end(f"over another connection, {len(effect.rest)} messages are sent again")
         self._second = None
         self._user.transport.drop()
         self._close_left()
@@ -246,10 +246,10 @@ class ResumingLink:
             second.send_frames(frames)
         second.log = self._resumption.log
 
-    # Telling the user -----------------------------------------------------------------------------------------------
+    # Reports to the user ---------------------------------------------------------------------------------------------
 
-    def _tell_of_silence(self) -> None:
-        self._is_told = True
+    def _report_silence(self) -> None:
+        self._is_reported = True
         logger.warning(
             "Client: the scheduler at %s has not been heard for %.0f seconds, nor does it answer on another connection;"
             " trying again until it has been silent for %.0f seconds; the tasks of this client go on meanwhile",
@@ -258,7 +258,7 @@ class ResumingLink:
             self._session.silence_timeout_seconds,
         )
 
-    def _tell_of_end(self, where: str) -> None:
-        level = logging.WARNING if self._is_told else logging.INFO
-        self._is_told = False
+    def _report_end(self, where: str) -> None:
+        level = logging.WARNING if self._is_reported else logging.INFO
+        self._is_reported = False
         logger.log(level, "Client: the session goes on %s", where)
