@@ -30,6 +30,7 @@ from whole_system.units.release_judge import ReleaseJudge
 from whole_system.user_tasks import Task, key_of, split
 
 from scaler.client.core.outbox import ROOM_BYTES
+from scaler.values.sizes import INLINE_BYTES
 from scaler_appliance.core.effects import (
     Effect,
     Forget,
@@ -49,6 +50,7 @@ from scaler_protocol.session.ids import SESSION_SHIFT
 
 WORK_PER_CALL = (4000,) * 6 + (1, 4, 30)
 TIMEOUTS_SECONDS = (4.0, 5.0, 12.0)
+SPREAD_BYTES = (INLINE_BYTES, INLINE_BYTES, 1 << 20)
 LIMITED_SHARE = 0.3  # of the seeds: their scheduler's memory is short at times
 MEMORY_LIMIT_BYTES = 1 << 30
 SMALLEST_FILE_BYTES = 1
@@ -97,6 +99,7 @@ class SchedulerHost(Process):
             max_number_of_tasks_waiting=random.choice((0, 3, 20)) if world.uses("waiting_limits") else -1,
             object_memory_limit_bytes=random.choice((0, 0, 1, 200_000)),
             work_per_call=Random(f"work in parts: {world.plan.seed}").choice(WORK_PER_CALL),
+            spread_bytes=Random(f"objects spread: {world.plan.seed}").choice(SPREAD_BYTES),
             requires_grants=tenants.are_there,
             tenants=tenants.settings,
         )
@@ -143,6 +146,7 @@ class SchedulerHost(Process):
             self._tenants.limits,
             is_shared_fairly=self._tenants.are_there and not self.world.rates["capabilities"],
             most_queued=settings.per_worker_queue_size,
+            spread_bytes=settings.spread_bytes,
             paces_of=self._paces_of,
         )
         self._tenant_judge = TenantJudge(self._tenants.limits)

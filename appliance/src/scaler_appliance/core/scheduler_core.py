@@ -529,11 +529,10 @@ class SchedulerCore:
     def _on_heartbeat(self, session: Session, message: m.Heartbeat, payload: bytes) -> None:
         state = self.state
         if isinstance(session, WorkerSession):
-            distance_microseconds = session.distance_microseconds
             self._placement.memory.on_heartbeat(session, message)
-            session.on_heartbeat(self._now, message, reported_tasks(session, message, state.dispatches))
-            if session.distance_microseconds != distance_microseconds:
+            if session.on_heartbeat(self._now, message, reported_tasks(session, message, state.dispatches)):
                 self._placement.on_distance_changed(session)
+            state.note_sharing(session)
             if state.shares.has_quotas:
                 state.shares.set_blocked(session, tenants_of_blocked(session, state.clients))
             self._placement.on_load_changed(session)

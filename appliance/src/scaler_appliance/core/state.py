@@ -23,7 +23,7 @@ from scaler_appliance.core.monitoring.run_entries import RunEntries
 from scaler_appliance.core.monitoring.status_changes import StatusChanges
 from scaler_appliance.core.objects.object_memory import ObjectMemory
 from scaler_appliance.core.objects.object_table import ObjectTable
-from scaler_appliance.core.objects.object_transfers import ObjectTransfers
+from scaler_appliance.core.objects.object_transfers import ObjectTransfers, fetches_from_workers
 from scaler_appliance.core.objects.transfer_rates import TransferRates
 from scaler_appliance.core.peers.sessions import ClientSession, Session
 from scaler_appliance.core.peers.worker_session import WorkerSession
@@ -65,6 +65,7 @@ class Settings(NamedTuple):
     smallest_file_bytes: int = 1024  # whose name, which is kept in memory, takes about as much there as a content
     object_spill_directory: str = ""  # where they are spilled to above it
     chunk_bytes: int = 1024 * 1024
+    spread_bytes: int = 1024 * 1024  # of an object that workers fetch from one another, though it is here
     inline_bytes: int = 64 * 1024
     implementation: m.Implementation = m.Implementation(name="scaler-appliance")
     scheduler_id: bytes = bytes(16)
@@ -91,6 +92,8 @@ class SchedulerState:
         self.workers: Dict[int, WorkerSession] = {}
         self.workers_by_place: Dict[str, Dict[int, WorkerSession]] = {}
         self.worker_hosts: Counts[str] = Counter()  # how many workers are on each host, as they call it
+        self.sharing: Dict[int, WorkerSession] = {}  # workers that are known to see our files of objects
+        self.apart: Dict[int, WorkerSession] = {}  # those that are known not to, and fetch from one another
         self.offers: Counts[int] = Counter()  # how many workers offer so many capabilities
         self.over_committed: Dict[int, WorkerSession] = {}  # hold more tasks than slots, or did when last looked at
         self.total_slots = 0  # of all workers
@@ -120,6 +123,7 @@ class SchedulerState:
             settings.smallest_file_bytes,
             self.is_current,
             self.transfers,
+            settings.spread_bytes,
         )
         self.ready = ReadyQueues()
         self.actors = ActorTable()
@@ -173,6 +177,8 @@ class SchedulerState:
         del self.workers[worker.number], self.workers_by_place[worker.place][worker.number]
         if not self.workers_by_place[worker.place]:
             del self.workers_by_place[worker.place]
+        self.sharing.pop(worker.number, None)
+        self.apart.pop(worker.number, None)
         offered, host = len(worker.capabilities), worker.hello.host
         self.offers[offered] -= 1
         if not self.offers[offered]:
@@ -180,6 +186,18 @@ class SchedulerState:
         self.worker_hosts[host] -= 1
         if not self.worker_hosts[host]:
             del self.worker_hosts[host]
+
+    def note_sharing(self, worker: WorkerSession) -> None:
+        """A heartbeat says whether a worker sees our files."""
+        sees, others = (self.apart, self.sharing) if worker.is_apart else (self.sharing, self.apart)
+        others.pop(worker.number, None)
+        if not worker.is_apart or fetches_from_workers(worker):
+            sees[worker.number] = worker
+
+    @property
+    def moves_bytes(self) -> bool:
+        """Whether tasks may need objects that some workers have to fetch, which takes time."""
+        return self.objects.has_kept or bool(self.apart and self.objects.spread)
 
     def add_slots(self, worker: WorkerSession, count: int) -> None:
         """A worker has come, or with a negative `count` gone."""

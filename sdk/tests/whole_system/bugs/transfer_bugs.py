@@ -51,7 +51,7 @@ QUIET_TRANSFER_BUGS: Dict[str, PlantedBug] = {
         "scheduler", f"{_TRANSFERS}.end_all", "() if is_deleted else waiting", "()"
     ),
     "who waits for a copy is not told when its fetcher is gone": PlantedBug(
-        "scheduler", f"{_TRANSFERS}.forget_worker", "self.answer_waiting(object_id, copies)", "pass"
+        "scheduler", f"{_TRANSFERS}.forget_worker", "self.answer_waiting(record)", "pass"
     ),
     "a holder that failed is named again and again": PlantedBug(
         "scheduler", f"{_TRANSFERS}._choose", "number not in failed", "True"
@@ -77,7 +77,7 @@ QUIET_TRANSFER_BUGS: Dict[str, PlantedBug] = {
     "a slot is not taken back when the bytes are there": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.objects.object_reactions:ObjectReactions._await_no_more",
-        "worker.await_no_more(object_id)",
+        "worker.await_no_more(object_id, is_there)",
         "False",
     ),
     "a worker that fetches has any number of tasks": PlantedBug(
@@ -113,8 +113,8 @@ QUIET_TRANSFER_BUGS: Dict[str, PlantedBug] = {
     "a worker that did not say so is told to fetch from others": PlantedBug(
         "scheduler",
         f"{SCHEDULER}.objects.object_table:_storage_of",
-        "fetches_from_workers and record.copies is not None",
-        "record.copies is not None",
+        "(record.has_holders and fetches_from_workers(worker))",
+        "record.has_holders",
     ),
     "a holder that drains is waited for although others have its objects": PlantedBug(
         "scheduler",

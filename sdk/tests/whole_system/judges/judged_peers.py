@@ -6,7 +6,7 @@ Rule: data and small accessors only.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from whole_system.judges.turns import Claim
 from whole_system.tenants import Key, serves
@@ -96,21 +96,36 @@ class JudgedWorker:
         self.tasks: Dict[int, AtWorker] = {}  # by instance
         self.has_calls = False  # or had some
         self.ending: Set[int] = set()  # instances that it was told to end
-        self.held: Set[int] = set()  # objects of which it has all bytes
-        self.awaited: Dict[int, Set[int]] = {}  # objects that others keep, by the instance of a task that needs them
+        self.to_fetch: Set[int] = set()  # objects that it has to fetch, and may not have
+        self.awaited: Dict[int, Set[int]] = {}  # those of them for which a task waits, by its instance
+        self._is_apart = False  # it does not see the scheduler's files
         self.is_congested = False
         self.is_leaving = False
         self.request: Optional[int] = None
         self._round_trips: Deque[float] = deque(maxlen=HEARTBEATS_OF_A_DISTANCE)
 
     def on_heartbeat(self, message: m.Heartbeat) -> None:
+        self._is_apart = not message.shares_object_directory
         self.slots = self.own_slots + sum(each.suspended for each in message.processors)
         if message.latency_microseconds:
             self._round_trips.append(2 * message.latency_microseconds / 1e6)
 
-    def on_fetched(self, object_ids: Iterable[int]) -> None:
+    def on_sent(self, message: Any, payload_bytes: int, spread_bytes: int) -> None:
+        """Objects are announced to it, or a part of one is sent: is it the last one?"""
+        if isinstance(message, m.ObjectInstruction) and message.action == m.ObjectAction.CREATE:
+            for object_id, size, storage in zip(message.ids, message.sizes, message.storages):
+                is_spread = self._is_apart and storage != m.ObjectStorage.INLINE and size >= spread_bytes
+                if is_spread or storage == m.ObjectStorage.HELD:
+                    self.to_fetch.add(object_id)
+        elif isinstance(message, m.ObjectResponse) and message.offset + payload_bytes >= message.size:
+            self.on_fetched([message.id], are_there=message.status == m.ObjectResponseStatus.OK)
+
+    def on_fetched(self, object_ids: Sequence[int], are_there: bool) -> None:
         """It has the bytes of some objects, or does not go on to fetch them."""
-        self.held.update(object_ids)
+        for awaited in self.awaited.values():
+            awaited.difference_update(object_ids)
+        if are_there:
+            self.to_fetch.difference_update(object_ids)
 
     @property
     def paces(self) -> Dict[object, float]:
@@ -124,7 +139,7 @@ class JudgedWorker:
     @property
     def slots_given_up(self) -> int:
         """How many of its slots are free while bytes come for their tasks, at most."""
-        return min(self.own_slots, sum(not self.awaited.get(each, self.held) <= self.held for each in self.tasks))
+        return min(self.own_slots, sum(bool(self.awaited.get(each)) for each in self.tasks))
 
     @property
     def distance_seconds(self) -> float:

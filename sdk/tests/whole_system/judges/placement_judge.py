@@ -61,6 +61,7 @@ class PlacementJudge:
         limits: of tenants.
         is_shared_fairly: whether to judge what tenants get at shared workers.
         most_queued: tasks for each slot that a worker is sent at most.
+        spread_bytes: of objects that workers fetch which do not see the scheduler's files.
         paces_of: how many times as long tasks take at a worker as at others, by function, as the scheduler says.
     """
 
@@ -73,6 +74,7 @@ class PlacementJudge:
         limits: Sequence[Limits] = (),
         is_shared_fairly: bool = False,
         most_queued: int = 1000,
+        spread_bytes: int = 1 << 20,
         paces_of: Callable[[int], Dict[object, float]] = lambda _: {None: 1.0},
     ) -> None:
         self._turn_microseconds = prefetch_seconds * 1e6 / 2
@@ -81,7 +83,7 @@ class PlacementJudge:
         is_judged = is_shared_fairly and not self._with_quotas
         self._shares = Shares(limits, self._turn_microseconds) if is_judged else None
         self._keys: Dict[bytes, Key] = {}  # by name of the connection
-        self._bytes_limit, self._most_queued = bytes_limit, most_queued
+        self._bytes_limit, self._most_queued, self._spread_bytes = bytes_limit, most_queued, spread_bytes
         self._timeouts_seconds = (client_timeout_seconds, worker_timeout_seconds)
         self._hellos: Dict[bytes, Tuple[m.Hello, float]] = {}  # and when they came: a life is counted from then
         self._clients: Dict[int, JudgedClient] = {}  # by session
@@ -92,7 +94,6 @@ class PlacementJudge:
         self._worked_for_at: Dict[bytes, float] = {}
         self._sizes: Dict[int, int] = {}  # of workers' objects
         self._kept: Set[int] = set()  # those of these that their workers keep
-        self._kept_by_clients: Set[int] = set()
         self._fetched_first: Dict[int, int] = {}  # by object, which is on its way: the instance that returned it
         self._shortest: Dict[object, float] = {}  # mean microseconds, by function
         self._rivals: Dict[TaskClass, Set[TaskClass]] = {}  # served since this class was, which waited
@@ -143,8 +144,6 @@ class PlacementJudge:
                     client.large_bytes.pop(object_id, None)
             elif message.action == m.ObjectAction.CLEAR:
                 client.large_bytes.clear()
-            elif message.action == m.ObjectAction.CREATE:
-                self._kept_by_clients.update(_kept_of(message))
             self._lose_turns(client, is_active=message.action == m.ObjectAction.CREATE)
 
     def _on_submitted(self, client: JudgedClient, message: m.Task, payload: bytes) -> None:
@@ -196,11 +195,10 @@ class PlacementJudge:
             worker.on_heartbeat(message)
             self._large.on_heartbeat(worker, message)
         elif isinstance(message, m.ObjectInstruction) and message.action != m.ObjectAction.CREATE:
-            worker.on_fetched(message.ids)
+            worker.on_fetched(message.ids, are_there=message.action == m.ObjectAction.HOLD)
         elif isinstance(message, m.ObjectInstruction):
             self._sizes.update(zip(message.ids, message.sizes))
             self._kept.update(_kept_of(message))
-            worker.held.update(message.ids)
 
     def _on_results(self, worker: JudgedWorker, message: m.TaskResult) -> None:
         measured = max(SHORTEST_MICROSECONDS, message.busy_microseconds / (len(message.ids) or 1))
@@ -304,6 +302,8 @@ class PlacementJudge:
             self._timers_due = 0
         elif isinstance(message, m.DisconnectRequest):
             worker.is_leaving = True
+        else:
+            worker.on_sent(message, len(payload), self._spread_bytes)
 
     def _on_placed(self, worker: JudgedWorker, message: m.Task, keys: List[int]) -> None:
         taker = message.client
@@ -355,8 +355,7 @@ class PlacementJudge:
             self._given_back.pop(key, None)
             worker.tasks[instance] = AtWorker(taker, key, function, task_class)
         if len(message.ids) == 1:
-            kept = self._kept, self._kept_by_clients
-            worker.awaited[message.ids[0]] = {each for each in message.dependencies if any(each in of for of in kept)}
+            worker.awaited[message.ids[0]] = worker.to_fetch.intersection(message.dependencies)
 
     def _spared_tenants(self, worker: JudgedWorker) -> Set[str]:
         """The tenants whose tasks all workers can run, if near ones will have run the rest before this one could, or if

@@ -221,7 +221,7 @@ class GraphReactions:
         record.references += graph.dependants[node]
         if graph.dependants[node]:
             graph.results[node] = object_id
-        if record.copies is not None:
+        if record.has_holders:
             record.made_by = NodeResult(client.number, graph.ids[0], node)
             if graph.dependants[node] and graph.dependencies and not graph.options.at_most_once:
                 self._reruns.keep_recipe(graph, node, object_id)

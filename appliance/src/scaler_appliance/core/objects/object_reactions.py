@@ -52,6 +52,7 @@ class ObjectReactions:
         self._reports = reports
         self._flow = flow
         self._outcomes = outcomes
+        state.objects.on_sent = self._on_sent
 
     def on_instruction(self, session: Session, message: m.ObjectInstruction, payload: bytes) -> Steps:
         """A peer creates or deletes objects of its own."""
@@ -178,7 +179,7 @@ class ObjectReactions:
         """A worker has fetched objects, and keeps them."""
         for start, stop in parts(len(message.ids), max(1, self._state.part // UNITS_OF_AN_OBJECT)):
             for object_id in message.ids[start:stop]:
-                self._await_no_more(worker, object_id)
+                self._await_no_more(worker, object_id, is_there=True)
                 record = self._state.objects.find(object_id)
                 if record is None:
                     continue  # it has been deleted meanwhile, of which the worker learns
@@ -191,15 +192,21 @@ class ObjectReactions:
                 self.hand_over(worker)
             yield (stop - start) * UNITS_OF_AN_OBJECT
 
-    def _await_no_more(self, worker: WorkerSession, object_id: int) -> None:
-        if worker.await_no_more(object_id):
+    def _await_no_more(self, worker: WorkerSession, object_id: int, is_there: bool) -> None:
+        if worker.await_no_more(object_id, is_there):
             self._placement.on_load_changed(worker)
+
+    def _on_sent(self, session: int, object_id: int) -> None:
+        """A peer has all bytes of an object, or nearly so: it may not say when it has, if it got them from here."""
+        worker = self._state.workers.get(session)
+        if worker is not None and object_id in worker.to_fetch:
+            self._await_no_more(worker, object_id, is_there=True)
 
     def _drop_copies(self, worker: WorkerSession, message: m.ObjectInstruction) -> Steps:
         """A worker does not go on to fetch objects, or has lost their bytes."""
         for start, stop in parts(len(message.ids), max(1, self._state.part // UNITS_OF_AN_OBJECT)):
             for object_id in message.ids[start:stop]:
-                self._await_no_more(worker, object_id)
+                self._await_no_more(worker, object_id, is_there=False)
                 record = self._state.objects.find(object_id)
                 if record is not None:
                     self._state.transfers.cancel(worker.number, record)
@@ -210,7 +217,7 @@ class ObjectReactions:
     def _on_bytes_lost(self, session: Session, record: ObjectRecord) -> None:
         """A peer that was to send an object, or had it, has lost its bytes."""
         objects = self._state.objects
-        if record.copies is not None:
+        if record.has_holders:
             objects.forget_holder(record, session.number)
             is_arriving = record.source is not None and record.sender != session.number
             if record.arrived >= record.size or is_arriving or objects.go_on(record):

@@ -39,6 +39,10 @@ class NodeResult(NamedTuple):
     node: int
 
 
+HERE = -1
+"""In the place of a holder's session: the scheduler itself."""
+
+
 class Holder:
     """A worker, or its client, that has all bytes of an object.
 
@@ -54,22 +58,24 @@ class Holder:
 
 
 class Copies:
-    """Who has all bytes of an object, and the workers that fetch them there. All by session.
+    """Who has all bytes of an object beside the scheduler, and the workers that fetch them. All by session.
 
     Parameters:
         size: of the object, in bytes.
 
     Attributes:
-        transfers: the holder by the worker that fetches from it.
+        from_here: how many workers have fetched them from the scheduler, or do so now.
+        transfers: the holder by the worker that fetches from it; HERE: the scheduler.
         waiting: workers that wait until they can be told a holder, in order.
         failed: holders from which a worker could not fetch.
     """
 
-    __slots__ = ("size", "holders", "transfers", "waiting", "failed")
+    __slots__ = ("size", "holders", "from_here", "transfers", "waiting", "failed")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.holders: Dict[int, Holder] = {}
+        self.from_here = 0
         self.transfers: Dict[int, int] = {}
         self.waiting: Dict[int, None] = {}
         self.failed: Dict[int, Set[int]] = {}
@@ -112,7 +118,7 @@ class ObjectRecord:
         self.is_over_quota = False  # its tenant may have no more, and its bytes are not kept
         self.lacks_room = False  # its bytes could not be stored because memory and disk are full
         self.copies: Optional[Copies] = (
-            None  # at workers or its client, which send them when they are requested; None: there are none
+            None  # at workers or its client, which send them when they are requested; None: none were asked for
         )
         self.made_by: Optional[NodeResult] = (
             None  # the node that may run again if its bytes are lost with their holders
@@ -135,7 +141,7 @@ class ObjectRecord:
     @property
     def is_broken(self) -> bool:
         """Whether bytes are missing that can no longer arrive."""
-        return self.is_lost or (self.arrived < self.size and self.source is None and self.copies is None)
+        return self.is_lost or (self.arrived < self.size and self.source is None and not self.has_holders)
 
     @property
     def is_arriving(self) -> bool:
@@ -143,9 +149,19 @@ class ObjectRecord:
         return self.source is not None
 
     @property
+    def has_holders(self) -> bool:
+        """Whether workers, or its client, have all of its bytes."""
+        return self.copies is not None and bool(self.copies.holders)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether all of its bytes are here, or on their way."""
+        return not self.is_lost and (self.arrived >= self.size or self.source is not None)
+
+    @property
     def is_elsewhere(self) -> bool:
         """Whether only workers, or its client, have all of its bytes."""
-        return self.arrived < self.size and self.copies is not None
+        return self.arrived < self.size and self.has_holders
 
 
 class ObjectChanges(Changes[ObjectRecord]):

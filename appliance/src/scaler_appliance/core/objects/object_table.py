@@ -11,6 +11,8 @@ Rules:
   the client that made it. The scheduler fetches them when a peer needs them from it, and not before; or when tasks of
   another client need them, since they must not end with the one that made it. If a holder is gone, it goes on with
   another one; if all are, and the bytes have not been fetched, the object is lost.
+- Large objects that are here, and that several tasks may need, are announced to workers that do not see our files as if
+  others had them: so the first of these fetch them here, and the others from those.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from scaler_appliance.core.objects.object_records import (
     ObjectPlace,
     ObjectRecord,
 )
-from scaler_appliance.core.objects.object_transfers import ObjectTransfers
+from scaler_appliance.core.objects.object_transfers import ObjectTransfers, fetches_from_workers
+from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_protocol import messages as m
 from scaler_protocol.session.fetching import FETCH_WINDOW_CHUNKS
 
@@ -68,8 +71,11 @@ class ObjectTable:
         smallest_file_bytes: of a content that is then kept on disk.
         is_current: whether a peer has this session still.
         transfers: between workers.
+        spread_bytes: of objects that are counted in `spread`.
 
     Attributes:
+        spread: how many objects workers fetch from one another, if they do not see our files.
+        on_sent: called with the session and the object when a peer has been sent its last part.
         to_answer: requests that have waited; while there are any, `answer_some` has something to do.
     """
 
@@ -83,7 +89,11 @@ class ObjectTable:
         smallest_file_bytes: int,
         is_current: Callable[[bytes, int], bool],
         transfers: ObjectTransfers,
+        spread_bytes: int,
     ) -> None:
+        self._spread_bytes = spread_bytes
+        self.spread = 0
+        self.on_sent: Callable[[int, int], None] = lambda session, object_id: None
         self._is_current = is_current
         self._transfers = transfers
         self._smallest_file_bytes = smallest_file_bytes
@@ -147,6 +157,7 @@ class ObjectTable:
         if len(self._records) == LARGE:
             self._records = in_chunks(self._records)
         self.total_bytes += record.size
+        self.spread += record.size >= self._spread_bytes
         self._count(record, 1)
         if self._changes.is_large(record):
             self._changes.add(record.object_id, record)
@@ -208,8 +219,7 @@ class ObjectTable:
         self._transfers.complete(session, record)
         if record.copies is None or session not in record.copies.holders:
             self._add_holder(record, peer, session, self._kept)
-        if record.copies is not None:
-            self._transfers.answer_waiting(record.object_id, record.copies)
+        self._transfers.answer_waiting(record)
 
     def _add_holder(
         self, record: ObjectRecord, peer: bytes, session: int, tables: Dict[int, Table[ObjectRecord]]
@@ -254,11 +264,12 @@ class ObjectTable:
         self._arrives_no_more(record)
         self._changes.touch_large(record)
         self._remove_file(record)
+        self._settle_copies(record)
 
     def go_on(self, record: ObjectRecord) -> bool:
         """Of an object of which a holder is gone, go on at the offset that has been reached with another one; returns
         whether there is one."""
-        if record.copies is None:
+        if record.copies is None or not record.has_holders:
             return False
         if record.source is not None:
             self._arrives_no_more(record)
@@ -280,11 +291,15 @@ class ObjectTable:
             kept = tables.get(session)
             if kept is not None and kept.pop(record.object_id, None) is not None and not kept:
                 del tables[session]
-        if not copies.holders:
-            record.copies = None
-            self._transfers.end_all(record.object_id, copies, is_deleted)
-        elif not is_deleted:
-            self._transfers.answer_waiting(record.object_id, copies)
+        if not is_deleted:
+            self._settle_copies(record)
+
+    def _settle_copies(self, record: ObjectRecord) -> None:
+        """Some bytes are gone: those who wait are told others that have them, or to ask here if there are none."""
+        if record.has_holders or record.is_here:
+            self._transfers.answer_waiting(record)
+        else:
+            self._transfers.end_all(record, is_deleted=False)
 
     def _request_more(self, record: ObjectRecord) -> None:
         assert record.source is not None
@@ -309,7 +324,7 @@ class ObjectTable:
         is_whole = record.arrived >= record.size
         if record.is_lost:
             self.give_up(record) if is_whole else self._request_more(record)
-            if is_whole and record.copies is not None:  # which are still there
+            if is_whole and record.has_holders:  # which are still there
                 record.is_lost = False
             return
         on_disk = record.place == ObjectPlace.ON_DISK
@@ -389,11 +404,12 @@ class ObjectTable:
         """The rest of an object's bytes will not arrive, or what arrived cannot be read."""
         record.source = None
         record.arrived = min(record.arrived, record.size - 1)
-        if record.copies is not None:
+        if record.has_holders:
             record.arrived = record.requested = 0
         self._arrives_no_more(record)
         self._changes.touch_large(record)
         self._remove_file(record)
+        self._settle_copies(record)
         self._refuse_waiting(record)
 
     def discard(self, record: ObjectRecord) -> None:
@@ -405,6 +421,7 @@ class ObjectTable:
         record.is_lost = True
         self._changes.touch_large(record)
         self._remove_file(record)
+        self._settle_copies(record)
         self._refuse_waiting(record)
 
     def _refuse_waiting(self, record: ObjectRecord) -> None:
@@ -428,6 +445,8 @@ class ObjectTable:
             self.memory.use(record)
             part = SendChunk(request.peer, record.object_id, request.offset, length, record.size)
             self._effects.append(part)
+            if request.offset + length >= record.size:
+                self.on_sent(request.session, record.object_id)
 
     # SCL-OBJ-019
     def refuse(
@@ -457,7 +476,9 @@ class ObjectTable:
         self._arrives_no_more(record)
         for session in list(record.copies.holders) if record.copies is not None else ():
             self.forget_holder(record, session, is_deleted=True)
+        self._transfers.end_all(record, is_deleted=True)
         self.total_bytes -= record.size
+        self.spread -= record.size >= self._spread_bytes
         self._count(record, -1)
         self._remove_file(record)
         self._changes.forget(record.object_id, record) if self._changes.is_large(record) else None
@@ -479,14 +500,10 @@ def _enter(tables: Dict[int, Table[ObjectRecord]], session: int, record: ObjectR
 
 
 def announcement(
-    records: List[ObjectRecord], fetches_from_workers: bool = False
+    records: List[ObjectRecord], worker: WorkerSession, spread_bytes: int
 ) -> Tuple[m.ObjectInstruction, List[bytes]]:
-    """The message that announces objects of one codec to a worker, with its payload.
-
-    Parameters:
-        fetches_from_workers: it can fetch from other workers.
-    """
-    storages = bytes([_storage_of(record, fetches_from_workers) for record in records])
+    """The message that announces objects of one codec to a worker, with its payload."""
+    storages = bytes([_storage_of(record, worker, spread_bytes) for record in records])
     instruction = m.ObjectInstruction(
         action=m.ObjectAction.CREATE,
         ids=array("Q", [record.object_id for record in records]),
@@ -498,10 +515,21 @@ def announcement(
     return instruction, [record.content for record in records if record.content is not None]
 
 
-def _storage_of(record: ObjectRecord, fetches_from_workers: bool) -> int:
+def has_to_fetch(record: ObjectRecord, worker: WorkerSession, spread_bytes: int) -> bool:
+    """Whether a worker that has not got an object fetches it when a task needs it, which takes time."""
+    if record.content is not None or not fetches_from_workers(worker):
+        return False
+    return record.is_elsewhere or (worker.is_apart and record.size >= spread_bytes)
+
+
+def _storage_of(record: ObjectRecord, worker: WorkerSession, spread_bytes: int) -> int:
     if record.content is not None:
         return m.ObjectStorage.INLINE
-    if record.arrived >= record.size and not record.is_being_written:
+    # What one task needs goes there from here, without a ticket.
+    is_of_many = record.kind != m.ObjectKind.ARGUMENTS or record.references > 1
+    is_spread = is_of_many and has_to_fetch(record, worker, spread_bytes)
+    if record.arrived >= record.size and not record.is_being_written and not is_spread:
         return m.ObjectStorage.SHARED
     # SCL-OBJ-033
-    return m.ObjectStorage.HELD if fetches_from_workers and record.copies is not None else m.ObjectStorage.REMOTE
+    is_held = is_spread or (record.has_holders and fetches_from_workers(worker))
+    return m.ObjectStorage.HELD if is_held else m.ObjectStorage.REMOTE

@@ -7,7 +7,8 @@
 
 Rules:
 - A holder is fetched from COPIES_PER_HOLDER times, if others can be: so copies spread like a tree, and each of them
-  leaves its source a few times only, however many workers need it.
+  leaves its source a few times only, however many workers need it. The scheduler is one of them, if it has the bytes,
+  and comes after the others: it has more to do.
 - The bytes reach a host once: one worker fetches what no other one there has, and the others fetch it from that one.
 - Who waits waits for a copy that is on its way: until it arrives, fails, its fetcher is gone, or it has taken twice as
   long as it should. So who fetches, and does not go on, stops no one else.
@@ -27,7 +28,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optiona
 
 from scaler_appliance.core.effects import Effect, Send
 from scaler_appliance.core.objects.client_reach import ClientReach
-from scaler_appliance.core.objects.object_records import Copies, ObjectRecord
+from scaler_appliance.core.objects.object_records import HERE, Copies, ObjectRecord
 from scaler_appliance.core.objects.transfer_rates import TransferRates
 from scaler_appliance.core.peers.sessions import ClientSession, Session
 from scaler_appliance.core.peers.worker_session import WorkerSession
@@ -92,9 +93,11 @@ class ObjectTransfers:
         self._now = now
         self._tickets = 0  # that were issued
         self._serving: Dict[int, int] = {}  # transfers by holder
-        self._of_fetcher: Dict[int, Dict[int, Copies]] = {}  # what each worker fetches or waits for, by object
+        self._of_fetcher: Dict[int, Dict[int, ObjectRecord]] = {}  # what each worker fetches or waits for, by object
         self._transfers: Dict[Tuple[int, int], _Transfer] = {}  # by fetcher and object
-        self._awaited: Dict[int, Tuple[Copies, float]] = {}  # by object: when some no longer wait for a transfer of it
+        self._awaited: Dict[
+            int, Tuple[ObjectRecord, float]
+        ] = {}  # by object: when some no longer wait for a transfer of it
 
     # SCL-OBJ-025
     def request(self, fetcher: WorkerSession, object_id: int, record: Optional[ObjectRecord], failed: int) -> None:
@@ -104,10 +107,12 @@ class ObjectTransfers:
             record: of the object; None: it is not there for this worker.
             failed: the holder from which it could not fetch; 0: none.
         """
+        if record is not None and record.copies is None and record.is_here and object_id in fetcher.to_fetch:
+            record.copies = Copies(record.size)
         copies = None if record is None else record.copies
         named = 0 if copies is None else copies.transfers.get(fetcher.number, 0)
         self._end(fetcher.number, object_id, is_complete=False)
-        if copies is None:
+        if record is None or copies is None:
             self._send_to_scheduler(fetcher, object_id)
             return
         if failed:
@@ -115,9 +120,9 @@ class ObjectTransfers:
             # SCL-OBJ-039
             if failed == named and self._is_client(failed):
                 self.reach.fail(failed, fetcher.number)
-        self._of_fetcher.setdefault(fetcher.number, {})[object_id] = copies
+        self._of_fetcher.setdefault(fetcher.number, {})[object_id] = record
         copies.waiting[fetcher.number] = None
-        self.answer_waiting(object_id, copies)
+        self.answer_waiting(record)
 
     def complete(self, fetcher: int, record: ObjectRecord) -> None:
         """A worker has fetched all bytes of an object, and is about to be one of its holders."""
@@ -131,23 +136,28 @@ class ObjectTransfers:
     def cancel(self, fetcher: int, record: ObjectRecord) -> None:
         """A worker does not go on to fetch an object."""
         self._end(fetcher, record.object_id, is_complete=False)
-        if record.copies is not None:
-            self.answer_waiting(record.object_id, record.copies)
+        self.answer_waiting(record)
 
     def _end(self, fetcher: int, object_id: int, is_complete: bool) -> None:
         own = self._of_fetcher.get(fetcher)
-        copies = None if own is None else own.pop(object_id, None)
+        record = None if own is None else own.pop(object_id, None)
         if own is not None and not own:
             del self._of_fetcher[fetcher]
-        if copies is None:
+        if record is None:
             return
+        copies = record.copies
+        assert copies is not None, "someone fetches what no one has"
         copies.waiting.pop(fetcher, None)
         number = copies.transfers.pop(fetcher, 0)
         if number:
             del self._transfers[fetcher, object_id]
             self._count_serving(number, -1)
             holder = copies.holders.get(number)
-            if holder is not None and not is_complete:
+            if is_complete:
+                pass
+            elif number == HERE:
+                copies.from_here -= 1
+            elif holder is not None:
                 holder.copies -= 1
 
     def _count_serving(self, holder: int, change: int) -> None:
@@ -158,10 +168,11 @@ class ObjectTransfers:
             del self._serving[holder]
             self.rates.pause(holder)
 
-    def answer_waiting(self, object_id: int, copies: Copies) -> None:
+    def answer_waiting(self, record: ObjectRecord) -> None:
         """Tell those that wait, in their order, where they can fetch an object, as far as that is known now."""
+        object_id, copies = record.object_id, record.copies
         self._awaited.pop(object_id, None)
-        if not copies.waiting:
+        if copies is None or not copies.waiting:
             return
         receiving = {self._workers[number].place for number in self._ends(object_id, copies)}
         near: Dict[str, List[int]] = {}  # holders by their place
@@ -176,19 +187,19 @@ class ObjectTransfers:
             if found == 0:
                 if fetcher.place in receiving or are_all_used:
                     continue
-                found = self._choose(number, copies, copies.holders, is_last=not receiving)
+                found = self._choose(number, copies, copies.holders, is_last=not receiving, or_here=record.is_here)
                 are_all_used = found is None and number not in copies.failed
             if found is None:
                 continue
             del copies.waiting[number]
             if found:
-                self._issue(fetcher, object_id, copies, found)
+                self._issue(fetcher, record, copies, found)
                 receiving.add(fetcher.place)
             else:
                 self._end(number, object_id, is_complete=False)
                 self._send_to_scheduler(fetcher, object_id)
         if copies.waiting:
-            self._awaited[object_id] = copies, min(self._ends(object_id, copies).values())
+            self._awaited[object_id] = record, min(self._ends(object_id, copies).values())
 
     def _ends(self, object_id: int, copies: Copies) -> Dict[int, float]:
         """Until when each transfer of an object is waited for, by fetcher, if that is not over."""
@@ -198,16 +209,19 @@ class ObjectTransfers:
 
     def watch(self, now: float) -> None:
         """Called about once a second: who has waited long enough for a copy is told another holder."""
-        for object_id, (copies, until) in list(self._awaited.items()):
+        for record, until in list(self._awaited.values()):
             if now >= until:
-                self.answer_waiting(object_id, copies)
+                self.answer_waiting(record)
 
     # SCL-OBJ-027
-    def _choose(self, fetcher: int, copies: Copies, among: Iterable[int], is_last: bool) -> Optional[int]:
+    def _choose(
+        self, fetcher: int, copies: Copies, among: Iterable[int], is_last: bool, or_here: bool = False
+    ) -> Optional[int]:
         """The one among some holders that a worker can fetch from; 0: no one; None: it has to wait.
 
         Parameters:
             is_last: no copy is on its way, for which it could wait.
+            or_here: the scheduler has the bytes, too.
         """
         failed = copies.failed.get(fetcher, ())
         best, fewest = 0, 0
@@ -215,6 +229,8 @@ class ObjectTransfers:
             is_possible = number != fetcher and number not in failed and self._can_serve(number, fetcher)
             if is_possible and (not best or copies.holders[number].copies < fewest):
                 best, fewest = number, copies.holders[number].copies
+        if or_here and (not best or (fewest >= COPIES_PER_HOLDER and copies.from_here < fewest)):
+            best, fewest = HERE, copies.from_here
         return None if best and fewest >= COPIES_PER_HOLDER and not is_last else best
 
     def _holder(self, number: int) -> Optional[Session]:
@@ -236,17 +252,22 @@ class ObjectTransfers:
         return fetches_from_workers(worker) and self._serving.get(number, 0) < MAXIMUM_TRANSFERS
 
     # SCL-OBJ-026
-    def _issue(self, fetcher: WorkerSession, object_id: int, copies: Copies, number: int) -> None:
-        holder, now = self._holder(number), self._now()
-        assert holder is not None
-        copies.holders[number].copies += 1
+    def _issue(self, fetcher: WorkerSession, record: ObjectRecord, copies: Copies, number: int) -> None:
+        object_id, holder, now = record.object_id, self._holder(number), self._now()
+        if number == HERE:
+            copies.from_here += 1
+        else:
+            copies.holders[number].copies += 1
         copies.transfers[fetcher.number] = number
         self._count_serving(number, 1)
         self.rates.begin(number, now)
         shares = max(COPIES_PER_HOLDER, self._serving[number])  # of what the holder sends in all
         seconds = PATIENCE * shares * copies.size / self.rates.of(number) + PATIENCE_SECONDS
-        secret = self._next_secret()
+        secret = b"" if holder is None else self._next_secret()
         self._transfers[fetcher.number, object_id] = _Transfer(secret, now + seconds)
+        if holder is None:
+            self._send_to_scheduler(fetcher, object_id)
+            return
         lifetime_milliseconds = int(TICKET_SECONDS * 1000)
         end: Session
         for end, address, key in (
@@ -270,29 +291,35 @@ class ObjectTransfers:
     def _send_to_scheduler(self, fetcher: WorkerSession, object_id: int) -> None:
         self._effects.append(Send(fetcher.peer, m.Ticket(id=object_id)))
 
-    def end_all(self, object_id: int, copies: Copies, is_deleted: bool) -> None:
-        """An object has no holders any more.
+    def end_all(self, record: ObjectRecord, is_deleted: bool) -> None:
+        """No one has all bytes of an object any more.
 
         Parameters:
             is_deleted: the object has ended, which its workers are told; else they request it from the scheduler.
         """
+        object_id, copies = record.object_id, record.copies
+        if copies is None:
+            return
         self._awaited.pop(object_id, None)
         waiting = list(copies.waiting)
         for number in (*waiting, *copies.transfers):
             self._end(number, object_id, is_complete=True)
         for number in () if is_deleted else waiting:
             self._send_to_scheduler(self._workers[number], object_id)
+        record.copies = None
 
     def forget_worker(self, number: int) -> Iterator[int]:
         """A worker is gone: it fetches nothing any more, and sends nothing. Steps."""
         self.rates.forget(number)
         self.reach.forget_worker(number)
         while number in self._of_fetcher:
-            object_id, copies = next(iter(self._of_fetcher[number].items()))
+            object_id, record = next(iter(self._of_fetcher[number].items()))
+            copies = record.copies
+            assert copies is not None, "someone fetches what no one has"
             self._take_back(number, object_id, copies)
             self._end(number, object_id, is_complete=False)
             copies.failed.pop(number, None)
-            self.answer_waiting(object_id, copies)
+            self.answer_waiting(record)
             yield 1
 
     # SCL-OBJ-035
@@ -312,7 +339,7 @@ class ObjectTransfers:
     def check_invariants(self, records: List[ObjectRecord]) -> None:
         """Check that transfers and those who wait are counted, and that none of those waits for ever."""
         holders = self._workers.keys() | self._clients.keys()
-        assert self.rates.holders <= holders, "the rates of holders that are gone are kept"
+        assert self.rates.holders <= holders | {HERE}, "the rates of holders that are gone are kept"
         self.reach.check_clients(set(self._clients))
         fetching, serving = 0, 0
         for record in records:
@@ -320,11 +347,11 @@ class ObjectTransfers:
             if copies is None:
                 continue
             assert copies.holders.keys() <= holders, f"object {record.object_id:x} has holders that are gone"
-            assert copies.holders, f"object {record.object_id:x} has an empty set of holders"
+            assert copies.holders or record.is_here, f"no one has all bytes of object {record.object_id:x}"
             assert copies.transfers or not copies.waiting, f"workers wait for object {record.object_id:x} for ever"
             assert not copies.waiting.keys() & copies.transfers.keys()
             for number in (*copies.waiting, *copies.transfers):
-                assert self._of_fetcher[number][record.object_id] is copies
+                assert self._of_fetcher[number][record.object_id] is record
             fetching += len(copies.waiting) + len(copies.transfers)
             serving += len(copies.transfers)
         assert fetching == sum(map(len, self._of_fetcher.values()))

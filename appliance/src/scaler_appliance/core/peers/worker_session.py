@@ -81,7 +81,9 @@ class WorkerSession(Session):
         self.load_microseconds = 0.0
         self.given_microseconds = 0.0  # of work, in all
         self.pace = WorkerPace()
+        self.is_apart = False  # it is known that it does not see the scheduler's files
         self.known_objects: Table[None] = {}
+        self.to_fetch: Set[int] = set()  # those of them of which it may not have all bytes
         self.lost_results: Deque[ObjectRecord] = deque()  # that were lost with it, until it is settled what follows
         self.forgotten_objects: array[int] = array("Q")
         self.cancelled_instances: array[int] = array("Q")
@@ -101,13 +103,15 @@ class WorkerSession(Session):
         # How long tasks may run there, by the scheduler's clock.
         self.stays_until = now + hello.remaining_milliseconds / 1000 if hello.remaining_milliseconds else inf
 
-    def on_heartbeat(self, now: float, heartbeat: m.Heartbeat, tasks: Sequence[RunningTask]) -> None:
-        """Store its figures, and what its processors run.
+    def on_heartbeat(self, now: float, heartbeat: m.Heartbeat, tasks: Sequence[RunningTask]) -> bool:
+        """Store its figures, and what its processors run; returns whether it is nearer or farther than was known.
 
         A processor whose task waits for nested tasks is blocked, and a spare processor uses its slot.
         """
         self.heartbeat, self.heartbeat_at = heartbeat, now
+        self.is_apart = not heartbeat.shares_object_directory
         self.processor_tasks = tasks
+        distance_microseconds = self.distance_microseconds
         if heartbeat.latency_microseconds:
             self._latencies.append(heartbeat.latency_microseconds)
             round_trip_microseconds = 2.0 * min(self._latencies)
@@ -118,15 +122,18 @@ class WorkerSession(Session):
         suspended = sum(processor.suspended for processor in heartbeat.processors)
         self.slots = self.hello.slots + suspended
         self.capacity = self.slots * self._queue_size
+        return self.distance_microseconds != distance_microseconds
 
     def await_bytes(self, dispatch: Dispatch, object_ids: Set[int]) -> None:
         """A task that it has needs objects that it has to fetch from others."""
         self._awaited.add(dispatch.number, object_ids)
         self._count_awaited()
 
-    def await_no_more(self, object_id: int) -> bool:
+    def await_no_more(self, object_id: int, is_there: bool) -> bool:
         """It has fetched an object, or does not go on; returns whether the slots that are given up have changed."""
         before = self.slots_given_up
+        if is_there:
+            self.to_fetch.discard(object_id)
         self._awaited.on_object(object_id)
         self._count_awaited()
         return self.slots_given_up != before
@@ -336,5 +343,6 @@ class WorkerSession(Session):
     def forget_object(self, object_id: int) -> None:
         """Notify the worker that an object is gone, at the end of this burst."""
         self.known_objects.pop(object_id, None)
+        self.to_fetch.discard(object_id)
         self.forgotten_objects.append(object_id)
         self._touched[self.number] = self

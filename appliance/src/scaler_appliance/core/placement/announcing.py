@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Dict, Iterable, List, NamedTuple, Tuple
 
 from scaler_appliance.core.objects.object_records import ObjectRecord
-from scaler_appliance.core.objects.object_table import announcement
-from scaler_appliance.core.objects.object_transfers import fetches_from_workers
+from scaler_appliance.core.objects.object_table import announcement, has_to_fetch
 from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.steps import COLUMN_ENTRIES_PER_UNIT
@@ -62,17 +61,19 @@ class Announcing:
     def _send(self, worker: WorkerSession, object_ids: Iterable[int]) -> Tuple[int, int]:
         """Announce to the worker those of the objects that it does not know; returns how many, and bytes with them."""
         unknown: Dict[str, List[ObjectRecord]] = {}  # by codec
-        count = payload_bytes = 0
+        count, payload_bytes, spread_bytes = 0, 0, self._state.settings.spread_bytes
         for object_id in object_ids:
             if object_id not in worker.known_objects:
                 record = self._state.objects.find(object_id)
                 assert record is not None, f"a waiting task needs object {object_id:x}, which is gone"
                 worker.know_object(object_id)
+                if has_to_fetch(record, worker, spread_bytes):
+                    worker.to_fetch.add(object_id)
                 record.announced_to.add(worker.number)
                 unknown.setdefault(record.codec, []).append(record)
                 count += 1
         for records in unknown.values():
-            instruction, payload = announcement(records, fetches_from_workers(worker))
+            instruction, payload = announcement(records, worker, spread_bytes)
             payload_bytes += sum(map(len, payload))
             self._state.send(worker.peer, instruction, payload)
         return count, payload_bytes

@@ -1,6 +1,8 @@
-"""Which workers keep results that tasks need, and whether a task waits for one of them.
+"""Which workers have large objects that tasks need, and whether a task waits for one of them.
 
 Rules:
+- What counts are objects that others have to fetch: those that only workers and clients have; and, for workers that do
+  not see the scheduler's files, large ones that it has.
 - Among workers with a free slot, a task goes to the one that keeps most of its bytes. If none of these keeps any, and
   it waits for none, it goes to one on the host where most of them are: they need not leave that host then.
 - It goes behind the tasks of a busy worker if that one is free again before the bytes that it keeps beyond those could
@@ -17,53 +19,58 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, KeysView, Optional, Tuple
+from typing import Collection, Dict, Iterator, Optional, Tuple
 
-from scaler_appliance.core.objects.object_records import ObjectRecord
-from scaler_appliance.core.objects.object_transfers import fetches_from_workers
+from scaler_appliance.core.objects.object_records import HERE, ObjectRecord
 from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_appliance.core.state import SchedulerState
 from scaler_appliance.core.tasks.batches import LOSSES_OF_A_SUSPECT, Dispatch, TaskBatch, TaskSpan
 
 NEARLY_ALL = 0.9
 """Of the bytes that a task needs."""
+_OUR_FILES = ""
+"""In the place of a host: the workers that see the scheduler's files."""
 PATIENCE = 2.0
 """How many times longer than was estimated a task waits for a worker that keeps its bytes."""
 
 
-def _elsewhere(state: SchedulerState, batch: TaskBatch, index: int) -> Iterator[Tuple[ObjectRecord, KeysView[int]]]:
-    """Each object that a task needs, and that the scheduler has not, with the sessions of its holders."""
+def _moved(state: SchedulerState, batch: TaskBatch, index: int) -> Iterator[Tuple[ObjectRecord, Collection[int]]]:
+    """Each object that a task needs, and that some workers have to fetch, with the sessions of its holders."""
+    spread_bytes = state.settings.spread_bytes
     for object_id in batch.dependencies_of(index, index + 1):
         record = state.objects.find(object_id)
-        if record is not None and record.copies is not None and record.is_elsewhere:
-            yield record, record.copies.holders.keys()
+        if record is None or record.content is not None:
+            continue
+        if record.is_elsewhere or (state.apart and record.size >= spread_bytes):
+            yield record, (() if record.copies is None else record.copies.holders.keys())
 
 
-def await_bytes(state: SchedulerState, worker: WorkerSession, dispatch: Dispatch) -> None:
-    """A worker was sent a task alone: if it has to fetch what that needs from others, its slot is free meanwhile."""
-    if fetches_from_workers(worker):
-        needed = _elsewhere(state, dispatch.batch, dispatch.start)
-        missing = {record.object_id for record, holders in needed if worker.number not in holders}
-        if missing:
-            worker.await_bytes(dispatch, missing)
+def await_bytes(worker: WorkerSession, dispatch: Dispatch) -> None:
+    """A worker was sent a task alone: if it has to fetch what that needs, its slot is free meanwhile."""
+    missing = worker.to_fetch.intersection(dispatch.batch.dependencies_of(dispatch.start, dispatch.start + 1))
+    if missing:
+        worker.await_bytes(dispatch, missing)
 
 
 def keeper_of_most(
     state: SchedulerState, idle: Dict[int, WorkerSession], span: TaskSpan
 ) -> Tuple[Optional[WorkerSession], float]:
-    """The worker that a task goes to because of the bytes that it needs, and that only workers have; and until when it
-    waits there, which is 0.0 at a worker with a free slot.
+    """The worker that a task goes to because of the bytes that it needs, and that others have to fetch; and until when
+    it waits there, which is 0.0 at a worker with a free slot.
 
     Parameters:
         idle: workers with a free slot.
         span: the task alone.
     """
     kept_bytes: Dict[int, int] = {}
-    needed_bytes = 0
-    for record, holders in _elsewhere(state, span.batch, span.start):
+    needed_bytes, source = 0, 0
+    for record, holders in _moved(state, span.batch, span.start):
         needed_bytes += record.size
-        for number in holders & state.workers.keys():
-            kept_bytes[number] = kept_bytes.get(number, 0) + record.size
+        if not record.is_elsewhere:
+            source = HERE
+        for number in holders:
+            if number in state.workers:
+                kept_bytes[number] = kept_bytes.get(number, 0) + record.size
     batch, needs = span.batch, span.batch.requirement.needs
     is_measured = state.durations.get(batch.function_key) is not None
     is_urgent = needs.time_request_seconds > 0.0 or batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT
@@ -82,7 +89,9 @@ def keeper_of_most(
         is_late = worker.finished == worker.finished_when_asked
         if is_measured and not (is_urgent or is_late or worker.leaving or worker.is_congested):
             has_nearly_all = kept_bytes[number] >= NEARLY_ALL * needed_bytes
-            bytes_per_second = state.transfers.rates.of(number) if has_nearly_all else assumed_bytes_per_second
+            bytes_per_second = (
+                state.transfers.rates.of(source or number) if has_nearly_all else assumed_bytes_per_second
+            )
             wait_seconds = worker.load_microseconds / worker.slots / 1e6
             left = kept_bytes[number] - wait_seconds * bytes_per_second
             if left > busy_bytes:
@@ -104,26 +113,39 @@ def who_fetches(state: SchedulerState, ahead: Dict[int, WorkerSession], span: Ta
     batch, needs = span.batch, span.batch.requirement.needs
     if needs.time_request_seconds > 0.0 or batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT:
         return None
-    holders = [holders for _, holders in _elsewhere(state, batch, span.start)]
-    for number, worker in ahead.items():
-        has_to_fetch = any(number not in each for each in holders)
-        if has_to_fetch and worker.offers(needs, state.now) and worker.room_for(needs.capabilities):
+    records = [record for record, _ in _moved(state, batch, span.start)]
+    for worker in ahead.values():
+        if (
+            any(_is_missing(each, worker) for each in records)
+            and worker.offers(needs, state.now)
+            and worker.room_for(needs.capabilities)
+        ):
             return worker
     return None
+
+
+def _is_missing(record: ObjectRecord, worker: WorkerSession) -> bool:
+    """Whether a worker has to fetch an object first."""
+    if record.object_id in worker.known_objects:
+        return record.object_id in worker.to_fetch
+    return record.is_elsewhere or worker.is_apart
 
 
 def _neighbour_of_most(
     state: SchedulerState, idle: Dict[int, WorkerSession], span: TaskSpan
 ) -> Optional[WorkerSession]:
-    """A worker with a free slot on the host that has most of the bytes that a task needs, at workers or a client."""
+    """A worker with a free slot on the host that has most of the bytes that a task needs: at workers, at a client, or
+    in files of the scheduler that the worker sees."""
     bytes_by_place: Dict[str, int] = {}
-    for record, holders in _elsewhere(state, span.batch, span.start):
+    for record, holders in _moved(state, span.batch, span.start):
         sessions = [state.workers.get(each) or state.clients.get(each) for each in holders]
-        for place in {session.place for session in sessions if session is not None}:
+        places = {session.place for session in sessions if session is not None}
+        for place in places if record.is_elsewhere else {*places, _OUR_FILES}:
             bytes_by_place[place] = bytes_by_place.get(place, 0) + record.size
     needs = span.batch.requirement.needs
     for place in sorted(bytes_by_place, key=lambda each: -bytes_by_place[each]):
-        near = [worker for number, worker in state.workers_by_place.get(place, {}).items() if number in idle]
+        there = state.sharing if place == _OUR_FILES else state.workers_by_place.get(place, {})
+        near = [worker for number, worker in there.items() if number in idle]
         able = [each for each in near if each.offers(needs, state.now) and each.room_for(needs.capabilities)]
         if able:
             return min(able, key=lambda worker: len(worker.capabilities))

@@ -228,7 +228,7 @@ class Placement:
         if ready_class.requirement.needs.capabilities:
             self.speeds.want(ready_class.requirement.needs.capabilities)
         self._looked_at = 0
-        self._counts_bytes = self._state.objects.has_kept
+        self._counts_bytes = self._state.moves_bytes
         if not ready_class.requirement.is_large or self.memory.is_looked_at(ready_class):
             self._place_usual(ready_class)
         if blocked and ready_class.count and self._left > 0 and self._most > 0:
@@ -523,8 +523,8 @@ class Placement:
             worker.assign(dispatch)
             if state.memory_needs.of(batch):
                 worker.large_dispatches[dispatch.number] = dispatch
-            if batch.dependency_counts and stop - start == 1 and state.objects.has_kept:
-                await_bytes(state, worker, dispatch)
+            if batch.dependency_counts and stop - start == 1 and worker.to_fetch:
+                await_bytes(worker, dispatch)
                 if worker.slots_ahead:
                     self._workers.on_fetches(worker)
             if not worker.distance_microseconds:

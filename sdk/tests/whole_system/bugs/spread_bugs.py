@@ -1,0 +1,82 @@
+"""Bugs in how workers fetch what the scheduler has, from it and from one another. Rule: as of `transfer_bugs`; all are
+quiet, and unit tests find them."""
+
+from __future__ import annotations
+
+from typing import Dict
+
+from whole_system.bugs.planting import SCHEDULER, PlantedBug
+
+_TRANSFERS = f"{SCHEDULER}.objects.object_transfers:ObjectTransfers"
+_TABLE = f"{SCHEDULER}.objects.object_table"
+_BYTES = f"{SCHEDULER}.placement.kept_bytes"
+_WORKER = f"{SCHEDULER}.peers.worker_session:WorkerSession"
+
+QUIET_SPREAD_BUGS: Dict[str, PlantedBug] = {
+    "what workers fetch from the scheduler is not counted": PlantedBug(
+        "scheduler", f"{_TRANSFERS}._issue", "copies.from_here += 1", "pass"
+    ),
+    "a fetch from the scheduler that has failed counts": PlantedBug(
+        "scheduler", f"{_TRANSFERS}._end", "copies.from_here -= 1", "pass"
+    ),
+    "the scheduler comes before workers that have the bytes": PlantedBug(
+        "scheduler",
+        f"{_TRANSFERS}._choose",
+        "(fewest >= COPIES_PER_HOLDER and copies.from_here < fewest)",
+        "copies.from_here < fewest",
+    ),
+    "who asks for a ticket of any object is remembered": PlantedBug(
+        "scheduler", f"{_TRANSFERS}.request", " and object_id in fetcher.to_fetch", ""
+    ),
+    "workers that see the files are told to fetch": PlantedBug(
+        "scheduler", f"{_TABLE}:has_to_fetch", "(worker.is_apart and record.size >= spread_bytes)", "True"
+    ),
+    "small objects are spread": PlantedBug(
+        "scheduler", f"{_TABLE}:has_to_fetch", " and record.size >= spread_bytes", ""
+    ),
+    "arguments of one task are spread": PlantedBug(
+        "scheduler", f"{_TABLE}:_storage_of", "record.kind != m.ObjectKind.ARGUMENTS or record.references > 1", "True"
+    ),
+    "a slot is not taken back when the last bytes were sent": PlantedBug(
+        "scheduler", f"{_TABLE}:ObjectTable.serve", "if request.offset + length >= record.size:", "if False:"
+    ),
+    "a slot is taken back when the first bytes were sent": PlantedBug(
+        "scheduler", f"{_TABLE}:ObjectTable.serve", "if request.offset + length >= record.size:", "if True:"
+    ),
+    "who waits for a file that is lost waits for ever": PlantedBug(
+        "scheduler", f"{_TABLE}:ObjectTable.give_up", "self._settle_copies(record)", "pass"
+    ),
+    "who fetches an object is remembered after its end": PlantedBug(
+        "scheduler",
+        f"{_TABLE}:ObjectTable._remove_if_unused",
+        "self._transfers.end_all(record, is_deleted=True)",
+        "pass",
+    ),
+    "a worker that has an object is taken to fetch it": PlantedBug(
+        "scheduler", f"{_WORKER}.await_no_more", "self.to_fetch.discard(object_id)", "pass"
+    ),
+    "what a worker had to fetch is remembered after its end": PlantedBug(
+        "scheduler", f"{_WORKER}.forget_object", "self.to_fetch.discard(object_id)", "pass"
+    ),
+    "copies of what the scheduler has do not count": PlantedBug(
+        "scheduler",
+        f"{_BYTES}:_moved",
+        "record.is_elsewhere or (state.apart and record.size >= spread_bytes)",
+        "record.is_elsewhere",
+    ),
+    "a task goes to any host although a worker sees the file": PlantedBug(
+        "scheduler",
+        f"{_BYTES}:_neighbour_of_most",
+        "places if record.is_elsewhere else {*places, _OUR_FILES}",
+        "places",
+    ),
+    "the next arguments do not come while a task runs": PlantedBug(
+        "scheduler", f"{_BYTES}:_is_missing", "record.is_elsewhere or worker.is_apart", "record.is_elsewhere"
+    ),
+    "a worker that comes to see the files is taken not to": PlantedBug(
+        "scheduler", f"{SCHEDULER}.state:SchedulerState.note_sharing", "others.pop(worker.number, None)", "pass"
+    ),
+    "a worker that is gone is taken to fetch": PlantedBug(
+        "scheduler", f"{SCHEDULER}.state:SchedulerState.remove_worker", "self.apart.pop(worker.number, None)", "pass"
+    ),
+}
