@@ -73,6 +73,12 @@ class KeepsACopyToItself(WorkerTransfers):
         pass
 
 
+@transfer_mutant(breaks="SCL-OBJ-045", caught_by="worker/transfers/copy-from-the-scheduler-counts")
+class KeepsACopyOfTheSchedulersToItself(WorkerTransfers):
+    def report_copy_of_scheduler(self, object_id: int) -> None:
+        pass
+
+
 @object_mutant(breaks="SCL-OBJ-029", caught_by="worker/transfers/object-is-fetched-from-its-holder")
 class ForgetsItsCopy(WorkerObjects):
     def keep_copy(self, object_id: int) -> None:

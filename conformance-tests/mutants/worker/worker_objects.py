@@ -168,8 +168,12 @@ class WorkerObjects:
         fetch.content += message.payload
         fetch.requested = max(fetch.requested, len(fetch.content))
         if len(fetch.content) >= message.size:
-            del self.fetches[message.id]
-            self.contents[message.id] = bytes(fetch.content)
+            if message.id in self.held:
+                self.complete_copy(message.id)
+                self.owner.transfers.report_copy_of_scheduler(message.id)
+            else:
+                del self.fetches[message.id]
+                self.contents[message.id] = bytes(fetch.content)
         else:
             fetch.requested = max(fetch.requested, len(fetch.content))
             self.request_more(message.id, fetch)

@@ -136,6 +136,9 @@ class WorkerTransfers(ReferenceHolder):
         """Whether an answer has as many bytes as were wanted."""
         return length == wanted
 
+    def report_copy_of_scheduler(self, object_id: int) -> None:
+        self.owner.send("ObjectInstruction", action="hold", ids=[object_id])
+
     def tell_hold(self, object_id: int) -> None:
         self.owner.send("ObjectInstruction", action="hold", ids=[object_id])
 

@@ -164,6 +164,19 @@ def object_is_fetched_from_its_holder(bench: RoleBench) -> None:
     check(served.payload == holder.content[:10], "the bytes of what it holds", served, "SCL-OBJ-029")
 
 
+@case(covers=["SCL-OBJ-045"], features=["peer-fetch"])
+def copy_from_the_scheduler_counts(bench: RoleBench) -> None:
+    """A worker that is told no holder fetches from the scheduler, and says then that it holds the object."""
+    worker = fetching_worker(bench)
+    wanted = worker.announce(b'["from the scheduler"]', storage="held")
+    task = arguments_task(worker, wanted)
+    worker.expect("TicketRequest", id=wanted)
+    worker.send("Ticket", id=wanted)
+    worker.expect_value(task, "from the scheduler")
+    held = worker.expect("ObjectInstruction", where=lambda each: each.action == "hold")
+    check(held.ids == [wanted], f"hold for object {wanted:x}", held)
+
+
 @case(covers=["SCL-OBJ-044"], features=["peer-fetch"])
 def requests_to_a_holder_are_few_and_then_not_many(bench: RoleBench) -> None:
     """A worker has at most four unanswered requests at a holder before the first answer, and at most 64 after it."""
