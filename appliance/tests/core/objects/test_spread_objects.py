@@ -11,6 +11,7 @@ from scheduler_harness import Client, Harness
 
 from scaler_appliance.core.effects import SendChunk
 from scaler_appliance.core.objects.object_transfers import COPIES_PER_HOLDER
+from scaler_appliance.core.placement.kept_bytes import FEW_HOLDERS
 from scaler_protocol import messages as m
 
 HELD, SHARED, REMOTE = m.ObjectStorage.HELD, m.ObjectStorage.SHARED, m.ObjectStorage.REMOTE
@@ -314,3 +315,20 @@ def test_a_worker_counts_as_what_its_last_heartbeat_says(harness: Harness) -> No
     assert (session in harness.state.apart, session in harness.state.sharing) == (False, True)
     worker.peer.vanish()
     assert not harness.state.apart and not harness.state.sharing
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["the first", "the last"])
+def test_of_very_many_workers_with_a_copy_the_one_with_a_free_slot_is_found(
+    harness: Harness, client: Client, is_first: bool
+) -> None:
+    workers = [peer(harness, number) for number in range(FEW_HOLDERS + 8)]
+    made = client.announce(1, SIZE, SHARED)
+    use(client, [made], *range(1, 1 + len(workers)))
+    for worker in workers:
+        assert len(worker.read()) == 1
+        worker.hold(made)
+    without_copy = peer(harness, 100)
+    free = workers[0 if is_first else -1]
+    free.finish(next(iter(free.tasks)))
+    use(client, [made], 1001)
+    assert (len(free.read()), without_copy.read()) == (1, [])

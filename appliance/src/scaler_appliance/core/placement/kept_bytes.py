@@ -13,12 +13,14 @@ Rules:
   is in no estimate.
 - A task that waits at a worker for bytes from others takes no slot of it meanwhile: see `AwaitedBytes`. And while one
   runs for which bytes had to come, those of the next one come: a worker may have so many more as it has slots.
+- Of an object that very many workers have, some are looked at: a task costs the same, however many there are.
 - If slots are free elsewhere, it waits there no longer than twice as long as was estimated, nor than moving its bytes
   would take: so a wrong estimate costs it no more than it would have cost not to wait.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Collection, Dict, Iterator, Optional, Tuple
 
 from scaler_appliance.core.objects.object_records import HERE, ObjectRecord
@@ -28,6 +30,10 @@ from scaler_appliance.core.tasks.batches import LOSSES_OF_A_SUSPECT, Dispatch, T
 
 NEARLY_ALL = 0.9
 """Of the bytes that a task needs."""
+FEW_HOLDERS = 32
+"""So many holders of an object are looked at for a task: if there are more, one with a free slot is likely there."""
+MOST_LOOKED_AT = 256
+"""Workers that may be among them."""
 _OUR_FILES = ""
 """In the place of a host: the workers that see the scheduler's files."""
 PATIENCE = 2.0
@@ -68,7 +74,7 @@ def keeper_of_most(
         needed_bytes += record.size
         if not record.is_elsewhere:
             source = HERE
-        for number in holders:
+        for number in _looked_at(holders, idle):
             if number in state.workers:
                 kept_bytes[number] = kept_bytes.get(number, 0) + record.size
     batch, needs = span.batch, span.batch.requirement.needs
@@ -114,7 +120,7 @@ def who_fetches(state: SchedulerState, ahead: Dict[int, WorkerSession], span: Ta
     if needs.time_request_seconds > 0.0 or batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT:
         return None
     records = [record for record, _ in _moved(state, batch, span.start)]
-    for worker in ahead.values():
+    for worker in islice(ahead.values(), MOST_LOOKED_AT):
         if (
             any(_is_missing(each, worker) for each in records)
             and worker.offers(needs, state.now)
@@ -122,6 +128,14 @@ def who_fetches(state: SchedulerState, ahead: Dict[int, WorkerSession], span: Ta
         ):
             return worker
     return None
+
+
+def _looked_at(holders: Collection[int], idle: Collection[int]) -> Iterator[int]:
+    """Holders of an object among which a task's worker is chosen: of many, those with a free slot, and not all."""
+    if len(holders) <= FEW_HOLDERS:
+        return iter(holders)
+    few, many = (idle, holders) if len(idle) < len(holders) else (holders, idle)
+    return islice((each for each in islice(few, MOST_LOOKED_AT) if each in many), FEW_HOLDERS)
 
 
 def _is_missing(record: ObjectRecord, worker: WorkerSession) -> bool:
@@ -138,7 +152,8 @@ def _neighbour_of_most(
     in files of the scheduler that the worker sees."""
     bytes_by_place: Dict[str, int] = {}
     for record, holders in _moved(state, span.batch, span.start):
-        sessions = [state.workers.get(each) or state.clients.get(each) for each in holders]
+        some = islice(holders, FEW_HOLDERS)
+        sessions = [state.workers.get(each) or state.clients.get(each) for each in some]
         places = {session.place for session in sessions if session is not None}
         for place in places if record.is_elsewhere else {*places, _OUR_FILES}:
             bytes_by_place[place] = bytes_by_place.get(place, 0) + record.size
