@@ -214,6 +214,79 @@ def test_a_worker_that_is_gone_makes_room_for_the_next_one(harness: Harness, cli
     assert not any(number in harness.state.apart for number in [workers[0].peer.session])
 
 
+class Firewall:
+    """Three workers that need five objects: the second one cannot fetch from the first, which has them all."""
+
+    def __init__(self, harness: Harness, client: Client) -> None:
+        self.first, self.second, self.third = self.workers = [peer(harness, number) for number in range(3)]
+        self.objects = [client.announce(number, SIZE, SHARED) for number in range(1, 6)]
+        use(client, self.objects, 1, 2, 3)
+        assert all(len(worker.read()) == 1 for worker in self.workers)
+        for each in self.objects:
+            self.first.hold(each)
+
+    def holder_for(self, fetcher: Keeper, object_id: int, failed: int = 0) -> int:
+        """The holder that a worker is told; it gets the object there."""
+        fetcher.ask_ticket(object_id, failed)
+        return fetcher.take_ticket().holder
+
+    def fail(self, object_id: int) -> int:
+        """The holder that the second worker is told after it has tried the first."""
+        assert self.holder_for(self.second, object_id) == self.first.peer.session
+        return self.holder_for(self.second, object_id, failed=self.first.peer.session)
+
+
+def test_a_worker_that_does_not_reach_others_costs_one_time_out(harness: Harness, client: Client) -> None:
+    scene = Firewall(harness, client)
+    assert scene.fail(scene.objects[0]) == OF_THE_SCHEDULER
+    for each in scene.objects[1:]:
+        assert scene.holder_for(scene.second, each) == OF_THE_SCHEDULER
+        assert scene.holder_for(scene.third, each) == scene.first.peer.session, "which the third one reaches"
+
+
+def test_it_does_not_wait_for_copies_that_come_to_others(harness: Harness, client: Client) -> None:
+    scene = Firewall(harness, client)
+    one, two, *_ = scene.objects
+    scene.fail(one)
+    harness.state.objects.find(two).copies.from_here = COPIES_PER_HOLDER
+    assert scene.holder_for(scene.third, two) == scene.first.peer.session
+    assert scene.holder_for(scene.second, two) == OF_THE_SCHEDULER
+
+
+def test_a_worker_that_has_failed_once_goes_on_with_those_that_it_has_reached(harness: Harness, client: Client) -> None:
+    scene = Firewall(harness, client)
+    one, two, three, four, _ = scene.objects
+    for each in (one, three, four):
+        scene.third.hold(each)
+    harness.state.objects.find(one).copies.holders[scene.first.peer.session].copies = COPIES_PER_HOLDER
+    assert scene.holder_for(scene.second, one) == scene.third.peer.session
+    scene.second.hold(one)
+    assert scene.fail(two) == OF_THE_SCHEDULER
+    assert scene.holder_for(scene.second, three) == scene.third.peer.session
+    assert scene.holder_for(scene.second, three, failed=scene.third.peer.session) == OF_THE_SCHEDULER
+    assert scene.holder_for(scene.second, four) == OF_THE_SCHEDULER, "it has failed with both"
+
+
+def test_what_only_workers_have_is_tried_at_each_of_them(harness: Harness, client: Client) -> None:
+    scene = Firewall(harness, client)
+    one, two, *_ = scene.objects
+    scene.fail(one)
+    harness.core.on_object_unreadable(harness.now, two, "gone")
+    harness.tick()
+    assert scene.holder_for(scene.second, two) == scene.first.peer.session
+
+
+def test_nothing_is_known_of_workers_that_are_gone(harness: Harness, client: Client) -> None:
+    scene = Firewall(harness, client)
+    one, two, *_ = scene.objects
+    assert scene.holder_for(scene.third, one) == scene.first.peer.session
+    scene.third.hold(one)
+    scene.fail(two)
+    for worker in scene.workers:
+        worker.peer.vanish()
+    harness.state.transfers.between.check_workers(set())
+
+
 # Slots and places -----------------------------------------------------------------------------------------------------
 
 

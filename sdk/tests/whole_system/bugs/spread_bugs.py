@@ -8,6 +8,7 @@ from typing import Dict
 from whole_system.bugs.planting import SCHEDULER, PlantedBug
 
 _TRANSFERS = f"{SCHEDULER}.objects.object_transfers:ObjectTransfers"
+_REACH = f"{SCHEDULER}.objects.worker_reach:WorkerReach"
 _TABLE = f"{SCHEDULER}.objects.object_table"
 _BYTES = f"{SCHEDULER}.placement.kept_bytes"
 _WORKER = f"{SCHEDULER}.peers.worker_session:WorkerSession"
@@ -78,5 +79,23 @@ QUIET_SPREAD_BUGS: Dict[str, PlantedBug] = {
     ),
     "a worker that is gone is taken to fetch": PlantedBug(
         "scheduler", f"{SCHEDULER}.state:SchedulerState.remove_worker", "self.apart.pop(worker.number, None)", "pass"
+    ),
+    "a worker that does not reach others tries each": PlantedBug(
+        "scheduler", f"{_TRANSFERS}.request", "self.between.fail(fetcher.number, failed)", "pass"
+    ),
+    "a worker that has failed once fetches from the scheduler only": PlantedBug(
+        "scheduler", f"{_TRANSFERS}.complete", "self.between.succeed(fetcher, holder)", "pass"
+    ),
+    "what only workers have is not fetched by who has failed once": PlantedBug(
+        "scheduler", f"{_TRANSFERS}.answer_waiting", "record.is_here and self.between", "self.between"
+    ),
+    "who has failed once waits for copies that it does not reach": PlantedBug(
+        "scheduler", f"{_TRANSFERS}.answer_waiting", "is_wary or not receiving", "not receiving"
+    ),
+    "what a worker reached is remembered after it has failed": PlantedBug(
+        "scheduler", f"{_REACH}.fail", "self._part(fetcher, holder)", "pass"
+    ),
+    "what a worker reached is remembered after its end": PlantedBug(
+        "scheduler", f"{_TRANSFERS}.forget_worker", "self.between.forget(number)", "pass"
     ),
 }

@@ -13,7 +13,7 @@ Rules:
 - Who waits waits for a copy that is on its way: until it arrives, fails, its fetcher is gone, or it has taken twice as
   long as it should. So who fetches, and does not go on, stops no one else.
 - A holder from which a worker could not fetch an object is not named to it again for that object; a client not for
-  others either (see `client_reach`).
+  others either (see `client_reach`). Such a worker fetches what the scheduler has from there (see `worker_reach`).
 - How long transfers take, from their tickets on, is measured: it says what others from that holder will take.
 - A ticket is a secret that only its two ends are told. It is made from a random seed, so that a run can be repeated.
 - When a fetcher's session ends, the holders take back its tickets: its key may not be admitted any more.
@@ -30,6 +30,7 @@ from scaler_appliance.core.effects import Effect, Send
 from scaler_appliance.core.objects.client_reach import ClientReach
 from scaler_appliance.core.objects.object_records import HERE, Copies, ObjectRecord
 from scaler_appliance.core.objects.transfer_rates import TransferRates
+from scaler_appliance.core.objects.worker_reach import WorkerReach
 from scaler_appliance.core.peers.sessions import ClientSession, Session
 from scaler_appliance.core.peers.worker_session import WorkerSession
 from scaler_protocol import messages as m
@@ -87,6 +88,7 @@ class ObjectTransfers:
         self.rates = rates
         self._effects = effects
         self.reach = ClientReach()
+        self.between = WorkerReach()
         self._workers = workers
         self._clients = clients
         self._seed = seed
@@ -120,6 +122,8 @@ class ObjectTransfers:
             # SCL-OBJ-039
             if failed == named and self._is_client(failed):
                 self.reach.fail(failed, fetcher.number)
+            elif failed == named and failed in self._workers:
+                self.between.fail(fetcher.number, failed)
         self._of_fetcher.setdefault(fetcher.number, {})[object_id] = record
         copies.waiting[fetcher.number] = None
         self.answer_waiting(record)
@@ -131,6 +135,8 @@ class ObjectTransfers:
             self.rates.complete(holder, record.size, self._now())
             if self._is_client(holder):
                 self.reach.succeed(holder)
+            elif holder in self._workers:
+                self.between.succeed(fetcher, holder)
         self._end(fetcher, record.object_id, is_complete=True)
 
     def cancel(self, fetcher: int, record: ObjectRecord) -> None:
@@ -183,11 +189,15 @@ class ObjectTransfers:
         are_all_used = False  # often enough, so that those wait that have none near
         for number in list(copies.waiting):
             fetcher = self._workers[number]
-            found = self._choose(number, copies, near.get(fetcher.place, ()), is_last=fetcher.place not in receiving)
+            is_wary = record.is_here and self.between.is_wary(number)
+            beside: Iterable[int] = near.get(fetcher.place, ())
+            beside = self._proven(number, beside) if is_wary else beside
+            found = self._choose(number, copies, beside, is_last=is_wary or fetcher.place not in receiving)
             if found == 0:
-                if fetcher.place in receiving or are_all_used:
+                if not is_wary and (fetcher.place in receiving or are_all_used):
                     continue
-                found = self._choose(number, copies, copies.holders, is_last=not receiving, or_here=record.is_here)
+                everyone: Iterable[int] = self._proven(number, copies.holders) if is_wary else copies.holders
+                found = self._choose(number, copies, everyone, is_wary or not receiving, or_here=record.is_here)
                 are_all_used = found is None and number not in copies.failed
             if found is None:
                 continue
@@ -232,6 +242,10 @@ class ObjectTransfers:
         if or_here and (not best or (fewest >= COPIES_PER_HOLDER and copies.from_here < fewest)):
             best, fewest = HERE, copies.from_here
         return None if best and fewest >= COPIES_PER_HOLDER and not is_last else best
+
+    def _proven(self, fetcher: int, holders: Iterable[int]) -> List[int]:
+        """The holders from which a worker has fetched before, and clients, of which `reach` knows more."""
+        return [each for each in holders if each in self._clients or self.between.has_fetched(fetcher, each)]
 
     def _holder(self, number: int) -> Optional[Session]:
         return self._workers.get(number) or self._clients.get(number)
@@ -312,6 +326,7 @@ class ObjectTransfers:
         """A worker is gone: it fetches nothing any more, and sends nothing. Steps."""
         self.rates.forget(number)
         self.reach.forget_worker(number)
+        self.between.forget(number)
         while number in self._of_fetcher:
             object_id, record = next(iter(self._of_fetcher[number].items()))
             copies = record.copies
@@ -341,6 +356,7 @@ class ObjectTransfers:
         holders = self._workers.keys() | self._clients.keys()
         assert self.rates.holders <= holders | {HERE}, "the rates of holders that are gone are kept"
         self.reach.check_clients(set(self._clients))
+        self.between.check_workers(set(self._workers))
         fetching, serving = 0, 0
         for record in records:
             copies = record.copies
