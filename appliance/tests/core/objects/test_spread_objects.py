@@ -10,8 +10,10 @@ from keeper import SIZE, Keeper
 from scheduler_harness import Client, Harness
 
 from scaler_appliance.core.effects import SendChunk
-from scaler_appliance.core.objects.object_transfers import COPIES_PER_HOLDER
+from scaler_appliance.core.objects.object_records import HERE
+from scaler_appliance.core.objects.object_transfers import COPIES_PER_HOLDER, HOLD_SECONDS
 from scaler_appliance.core.placement.kept_bytes import FEW_HOLDERS
+from scaler_appliance.core.tasks.pace import WorkerPace
 from scaler_protocol import messages as m
 
 HELD, SHARED, REMOTE = m.ObjectStorage.HELD, m.ObjectStorage.SHARED, m.ObjectStorage.REMOTE
@@ -30,9 +32,10 @@ def client(harness: Harness) -> Client:
     return harness.client()
 
 
-def peer(harness: Harness, number: int, slots: int = 1, is_apart: bool = True) -> Keeper:
+def peer(harness: Harness, number: int, slots: int = 1, is_apart: bool = True, **capabilities: float) -> Keeper:
     """A worker, of which it is known whether it sees the scheduler's files."""
-    worker = Keeper(harness, slots, data_address=f"tcp://host{number}:1", data_key=b"key of %d" % number)
+    places = {"data_address": f"tcp://host{number}:1", "data_key": b"key of %d" % number}
+    worker = Keeper(harness, slots, **places, **capabilities)
     worker.peer.send(m.Heartbeat(shares_object_directory=not is_apart))
     worker.peer.take(m.HeartbeatEcho)
     return worker
@@ -287,6 +290,96 @@ def test_nothing_is_known_of_workers_that_are_gone(harness: Harness, client: Cli
     harness.state.transfers.between.check_workers(set())
 
 
+# Workers that do not go on, or do not say so --------------------------------------------------------------------------
+
+
+def test_who_does_not_say_that_it_holds_is_waited_for_only_shortly(harness: Harness, client: Client) -> None:
+    workers = [peer(harness, number) for number in range(9)]
+    made = client.announce(1, SIZE, SHARED)
+    use(client, [made], *range(1, 10))
+    for worker in workers:
+        worker.read()
+        worker.ask_ticket(made)
+    told = [worker for worker in workers if worker.tickets]
+    assert len(told) == COPIES_PER_HOLDER
+    for worker in told:
+        ask_scheduler(worker, made)
+    harness.wait(HOLD_SECONDS / 2)
+    assert sum(bool(worker.read() or worker.tickets) for worker in workers) == COPIES_PER_HOLDER
+    harness.wait(HOLD_SECONDS)
+    for worker in workers:
+        worker.read()
+        assert [ticket.holder for ticket in worker.tickets] == [OF_THE_SCHEDULER]
+
+
+def test_a_copy_that_is_reported_in_time_is_waited_for(harness: Harness, client: Client) -> None:
+    workers = [peer(harness, number) for number in range(6)]
+    made = client.announce(1, SIZE, SHARED)
+    use(client, [made], *range(1, 7))
+    for worker in workers:
+        worker.read()
+        worker.ask_ticket(made)
+    first, second, *others = workers
+    for worker in (first, second):
+        ask_scheduler(worker, made)
+    first.hold(made)
+    for worker in others:
+        worker.read()
+    assert [ticket.holder for worker in others for ticket in worker.tickets] == [first.peer.session] * 2
+    second.hold(made)
+    for worker in others:
+        worker.read()
+    assert [ticket.holder for ticket in others[2].tickets + others[3].tickets] == [second.peer.session] * 2
+
+
+def test_who_gives_up_without_a_word_stops_no_one_and_spoils_no_rate(harness: Harness, client: Client) -> None:
+    workers = [peer(harness, number) for number in range(4)]
+    made, other = (client.announce(number, SIZE, SHARED) for number in (1, 2))
+    use(client, [made, other], 1, 2, 3, 4)
+    for worker in workers:
+        worker.read()
+    silent, quick, *later = workers
+    silent.ask_ticket(made)
+    for _ in range(60):
+        for each in (client, *(worker.peer for worker in workers)):
+            each.post(m.Heartbeat())
+        harness.wait(60)
+    assert not harness.state.objects.find(made).copies.transfers
+    quick.ask_ticket(other)
+    harness.now += 0.5
+    quick.hold(other)
+    assert harness.state.transfers.rates.of(HERE) == SIZE / 0.5
+    for worker in later:
+        worker.ask_ticket(made)
+        assert [ticket.holder for ticket in worker.tickets] == [OF_THE_SCHEDULER]
+
+
+def test_how_fast_bytes_come_to_the_scheduler_does_not_count(harness: Harness, client: Client) -> None:
+    worker = peer(harness, 1)
+    made = client.announce(1, SIZE, REMOTE)
+    use(client, [made], 1)
+    worker.read()
+    before = harness.state.transfers.rates.of(HERE)
+    worker.ask_ticket(made)
+    harness.now += 3
+    client.send(m.ObjectResponse(id=made, offset=0, size=SIZE), b"x" * SIZE)
+    worker.hold(made)
+    assert harness.state.transfers.rates.of(HERE) == before
+
+
+def test_a_copy_that_is_lost_is_fetched_again_like_the_first(harness: Harness, client: Client) -> None:
+    worker = peer(harness, 1)
+    made = client.announce(1, SIZE, SHARED)
+    use(client, [made], 1)
+    worker.read()
+    worker.hold(made)
+    worker.drop(made)
+    worker.finish(1)
+    use(client, [made], 2)
+    another(client, 3, 4)
+    assert worker.read() == [2, 3], "it waits for bytes"
+
+
 # Slots and places -----------------------------------------------------------------------------------------------------
 
 
@@ -405,3 +498,40 @@ def test_of_very_many_workers_with_a_copy_the_one_with_a_free_slot_is_found(
     free.finish(next(iter(free.tasks)))
     use(client, [made], 1001)
     assert (len(free.read()), without_copy.read()) == (1, [])
+
+
+class FixedPace(WorkerPace):
+    def __init__(self, pace: float) -> None:
+        super().__init__()
+        self._fixed = pace
+
+    def of(self, function: object) -> float:
+        return self._fixed
+
+
+def test_a_quick_worker_comes_before_one_that_sees_the_file_if_moving_takes_less(
+    harness: Harness, client: Client
+) -> None:
+    quick, slow = peer(harness, 1), peer(harness, 2, is_apart=False)
+    made = client.announce(1, SIZE, SHARED)
+    for worker, pace in ((slow, 3.0), (quick, 0.6)):
+        harness.state.workers[worker.peer.session].pace = FixedPace(pace)
+    use(client, [made], 1)
+    assert (slow.read(), quick.read()) == ([], [1])
+    quick.finish(1)
+    harness.state.transfers.rates.of = lambda holder: SIZE / 10.0
+    large = client.announce(2, SIZE, SHARED)
+    use(client, [large], 2)
+    assert (slow.read(), quick.read()) == ([2], [])
+
+
+def test_what_others_need_more_is_spared_if_all_have_a_copy(harness: Harness, client: Client) -> None:
+    made = client.announce(1, SIZE, SHARED)
+    workers = [peer(harness, 1, gpu=1.0), peer(harness, 2)]
+    use(client, [made], 1, 2)
+    for worker in workers:
+        (number,) = worker.read()
+        worker.hold(made)
+        worker.finish(number)
+    use(client, [made], 3)
+    assert (workers[0].read(), workers[1].read()) == ([], [3])

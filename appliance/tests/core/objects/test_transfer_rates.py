@@ -77,3 +77,10 @@ def test_a_worker_that_is_gone_is_forgotten_and_what_it_taught_is_not(rates: Tra
     rates.forget(SECOND)
     assert not rates.holders
     assert rates.of(FIRST) == 10 * PART
+
+
+def test_a_transfer_that_does_not_end_takes_no_time_from_others(rates: TransferRates) -> None:
+    rates.begin(FIRST, 0.0)
+    rates.begin(FIRST, 3600.0)
+    rates.complete(FIRST, 10 * PART, 3602.0, began_at=3600.0)
+    assert rates.of(FIRST) == 5 * PART

@@ -55,16 +55,18 @@ class LoopAsker:
 
 
 class _Admission:
-    """Notified when a task was accepted: until then its function is held.
+    """Notified when a task was accepted: until then its function is held, and so are results that it gets.
 
     Parameters:
         function: the key of the task's function.
+        placed: the number of their use; 0: it gets none.
     """
 
-    __slots__ = ("_shell", "_future", "_record")
+    __slots__ = ("_shell", "_future", "_record", "_placed")
 
-    def __init__(self, shell: LoopShell, future: Any, function: FunctionKey) -> None:
+    def __init__(self, shell: LoopShell, future: Any, function: FunctionKey, placed: int = 0) -> None:
         self._shell = shell
+        self._placed = placed
         self._future = future
         record: Optional[FunctionRecord] = future._function if isinstance(function, int) else None
         self._record = record if record is not None and shell.functions.hold(record) else None
@@ -72,6 +74,9 @@ class _Admission:
 
     def put(self, answer: Any) -> None:
         self._shell.waiting_futures.discard(self._future)
+        placed, self._placed = self._placed, 0
+        if placed:
+            self._shell.placed_results.end(placed)
         record, self._record = self._record, None
         if record is not None:
             self._shell.functions.let_go(record)
@@ -194,8 +199,8 @@ class LoopShell(BaseShell):
         else:
             self._post_task(task)
 
-    def _post_task(self, task: c.SubmitTask) -> None:
-        self.post(task._replace(asker=_Admission(self, task.future, task.function)))
+    def _post_task(self, task: c.SubmitTask, placed: int = 0) -> None:
+        self.post(task._replace(asker=_Admission(self, task.future, task.function, placed)))
 
     def submit_with_objects(
         self,
@@ -225,8 +230,12 @@ class LoopShell(BaseShell):
     ) -> None:
         """Place the objects that a task needs in the cluster, if there are any, and submit it."""
         self.check_open()
-        with self.placed_results.in_use():
-            self._post_task(self._with_objects(task, parts, results, codec))
+        placed = self.placed_results.begin() if results else 0
+        try:
+            self._post_task(self._with_objects(task, parts, results, codec), placed)
+        except BaseException:
+            self.placed_results.end(placed)
+            raise
 
     async def await_room(self) -> None:
         """Return as soon as there is credit for a task. Raises DisconnectedError when the client is closed."""

@@ -28,7 +28,13 @@ from scaler.client.shell.future_internals import (
     set_attribute,
 )
 from scaler.compat.earlier_arguments import accepts_earlier
-from scaler.exceptions import DeserializeObjectError, ProfileNotAvailableError, RemoteTraceback
+from scaler.exceptions import (
+    DeserializeObjectError,
+    MissingObjects,
+    ObjectStorageFullError,
+    ProfileNotAvailableError,
+    RemoteTraceback,
+)
 from scaler.notebook import Row, card
 from scaler.values.failures import load_failure
 from scaler.values.named_functions import NamedFunction
@@ -77,6 +83,8 @@ class TaskOutcome:
         def cancelled(self) -> bool: ...
 
     _is_unwanted = False  # its cancellation was requested at some time
+    _was_argument = False  # its result, which is large, or may be
+    _is_small = False  # its result, when it was last looked at
     _keeps_content = False  # the bytes of its result after loading: other tasks may need them
     _stands_for_its_result = True  # in the arguments of a task
     _named: Optional[NamedFunction] = None  # if it is called by name: its result is in a codec that all languages read
@@ -122,7 +130,10 @@ class TaskOutcome:
     def _load_failure(self, payload: bytes) -> BaseException:
         if self._inherited_from is not None:
             return dependency_error(self, self._inherited_from[0], payload, self._named is not None)
-        return load_failure(payload, self._label, self._named is not None)
+        error = load_failure(payload, self._label, self._named is not None)
+        if isinstance(error, (MissingObjects, ObjectStorageFullError)):
+            self._client._shell.placed_results.forget_all()
+        return error
 
     def __reduce__(self) -> Any:
         return reduce_future(self)

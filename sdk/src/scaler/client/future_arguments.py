@@ -17,7 +17,7 @@ from __future__ import annotations
 import pickle
 import threading
 from operator import getitem
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from scaler.client.placed_results import LargeResult
 from scaler.client.shell.future_internals import content_of, has_failed, result_if_loaded, set_attribute
@@ -51,19 +51,19 @@ class NeededFutures:
 
     Parameters:
         shell: of the client that the task is submitted to.
-        has_serializer: of the user.
-        puts_apart: large results are objects of their own.
+        puts_apart: large results that were arguments before are objects of their own.
 
     Attributes:
         futures: those without a result, in the order in which they were met.
         large: results that are objects of their own, likewise.
     """
 
-    def __init__(self, shell: object, has_serializer: bool, puts_apart: bool) -> None:
+    def __init__(self, shell: object, puts_apart: bool) -> None:
         self.futures: List[Any] = []
         self.large: List[LargeResult] = []
         self._shell = shell
-        self._has_serializer, self._puts_apart = has_serializer, puts_apart
+        self._puts_apart = puts_apart
+        self._inline: Set[int] = set()  # futures, by identity, whose results are in the arguments
         self._positions: Dict[int, int] = {}  # by identity
 
     def check(self, future: Any) -> None:
@@ -79,6 +79,8 @@ class NeededFutures:
 
     def place_of(self, future: Any) -> Optional[int]:
         """The place of the future's result; None when it is to be in the arguments."""
+        if id(future) in self._inline:
+            return None
         if id(future) not in self._positions:
             before = future._keeps_content
             set_attribute(future, "_keeps_content", True)  # its result may be loaded at any moment
@@ -86,6 +88,7 @@ class NeededFutures:
                 large = self._large_result(future) if self._puts_apart else None
                 set_attribute(future, "_keeps_content", before)
                 if large is None:
+                    self._inline.add(id(future))
                     return None
                 self._positions[id(future)] = len(self.large)
                 self.large.append(large)
@@ -95,13 +98,19 @@ class NeededFutures:
         return self._positions[id(future)]
 
     def _large_result(self, future: Any) -> Optional[LargeResult]:
-        """The result of a future, if it is to be an object of its own."""
+        """The result of a future, if it is to be an object of its own: it is large, and was an argument before."""
         received = content_of(future)
-        if received is not None:
-            return LargeResult(future, [received], is_received=True) if len(received) >= INLINE_BYTES else None
-        value = result_if_loaded(future)
-        if self._has_serializer or not _may_be_large(value):
+        if received is None:
+            value = result_if_loaded(future)
+            if future._is_small or not _may_be_large(value):
+                return None
+        elif len(received) < INLINE_BYTES:
             return None
+        if not future._was_argument:
+            set_attribute(future, "_was_argument", True)
+            return None
+        if received is not None:
+            return LargeResult(future, [received], is_received=True)
         needed, _dumping.needed = _dumping.needed, None
         try:
             parts = dump_alone(value)
@@ -109,7 +118,10 @@ class NeededFutures:
             return None
         finally:
             _dumping.needed = needed
-        return LargeResult(future, parts, is_received=False) if isinstance(parts, list) else None
+        if isinstance(parts, list):
+            return LargeResult(future, parts, is_received=False)
+        set_attribute(future, "_is_small", True)  # to find that out each time would take as long as the arguments
+        return None
 
     def reduce(self, future: Any) -> Tuple[Any, ...]:
         self.check(future)
@@ -155,10 +167,10 @@ def dump_with_futures(
     references: List[ObjectReference],
 ) -> Tuple[Parts, NeededFutures]:
     """Like `dump_arguments`; also returns what the task needs of others: futures, or large results."""
-    parts, needed = _dump(NeededFutures(shell, serializer is not None, True), args, kwargs, serializer, references)
+    parts, needed = _dump(NeededFutures(shell, serializer is None), args, kwargs, serializer, references)
     if needed.large and needed.futures:
         del references[:]
-        return _dump(NeededFutures(shell, serializer is not None, False), args, kwargs, serializer, references)
+        return _dump(NeededFutures(shell, False), args, kwargs, serializer, references)
     return parts, needed
 
 

@@ -1,15 +1,17 @@
-"""Large results that are arguments of later tasks: each is placed in the cluster once, however many tasks get it.
+"""Large results that are arguments again: each is placed in the cluster once, for all tasks from the second one on.
 
-    submit(g, f) ──▶ f is done, its result is large ──▶ an object, placed for the first of these tasks ──▶ its id
-                                                          ▲
-    submit(g, f), again ──────────────────────────────────┘ as long as the result has the same bytes
+    submit(g, f) ──▶ f is done, its result is large ──▶ a part of the arguments: most results are used once
+    submit(g, f), again ──────────────────────────────▶ an object, placed for this task ──▶ its id
+                                                                        ▲
+    submit(g, f), again and again ──────────────────────────────────────┘ as long as the result has the same bytes
 
 Rules:
 - A task gets what pickling the result gives now. Bytes as they came from the worker do not change; a result that this
   program has loaded may, so it is pickled for each task, and the object is used again if it has these bytes.
 - An object is held as long as its future, but no longer than HELD_SECONDS after a task got it; and of all objects those
   used last, up to MOST_HELD_BYTES. Tasks that have one keep it: from then on it counts as their arguments.
-- Nothing is let go between the moment when a task gets an id and that when the task is posted.
+- Nothing is let go between the moment when a task gets an id and that when the core has accepted the task.
+- If a task ends because an object is missing, everything is placed again: the scheduler may have had no room.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ import contextlib
 import threading
 import time
 import weakref
-from collections import OrderedDict
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from collections import OrderedDict, deque
+from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from scaler.values.payload import Parts, parts_size
 
@@ -40,10 +42,12 @@ class LargeResult(NamedTuple):
 
 
 class _Placed:
-    __slots__ = ("future", "is_received", "object_id", "size", "used_at")
+    __slots__ = ("key", "future", "is_received", "object_id", "size", "used_at", "__weakref__")
 
-    def __init__(self, result: LargeResult, object_id: int, now: float) -> None:
-        self.future = weakref.ref(result.future)
+    def __init__(self, result: LargeResult, object_id: int, now: float, dead: Deque[_Placed]) -> None:
+        self.key = id(result.future)
+        # No strong reference is made to find out that it is gone: that might be the last one.
+        self.future = weakref.ref(result.future, lambda _: dead.append(self))
         self.is_received = result.is_received
         self.object_id = object_id
         self.size = parts_size(result.parts)
@@ -70,27 +74,37 @@ class PlacedResults:
         self._send_object, self._has_content = send_object, has_content
         self._let_go, self._clock = let_go, clock
         self._placed: OrderedDict[int, _Placed] = OrderedDict()  # by the identity of the future, the latest last
+        self._dead: Deque[_Placed] = deque()  # whose futures are gone
         self._held_bytes = 0
         self._begun = 0  # blocks of `in_use`, so far
         self._users: Dict[int, None] = {}  # numbers of those that have not ended
         self._outdated: List[Tuple[int, int]] = []  # objects that no later block gets, and how many had begun then
         self._lock = threading.Lock()
 
-    @contextlib.contextmanager
-    def in_use(self) -> Iterator[None]:
-        """Tasks that are given ids here must be posted before this ends."""
+    def begin(self) -> int:
+        """A task is about to get ids; returns a number for `end`."""
         with self._lock:
             self._begun += 1
-            number = self._begun
-            self._users[number] = None
+            self._users[self._begun] = None
+            return self._begun
+
+    def end(self, number: int) -> None:
+        """The task has been accepted, or will not be."""
+        with self._lock:
+            self._users.pop(number, None)
+            is_due = self._outdated or self._held_bytes > MOST_HELD_BYTES
+        if is_due:  # what is just unused would take time from the task
+            self.let_go_unused()
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Tasks that are given ids here must be accepted before this ends."""
+        number = 0
         try:
+            number = self.begin()
             yield
         finally:
-            with self._lock:
-                del self._users[number]
-                is_due = self._held_bytes > MOST_HELD_BYTES
-            if is_due:  # else it would take time from the task
-                self.let_go_unused()
+            self.end(number)
 
     def place(self, results: Sequence[LargeResult]) -> List[int]:
         """The ids of objects with these results, which are placed if they are not there; only while `in_use`.
@@ -109,7 +123,7 @@ class PlacedResults:
                     found.used_at = self._clock()
                     self._placed.move_to_end(key)
             return found.object_id
-        made = _Placed(result, self._send_object(result.parts), self._clock())
+        made = _Placed(result, self._send_object(result.parts), self._clock(), self._dead)
         with self._lock:
             self._forget(key)
             self._placed[key] = made
@@ -132,11 +146,23 @@ class PlacedResults:
         if outdated:
             self._let_go(outdated)
 
+    def forget_all(self) -> None:
+        """Place everything again."""
+        with self._lock:
+            for key in list(self._placed):
+                self._forget(key)
+        self.let_go_unused()
+
     def _forget_old(self) -> None:
         now = self._clock()
+        while self._dead:
+            dead = self._dead.popleft()
+            if self._placed.get(dead.key) is dead:
+                self._forget(dead.key)
         for key, each in list(self._placed.items()):
-            if each.future() is None or now - each.used_at >= HELD_SECONDS:
-                self._forget(key)
+            if now - each.used_at < HELD_SECONDS:
+                break  # those used last come last
+            self._forget(key)
         while self._held_bytes > MOST_HELD_BYTES and len(self._placed) > 1:
             self._forget(next(iter(self._placed)))
 

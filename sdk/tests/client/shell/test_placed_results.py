@@ -6,9 +6,11 @@ import asyncio
 import gc
 import pickle
 import threading
+from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
+from sdk_tasks import wait_for_file
 
 from scaler import Client, ScalerFuture, Serializer
 from scaler.aio import Client as AsyncClient
@@ -20,6 +22,7 @@ from scaler.client.placed_results import (
     PlacedResults,
 )
 from scaler.client.shell.client_shell import BaseShell
+from scaler.exceptions import MissingObjects, ObjectStorageFullError
 
 LARGE_BYTES = 200_000
 TIMEOUT_SECONDS = 60.0
@@ -64,36 +67,38 @@ def made(client: Client, is_loaded: bool) -> ScalerFuture[bytearray]:
 
 
 @pytest.mark.parametrize("is_loaded", [False, True], ids=["as received", "loaded"])
-def test_a_result_is_placed_once_for_many_tasks(any_client: Client, placed: List[int], is_loaded: bool) -> None:
+def test_a_result_is_sent_with_the_first_task_and_once_for_all_others(
+    any_client: Client, placed: List[int], is_loaded: bool
+) -> None:
     future = made(any_client, is_loaded)
     users = [any_client.submit(total, future)]
     users += [any_client.submit(total, bytes([number]), future) for number in range(20)]
     users += [any_client.submit_verbose(total, (future, future), {})]
     assert [user.result() for user in users] == [0, *range(20), 0]
-    assert len(placed) == 1
+    assert len(placed) == 2
 
 
 def test_each_task_may_write_to_its_own(any_client: Client, placed: List[int]) -> None:
     future = made(any_client, is_loaded=False)
     assert [any_client.submit(overwrite, future).result() for _ in range(4)] == [0] * 4
     assert future.result()[0] == 0
-    assert len(placed) == 1
+    assert len(placed) == 2
 
 
 def test_a_loaded_result_that_has_changed_is_placed_again(any_client: Client, placed: List[int]) -> None:
     future = made(any_client, is_loaded=True)
-    assert any_client.submit(total, future).result() == 0
+    assert [any_client.submit(total, future).result() for _ in range(3)] == [0, 0, 0]
     future.result()[5] = 7
-    assert [any_client.submit(total, future).result() for _ in range(2)] == [7, 7]
-    assert len(placed) == 2
+    assert [any_client.submit(total, future).result() for _ in range(3)] == [7, 7, 7]
+    assert len(placed) == 1 + 1 + 1
 
 
 def test_a_result_that_is_loaded_between_two_tasks_stays_right(any_client: Client) -> None:
     future = made(any_client, is_loaded=False)
-    before = any_client.submit(total, future)
+    before = [any_client.submit(total, future) for _ in range(3)]
     future.result()[5] = 7
     assert any_client.submit(total, future).result() == 7
-    assert before.result() == 0
+    assert [user.result() for user in before] == [0, 0, 0]
 
 
 def test_results_stand_anywhere_beside_objects_and_large_arguments(any_client: Client, placed: List[int]) -> None:
@@ -110,11 +115,12 @@ def test_results_stand_anywhere_beside_objects_and_large_arguments(any_client: C
     for _ in range(3):
         user = any_client.submit(all_sums, future, others, last=[future])
         assert user.result() == [0, LARGE_BYTES, 2 * LARGE_BYTES, 10, 0]
-    assert len(placed) == 1 + 3, "the result once, and the arguments of each task"
+    assert len(placed) == 1 + 3, "the result, and the arguments of each task, with it at first"
 
 
 def test_a_task_that_also_waits_for_another_gets_both(any_client: Client, tmp_path: Any) -> None:
     future = made(any_client, is_loaded=False)
+    assert any_client.submit(total, future).result() == 0
     reference = any_client.send_object(b"\x01" * 10)
     gate = tmp_path / "gate"
 
@@ -137,19 +143,20 @@ def test_a_result_with_a_reference_to_an_object_is_a_part_of_the_arguments(any_c
     def sum_of_reference(result: Dict[str, Any]) -> int:
         return sum(result["reference"])
 
-    assert any_client.submit(sum_of_reference, future).result() == 3
+    assert [any_client.submit(sum_of_reference, future).result() for _ in range(2)] == [3, 3]
 
 
 def test_a_result_with_a_future_inside_is_a_part_of_the_arguments(any_client: Client) -> None:
     future: Any = any_client.submit(dict, data=bytes(LARGE_BYTES))
     future.result()["future"] = any_client.submit(make, 3)
-    assert any_client.submit(lambda result: len(result["future"]), future).result() == 3
+    assert [any_client.submit(lambda result: len(result["future"]), future).result() for _ in range(2)] == [3, 3]
 
 
 def test_items_of_map_share_a_result(any_client: Client, placed: List[int]) -> None:
     future = made(any_client, is_loaded=False)
-    assert any_client.starmap(total, [(future, bytes([number])) for number in range(5)]) == [0, 1, 2, 3, 4]
-    assert len(placed) == 1
+    for _ in range(3):
+        assert any_client.starmap(total, [(future, bytes([number])) for number in range(5)]) == [0, 1, 2, 3, 4]
+    assert len(placed) == 2
 
 
 class Reversed(Serializer):
@@ -166,7 +173,7 @@ def test_a_users_serializer_reads_what_it_has_written(any_address: str, placed: 
     with Client(address=any_address, serializer=Reversed()) as client:
         future = made(client, is_loaded=False)
         assert [client.submit(total, future, b"\x01").result() for _ in range(3)] == [1, 1, 1]
-        assert len(placed) == 1
+        assert len(placed) == 3, "each with its task"
         assert future.result() == bytes(LARGE_BYTES)
         assert client.submit(total, future).result() == 0
 
@@ -181,7 +188,7 @@ def test_coroutines_share_results(any_address: str, placed: List[int]) -> None:
             assert await client.submit(total, await future) == 0
 
     asyncio.run(asyncio.wait_for(main(), TIMEOUT_SECONDS))
-    assert len(placed) == 2, "the last one is a value of the program"
+    assert len(placed) == 3, "the last one is a value of the program"
 
 
 def test_an_actor_gets_results(any_client: Client, placed: List[int]) -> None:
@@ -196,11 +203,12 @@ def test_an_actor_gets_results(any_client: Client, placed: List[int]) -> None:
     future = made(any_client, is_loaded=False)
     actor = any_client.actor(Summing, future)
     assert [actor.add(future).result() for _ in range(3)] == [0, 0, 0]
-    assert len(placed) == 1
+    assert len(placed) == 2
 
 
 def test_many_threads_place_one_result_and_let_go_of_the_others(any_client: Client) -> None:
     future = made(any_client, is_loaded=False)
+    assert any_client.submit(total, future).result() == 0
     barrier, sums = threading.Barrier(8), []
 
     def use() -> None:
@@ -226,7 +234,7 @@ def objects_of(client: Client) -> List[KeptObject]:
 
 def test_an_object_goes_with_its_future_and_its_tasks(any_client: Client) -> None:
     future = made(any_client, is_loaded=False)
-    assert any_client.submit(total, future).result() == 0
+    assert [any_client.submit(total, future).result() for _ in range(2)] == [0, 0]
     assert any(kept.size >= LARGE_BYTES for kept in objects_of(any_client))
     del future
     gc.collect()
@@ -239,8 +247,8 @@ def test_no_credit_is_lost(any_client: Client) -> None:
     assert limit_bytes
     for _ in range(3):
         futures = [any_client.submit(make, limit_bytes // 4) for _ in range(3)]
-        users = [any_client.submit(total, future) for future in futures for _ in range(2)]
-        assert [user.result() for user in users] == [0] * 6
+        users = [any_client.submit(total, future) for future in futures for _ in range(3)]
+        assert [user.result() for user in users] == [0] * 9
         del futures
         gc.collect()
     any_client._shell.placed_results.let_go_unused()
@@ -312,8 +320,6 @@ def test_another_content_of_a_future_takes_the_place_of_the_first() -> None:
     assert scene.place(result(future, content="two")) == [2]
     assert scene.place(result(future, content="two")) == [2]
     assert scene.place(result(future)) == [3], "what came from the worker was not compared"
-    assert not scene.gone
-    scene.results.let_go_unused()
     assert scene.gone == [1, 2]
 
 
@@ -348,7 +354,6 @@ def test_nothing_is_let_go_while_ids_are_in_use() -> None:
         with scene.results.in_use():
             assert scene.results.place([result(future, content="another")]) == [2]
         assert not scene.gone
-    scene.results.let_go_unused()
     assert scene.gone == [1]
 
 
@@ -365,3 +370,91 @@ def test_objects_are_let_go_when_the_blocks_that_may_have_them_have_ended() -> N
         first.__exit__(None, None, None)
         scene.results.let_go_unused()
         assert scene.gone == [1]
+
+
+# Until when it is held ------------------------------------------------------------------------------------------------
+
+
+def wait_for_gate(data: bytearray, gate: str) -> int:
+    wait_for_file(gate)
+    return len(data)
+
+
+def look_at_end(client: Any, monkeypatch: pytest.MonkeyPatch) -> List[bool]:
+    """Whether a task counted as needing a large object, each time when the use of one ended."""
+    found: List[bool] = []
+    results, objects = client._shell.placed_results, client._shell.core.objects
+    end = results.end
+
+    def look_and_end(number: int) -> None:
+        found.append(any(kept.references for kept in objects.kept() if kept.size >= LARGE_BYTES))
+        end(number)
+
+    monkeypatch.setattr(results, "end", look_and_end)
+    return found
+
+
+def test_an_object_is_in_use_until_the_task_is_accepted(
+    any_client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    future = made(any_client, is_loaded=False)
+    assert any_client.submit(total, future).result() == 0
+    found = look_at_end(any_client, monkeypatch)
+    user = any_client.submit(wait_for_gate, future, str(tmp_path / "gate"))
+    (tmp_path / "gate").touch()
+    assert user.result() == LARGE_BYTES
+    assert found == [True]
+
+
+def test_an_object_is_in_use_until_the_task_of_a_loop_is_accepted(
+    any_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with AsyncClient(any_address) as client:
+            future = client.submit(make, LARGE_BYTES)
+            await asyncio.wait([future])
+            assert await client.submit(total, future) == 0
+            found = look_at_end(client, monkeypatch)
+            user = client.submit(wait_for_gate, future, str(tmp_path / "gate"))
+            while not found:
+                await asyncio.sleep(0)
+            (tmp_path / "gate").touch()
+            assert await user == LARGE_BYTES
+            assert found == [True]
+
+    asyncio.run(asyncio.wait_for(main(), TIMEOUT_SECONDS))
+
+
+def test_what_is_missing_is_placed_again(any_client: Client, placed: List[int]) -> None:
+    future = made(any_client, is_loaded=False)
+    assert [any_client.submit(total, future).result() for _ in range(3)] == [0, 0, 0]
+    (large,) = [kept for kept in objects_of(any_client) if kept.size >= LARGE_BYTES]
+    any_client._shell.delete_object(large.object_id)
+    with pytest.raises(MissingObjects):
+        any_client.submit(total, future).result()
+    assert any_client.submit(total, future).result() == 0
+    assert len(placed) == 3
+
+
+def test_no_arguments_are_left_if_a_result_cannot_be_placed(
+    any_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    future = made(any_client, is_loaded=True)
+    assert any_client.submit(total, future).result() == 0
+    before = objects_of(any_client)
+
+    def fail(*results: Any) -> List[int]:
+        raise ObjectStorageFullError("no room")
+
+    monkeypatch.setattr(any_client._shell.placed_results, "place", fail)
+    with pytest.raises(ObjectStorageFullError):
+        any_client.submit(total, future, bytes(LARGE_BYTES))
+    assert objects_of(any_client) == before
+
+
+def test_a_small_result_is_not_looked_at_each_time(any_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    future: Any = any_client.submit(dict, a=[1])
+    future.result()
+    assert [any_client.submit(len, future).result() for _ in range(2)] == [1, 1]
+    monkeypatch.setattr("scaler.client.future_arguments.dump_alone", None)
+    assert any_client.submit(len, future).result() == 1

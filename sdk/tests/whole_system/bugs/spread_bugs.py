@@ -67,9 +67,9 @@ QUIET_SPREAD_BUGS: Dict[str, PlantedBug] = {
     ),
     "a task goes to any host although a worker sees the file": PlantedBug(
         "scheduler",
-        f"{_BYTES}:_neighbour_of_most",
-        "places if record.is_elsewhere else {*places, _OUR_FILES}",
-        "places",
+        f"{_BYTES}:_best_of_idle",
+        "there[worker] = max(there[worker], here_bytes)",
+        "pass",
     ),
     "the next arguments do not come while a task runs": PlantedBug(
         "scheduler", f"{_BYTES}:_is_missing", "record.is_elsewhere or worker.is_apart", "record.is_elsewhere"
@@ -97,5 +97,41 @@ QUIET_SPREAD_BUGS: Dict[str, PlantedBug] = {
     ),
     "what a worker reached is remembered after its end": PlantedBug(
         "scheduler", f"{_TRANSFERS}.forget_worker", "self.between.forget(number)", "pass"
+    ),
+    "who does not say that it holds is waited for as long as who fetches": PlantedBug(
+        "scheduler", f"{_TRANSFERS}.on_sent", "min(until, self._awaited[record.object_id][1])", "float('inf')"
+    ),
+    "one after the other waits for who does not say that it holds": PlantedBug(
+        "scheduler", f"{_TRANSFERS}._is_vain", "each.is_sent and each.awaited_until <= now", "False"
+    ),
+    "no copy of what the scheduler has sent is waited for": PlantedBug(
+        "scheduler", f"{_TRANSFERS}._is_vain", " and each.awaited_until <= now", ""
+    ),
+    "who gives up without a word is taken to fetch": PlantedBug(
+        "scheduler", f"{_TRANSFERS}.watch", "self._end(fetcher, object_id, is_complete=False)", "pass"
+    ),
+    "the time of a transfer that does not end counts for others": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.objects.transfer_rates:TransferRates.complete",
+        "max(counted_until, began_at)",
+        "counted_until",
+    ),
+    "how fast bytes come to the scheduler counts as its rate": PlantedBug(
+        "scheduler", f"{_TRANSFERS}._issue", "number != HERE or record.arrived >= record.size", "True"
+    ),
+    "what is lost of a copy is taken to be there": PlantedBug(
+        "scheduler",
+        f"{SCHEDULER}.objects.object_reactions:ObjectReactions._drop_copies",
+        "worker.to_fetch.add(object_id)",
+        "pass",
+    ),
+    "tasks go where bytes are though others are quicker": PlantedBug(
+        "scheduler", f"{_BYTES}:_best_of_idle", "worker.pace.of(key) + is_scarce", "is_scarce"
+    ),
+    "tasks go to any of the workers that all have the bytes": PlantedBug(
+        "scheduler",
+        f"{_BYTES}:_best_of_idle",
+        "if len(set(there.values())) < 2 and not (len(able) == 1 and len(idle) == 1):",
+        "if False:",
     ),
 }

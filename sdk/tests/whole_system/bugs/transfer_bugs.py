@@ -43,8 +43,8 @@ QUIET_TRANSFER_BUGS: Dict[str, PlantedBug] = {
     ),
     "how fast a worker sends is not measured": PlantedBug(
         "scheduler",
-        f"{_TRANSFERS}.complete",
-        "self.rates.complete(holder, record.size, self._now())",
+        f"{_TRANSFERS}._measure",
+        "self.rates.complete(holder, record.size, self._now(), transfer.began_at)",
         "pass",
     ),
     "who waits for a copy is forgotten when the last holder is gone": PlantedBug(

@@ -198,8 +198,9 @@ class ObjectReactions:
 
     def _on_sent(self, session: int, object_id: int) -> None:
         """A peer has all bytes of an object, or nearly so: it may not say when it has, if it got them from here."""
-        worker = self._state.workers.get(session)
-        if worker is not None and object_id in worker.to_fetch:
+        worker, record = self._state.workers.get(session), self._state.objects.find(object_id)
+        if worker is not None and record is not None and object_id in worker.to_fetch:
+            self._state.transfers.on_sent(session, record)
             self._await_no_more(worker, object_id, is_there=True)
 
     def _drop_copies(self, worker: WorkerSession, message: m.ObjectInstruction) -> Steps:
@@ -209,6 +210,8 @@ class ObjectReactions:
                 self._await_no_more(worker, object_id, is_there=False)
                 record = self._state.objects.find(object_id)
                 if record is not None:
+                    if object_id in worker.known_objects:
+                        worker.to_fetch.add(object_id)
                     self._state.transfers.cancel(worker.number, record)
                     if record.copies is not None and worker.number in record.copies.holders:
                         self._on_bytes_lost(worker, record)

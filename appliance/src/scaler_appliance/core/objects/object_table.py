@@ -296,6 +296,8 @@ class ObjectTable:
 
     def _settle_copies(self, record: ObjectRecord) -> None:
         """Some bytes are gone: those who wait are told others that have them, or to ask here if there are none."""
+        if not record.is_here:
+            self._transfers.end_here(record)
         if record.has_holders or record.is_here:
             self._transfers.answer_waiting(record)
         else:

@@ -14,7 +14,9 @@ Rules:
   long as it should. So who fetches, and does not go on, stops no one else.
 - A holder from which a worker could not fetch an object is not named to it again for that object; a client not for
   others either (see `client_reach`). Such a worker fetches what the scheduler has from there (see `worker_reach`).
-- How long transfers take, from their tickets on, is measured: it says what others from that holder will take.
+- How long transfers take, from their tickets on, is measured: it says what others from that holder will take. What the
+  scheduler sends while it arrives there says nothing.
+- If a worker does not say that it holds what it has got from the scheduler, no one waits for copies any more.
 - A ticket is a secret that only its two ends are told. It is made from a random seed, so that a run can be repeated.
 - When a fetcher's session ends, the holders take back its tickets: its key may not be admitted any more.
 
@@ -41,6 +43,8 @@ MAXIMUM_TRANSFERS = 32  # from one worker at once, of all objects
 TICKET_SECONDS = 30.0
 PATIENCE, PATIENCE_SECONDS = 2.0, 5.0
 """A transfer is waited for so many times as long as it should take beside another one, and so much longer."""
+HOLD_SECONDS = 2.0
+"""So long after the last part was sent, a worker says that it holds an object, or will not."""
 SECRET_BYTES = 32
 
 
@@ -49,10 +53,15 @@ class _Transfer(NamedTuple):
 
     Attributes:
         awaited_until: others do not wait for it any longer.
+        is_measured: it says how fast its holder sends.
+        is_sent: the scheduler has sent all bytes, and the fetcher has not said that it holds them.
     """
 
     secret: bytes
     awaited_until: float
+    began_at: float
+    is_measured: bool
+    is_sent: bool = False
 
 
 def fetches_from_workers(worker: WorkerSession) -> bool:
@@ -97,6 +106,7 @@ class ObjectTransfers:
         self._serving: Dict[int, int] = {}  # transfers by holder
         self._of_fetcher: Dict[int, Dict[int, ObjectRecord]] = {}  # what each worker fetches or waits for, by object
         self._transfers: Dict[Tuple[int, int], _Transfer] = {}  # by fetcher and object
+        self._from_here: Dict[Tuple[int, int], ObjectRecord] = {}  # those from the scheduler, until all is sent
         self._awaited: Dict[
             int, Tuple[ObjectRecord, float]
         ] = {}  # by object: when some no longer wait for a transfer of it
@@ -132,12 +142,34 @@ class ObjectTransfers:
         """A worker has fetched all bytes of an object, and is about to be one of its holders."""
         holder = 0 if record.copies is None else record.copies.transfers.get(fetcher, 0)
         if holder:
-            self.rates.complete(holder, record.size, self._now())
+            self._measure(holder, record, self._transfers[fetcher, record.object_id])
             if self._is_client(holder):
                 self.reach.succeed(holder)
             elif holder in self._workers:
                 self.between.succeed(fetcher, holder)
         self._end(fetcher, record.object_id, is_complete=True)
+
+    def _measure(self, holder: int, record: ObjectRecord, transfer: _Transfer) -> None:
+        if transfer.is_measured and not transfer.is_sent:
+            self.rates.complete(holder, record.size, self._now(), transfer.began_at)
+
+    def on_sent(self, fetcher: int, record: ObjectRecord) -> None:
+        """The scheduler has sent a worker the last part of an object."""
+        key = fetcher, record.object_id
+        if self._from_here.pop(key, None) is not None:
+            transfer = self._transfers[key]
+            self._measure(HERE, record, transfer)
+            self._count_serving(HERE, -1)
+            until = self._now() + HOLD_SECONDS
+            self._transfers[key] = transfer._replace(is_sent=True, awaited_until=until)
+            if record.object_id in self._awaited:
+                self._awaited[record.object_id] = record, min(until, self._awaited[record.object_id][1])
+
+    def end_here(self, record: ObjectRecord) -> None:
+        """The scheduler has the bytes of an object no longer."""
+        for fetcher, holder in list(record.copies.transfers.items()) if record.copies is not None else ():
+            if holder == HERE:
+                self._end(fetcher, record.object_id, is_complete=False)
 
     def cancel(self, fetcher: int, record: ObjectRecord) -> None:
         """A worker does not go on to fetch an object."""
@@ -156,8 +188,9 @@ class ObjectTransfers:
         copies.waiting.pop(fetcher, None)
         number = copies.transfers.pop(fetcher, 0)
         if number:
-            del self._transfers[fetcher, object_id]
-            self._count_serving(number, -1)
+            self._from_here.pop((fetcher, object_id), None)
+            if not self._transfers.pop((fetcher, object_id)).is_sent:
+                self._count_serving(number, -1)
             holder = copies.holders.get(number)
             if is_complete:
                 pass
@@ -181,6 +214,7 @@ class ObjectTransfers:
         if copies is None or not copies.waiting:
             return
         receiving = {self._workers[number].place for number in self._ends(object_id, copies)}
+        is_vain = self._is_vain(object_id, copies)
         near: Dict[str, List[int]] = {}  # holders by their place
         for number in copies.holders:
             holder = self._holder(number)
@@ -192,12 +226,13 @@ class ObjectTransfers:
             is_wary = record.is_here and self.between.is_wary(number)
             beside: Iterable[int] = near.get(fetcher.place, ())
             beside = self._proven(number, beside) if is_wary else beside
-            found = self._choose(number, copies, beside, is_last=is_wary or fetcher.place not in receiving)
+            found = self._choose(number, copies, beside, is_last=is_vain or is_wary or fetcher.place not in receiving)
             if found == 0:
-                if not is_wary and (fetcher.place in receiving or are_all_used):
+                if not (is_vain or is_wary) and (fetcher.place in receiving or are_all_used):
                     continue
+                is_last = is_vain or is_wary or not receiving
                 everyone: Iterable[int] = self._proven(number, copies.holders) if is_wary else copies.holders
-                found = self._choose(number, copies, everyone, is_wary or not receiving, or_here=record.is_here)
+                found = self._choose(number, copies, everyone, is_last=is_last, or_here=record.is_here)
                 are_all_used = found is None and number not in copies.failed
             if found is None:
                 continue
@@ -217,8 +252,19 @@ class ObjectTransfers:
         ends = {number: self._transfers[number, object_id].awaited_until for number in copies.transfers}
         return {number: end for number, end in ends.items() if end > now}
 
+    def _is_vain(self, object_id: int, copies: Copies) -> bool:
+        """Whether a worker has not said that it holds what it has got from here: others may not say so, either."""
+        now = self._now()
+        transfers = (self._transfers[number, object_id] for number in copies.transfers)
+        return any(each.is_sent and each.awaited_until <= now for each in transfers)
+
     def watch(self, now: float) -> None:
-        """Called about once a second: who has waited long enough for a copy is told another holder."""
+        """Called about once a second: who has waited long enough for a copy is told another holder; and a worker that
+        requests no more of what the scheduler was to send has given it up."""
+        for (fetcher, object_id), record in list(self._from_here.items()):
+            if now >= self._transfers[fetcher, object_id].awaited_until:
+                self._end(fetcher, object_id, is_complete=False)
+                self.answer_waiting(record)
         for record, until in list(self._awaited.values()):
             if now >= until:
                 self.answer_waiting(record)
@@ -274,12 +320,15 @@ class ObjectTransfers:
             copies.holders[number].copies += 1
         copies.transfers[fetcher.number] = number
         self._count_serving(number, 1)
-        self.rates.begin(number, now)
+        is_measured = number != HERE or record.arrived >= record.size
+        if is_measured:
+            self.rates.begin(number, now)
         shares = max(COPIES_PER_HOLDER, self._serving[number])  # of what the holder sends in all
         seconds = PATIENCE * shares * copies.size / self.rates.of(number) + PATIENCE_SECONDS
         secret = b"" if holder is None else self._next_secret()
-        self._transfers[fetcher.number, object_id] = _Transfer(secret, now + seconds)
+        self._transfers[fetcher.number, object_id] = _Transfer(secret, now + seconds, now, is_measured)
         if holder is None:
+            self._from_here[fetcher.number, object_id] = record
             self._send_to_scheduler(fetcher, object_id)
             return
         lifetime_milliseconds = int(TICKET_SECONDS * 1000)
@@ -371,6 +420,8 @@ class ObjectTransfers:
             fetching += len(copies.waiting) + len(copies.transfers)
             serving += len(copies.transfers)
         assert fetching == sum(map(len, self._of_fetcher.values()))
-        assert serving == sum(self._serving.values()) == len(self._transfers)
+        assert serving == len(self._transfers)
+        assert sum(self._serving.values()) == sum(not each.is_sent for each in self._transfers.values())
+        assert len(self._from_here) == self._serving.get(HERE, 0)
         waited_for = {record.object_id for record in records if record.copies is not None and record.copies.waiting}
         assert waited_for == self._awaited.keys(), "workers wait for copies without a time limit"

@@ -48,11 +48,16 @@ class TransferRates:
         """A transfer from a worker begins."""
         self._counted_until.setdefault(holder, now)
 
-    def complete(self, holder: int, size_bytes: int, now: float) -> None:
-        """A transfer from a worker is complete."""
-        since = self._counted_until.get(holder)
-        if since is None:
+    def complete(self, holder: int, size_bytes: int, now: float, began_at: float = 0.0) -> None:
+        """A transfer from a worker is complete.
+
+        Parameters:
+            began_at: of another one, which does not end, no more counts than its part of this time.
+        """
+        counted_until = self._counted_until.get(holder)
+        if counted_until is None:
             return  # it is gone
+        since = max(counted_until, began_at)
         self._counted_until[holder] = now
         if size_bytes >= self._part_bytes and now > since:
             self._all = self._all.plus(size_bytes, now - since)

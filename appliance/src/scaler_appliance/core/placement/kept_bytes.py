@@ -3,8 +3,9 @@
 Rules:
 - What counts are objects that others have to fetch: those that only workers and clients have; and, for workers that do
   not see the scheduler's files, large ones that it has.
-- Among workers with a free slot, a task goes to the one that keeps most of its bytes. If none of these keeps any, and
-  it waits for none, it goes to one on the host where most of them are: they need not leave that host then.
+- Among workers with a free slot, a task goes to the one where it would end first, as most of its bytes are there and it
+  is quick. If all have as many of them, others choose. If none has any, and it waits for none, it goes to one on the
+  host where most of them are: they need not leave that host then.
 - It goes behind the tasks of a busy worker if that one is free again before the bytes that it keeps beyond those could
   be moved. When it is free, is known if the function has been measured; and not of a worker that was asked to give
   tasks back and has finished none since.
@@ -30,12 +31,10 @@ from scaler_appliance.core.tasks.batches import LOSSES_OF_A_SUSPECT, Dispatch, T
 
 NEARLY_ALL = 0.9
 """Of the bytes that a task needs."""
-FEW_HOLDERS = 32
+FEW_HOLDERS = 8
 """So many holders of an object are looked at for a task: if there are more, one with a free slot is likely there."""
 MOST_LOOKED_AT = 256
 """Workers that may be among them."""
-_OUR_FILES = ""
-"""In the place of a host: the workers that see the scheduler's files."""
 PATIENCE = 2.0
 """How many times longer than was estimated a task waits for a worker that keeps its bytes."""
 
@@ -69,44 +68,81 @@ def keeper_of_most(
         span: the task alone.
     """
     kept_bytes: Dict[int, int] = {}
-    needed_bytes, source = 0, 0
+    needed_bytes = here_bytes = 0
     for record, holders in _moved(state, span.batch, span.start):
         needed_bytes += record.size
-        if not record.is_elsewhere:
-            source = HERE
+        here_bytes += 0 if record.is_elsewhere else record.size
         for number in _looked_at(holders, idle):
             if number in state.workers:
                 kept_bytes[number] = kept_bytes.get(number, 0) + record.size
+    if not (idle or here_bytes < needed_bytes):
+        return None, 0.0  # it can wait until a slot is free: what the scheduler has is as near then
+    order = sorted(kept_bytes, key=lambda each: -kept_bytes[each])
+    source = HERE if here_bytes else order[0] if order else 0
+    found, found_bytes = _best_of_idle(state, idle, span, kept_bytes, here_bytes, state.transfers.rates.of(source))
     batch, needs = span.batch, span.batch.requirement.needs
     is_measured = state.durations.get(batch.function_key) is not None
     is_urgent = needs.time_request_seconds > 0.0 or batch.losses_of(span.start) >= LOSSES_OF_A_SUSPECT
     assumed_bytes_per_second = state.settings.transfer_bytes_per_second
-    busy: Optional[WorkerSession] = None
-    busy_bytes = 0.0  # beyond those that could be moved before it is free
+    most_bytes = float(found_bytes)  # of a busy worker: beyond those that could be moved before it is free
     waits_until = 0.0
-    for number in sorted(kept_bytes, key=lambda each: -kept_bytes[each]):
-        if kept_bytes[number] <= busy_bytes:
+    for number in order if is_measured and not is_urgent else ():
+        if kept_bytes[number] <= most_bytes:
             break
         worker = state.workers[number]
-        if not worker.offers(needs, state.now) or not worker.room_for(needs.capabilities):
+        if number in idle or not worker.offers(needs, state.now) or not worker.room_for(needs.capabilities):
             continue
-        if number in idle:
-            return worker, 0.0
         is_late = worker.finished == worker.finished_when_asked
-        if is_measured and not (is_urgent or is_late or worker.leaving or worker.is_congested):
+        if not (is_late or worker.leaving or worker.is_congested):
             has_nearly_all = kept_bytes[number] >= NEARLY_ALL * needed_bytes
-            bytes_per_second = (
-                state.transfers.rates.of(source or number) if has_nearly_all else assumed_bytes_per_second
-            )
+            measured = state.transfers.rates.of(HERE if here_bytes else number)
+            bytes_per_second = measured if has_nearly_all else assumed_bytes_per_second
             wait_seconds = worker.load_microseconds / worker.slots / 1e6
             left = kept_bytes[number] - wait_seconds * bytes_per_second
-            if left > busy_bytes:
-                busy, busy_bytes = worker, left
+            if left > most_bytes:
+                found, most_bytes = worker, left
                 move_seconds = kept_bytes[number] / bytes_per_second
                 waits_until = state.now + min(move_seconds, PATIENCE * wait_seconds)
-    if busy is None and idle:
+    if found is None and idle and not found_bytes:
         return _neighbour_of_most(state, idle, span), 0.0
-    return busy, waits_until
+    return found, waits_until
+
+
+def _best_of_idle(
+    state: SchedulerState,
+    idle: Dict[int, WorkerSession],
+    span: TaskSpan,
+    kept_bytes: Dict[int, int],
+    here_bytes: int,
+    bytes_per_second: float,
+) -> Tuple[Optional[WorkerSession], int]:
+    """The worker with a free slot where a task would end first, and how many of its bytes need not come there. None if
+    it has as many at each, or is better off where it has none: then others choose.
+
+    Parameters:
+        here_bytes: those that workers have which see the scheduler's files.
+    """
+    sharing = state.sharing if here_bytes else ()
+    numbers = {each for each in kept_bytes if each in idle}
+    numbers.update(islice(idle, FEW_HOLDERS))
+    numbers.update(each for each in islice(sharing, FEW_HOLDERS) if each in idle)
+    needs, key = span.batch.requirement.needs, span.batch.function_key
+    able = [idle[each] for each in sorted(numbers) if idle[each].offers(needs, state.now)]
+    able = [worker for worker in able if worker.room_for(needs.capabilities)]
+    there = {worker: kept_bytes.get(worker.number, 0) for worker in able}
+    for worker in able if here_bytes else ():
+        if worker.number in sharing:
+            there[worker] = max(there[worker], here_bytes)
+    if len(set(there.values())) < 2 and not (len(able) == 1 and len(idle) == 1):
+        return None, min(there.values(), default=0)
+    seconds = (state.durations.get(key) or 0.0) / 1e6
+
+    def cost_seconds(worker: WorkerSession) -> float:
+        is_scarce = len(worker.capabilities) > len(needs.capabilities)  # for others, as long as this one runs there
+        return seconds * (worker.pace.of(key) + is_scarce) - there[worker] / bytes_per_second
+
+    best = min(able, key=lambda worker: (cost_seconds(worker), len(worker.capabilities)))
+    return (best, there[best]) if there[best] else (None, 0)
 
 
 def who_fetches(state: SchedulerState, ahead: Dict[int, WorkerSession], span: TaskSpan) -> Optional[WorkerSession]:
@@ -148,19 +184,16 @@ def _is_missing(record: ObjectRecord, worker: WorkerSession) -> bool:
 def _neighbour_of_most(
     state: SchedulerState, idle: Dict[int, WorkerSession], span: TaskSpan
 ) -> Optional[WorkerSession]:
-    """A worker with a free slot on the host that has most of the bytes that a task needs: at workers, at a client, or
-    in files of the scheduler that the worker sees."""
+    """A worker with a free slot on the host that has most of the bytes that a task needs, at workers or a client."""
     bytes_by_place: Dict[str, int] = {}
     for record, holders in _moved(state, span.batch, span.start):
         some = islice(holders, FEW_HOLDERS)
         sessions = [state.workers.get(each) or state.clients.get(each) for each in some]
-        places = {session.place for session in sessions if session is not None}
-        for place in places if record.is_elsewhere else {*places, _OUR_FILES}:
+        for place in {session.place for session in sessions if session is not None}:
             bytes_by_place[place] = bytes_by_place.get(place, 0) + record.size
     needs = span.batch.requirement.needs
     for place in sorted(bytes_by_place, key=lambda each: -bytes_by_place[each]):
-        there = state.sharing if place == _OUR_FILES else state.workers_by_place.get(place, {})
-        near = [worker for number, worker in there.items() if number in idle]
+        near = [worker for number, worker in state.workers_by_place.get(place, {}).items() if number in idle]
         able = [each for each in near if each.offers(needs, state.now) and each.room_for(needs.capabilities)]
         if able:
             return min(able, key=lambda worker: len(worker.capabilities))

@@ -178,10 +178,10 @@ class BaseShell:
     ) -> c.SubmitTask:
         """Place a task's arguments in the cluster, which only the task holds from now on; and the results that are
         among them, unless they are there."""
-        arguments_id = None if parts is None else self.send_object(parts, "", m.ObjectKind.ARGUMENTS, codec)
         dependencies = [*task.dependencies, *self.placed_results.place(results)]
-        if arguments_id is None or parts is None:
+        if parts is None:
             return task._replace(dependencies=dependencies)
+        arguments_id = self.send_object(parts, "", m.ObjectKind.ARGUMENTS, codec)
         return task._replace(dependencies=[arguments_id, *dependencies], arguments_bytes=parts_size(parts))
 
     def _place_result(self, parts: Parts) -> int:
@@ -329,14 +329,23 @@ class ClientShell(BaseShell):
 
         Raises DisconnectedError when the client is closed.
         """
+        if task.arguments_bytes or len(self.commands) >= self.mailbox.room:
+            self._submit_waiting(task)
+            return
+        self._keep_context(task)
+        self.post(task)
+
+    def _submit_waiting(self, task: c.SubmitTask) -> None:
+        """Submit any task; return when it is accepted. Raises DisconnectedError when the client is closed."""
+        self._keep_context(task)
+        waiter = Waiter()
+        self._wait_for(task._replace(asker=waiter), waiter)
+
+    @staticmethod
+    def _keep_context(task: c.SubmitTask) -> None:
         if task.options is not None and task.options.stream_output:
             future: Any = task.future
             future._context = copy_context()
-        if not task.arguments_bytes and len(self.commands) < self.mailbox.room:
-            self.post(task)
-        else:
-            waiter = Waiter()
-            self._wait_for(task._replace(asker=waiter), waiter)
 
     def submit_with_objects(
         self,
@@ -354,8 +363,11 @@ class ClientShell(BaseShell):
         Raises DisconnectedError when the client is closed, ObjectStorageFullError if there is no room for them.
         """
         self.await_room()  # before they take room in the cluster
-        with self.placed_results.in_use():
+        if not results:
             self.submit(self._with_objects(task, parts, results, codec))
+            return
+        with self.placed_results.in_use():
+            self._submit_waiting(self._with_objects(task, parts, results, codec))
 
     def await_room(self) -> None:
         """Return as soon as there is credit for a task. Raises DisconnectedError when the client is closed."""

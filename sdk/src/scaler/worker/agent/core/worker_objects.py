@@ -321,6 +321,8 @@ class WorkerObjects(ObjectSource, FetchOwner):
             self.transfers.fetches.end(object_id, is_told)
         else:
             self._given_up.add(object_id, fetch.window.unanswered)
+            if is_told and object_id in self._held:
+                self._effects.append(Send(_about(m.ObjectAction.DROP, object_id)))
 
     def on_chunk_failed(self, object_id: int, number: int, why: str, is_full: bool) -> None:
         """A part of a fetched object could not be written, because the disk is full or for another reason."""
