@@ -169,7 +169,6 @@ class SchedulerState:
         """A worker has joined."""
         self.workers[worker.number] = worker
         self.workers_by_place.setdefault(worker.place, {})[worker.number] = worker
-        self.worker_hosts[worker.hello.host] += 1
         self.offers[len(worker.capabilities)] += 1
 
     def remove_worker(self, worker: WorkerSession) -> None:
@@ -179,13 +178,10 @@ class SchedulerState:
             del self.workers_by_place[worker.place]
         self.sharing.pop(worker.number, None)
         self.apart.pop(worker.number, None)
-        offered, host = len(worker.capabilities), worker.hello.host
+        offered = len(worker.capabilities)
         self.offers[offered] -= 1
         if not self.offers[offered]:
             del self.offers[offered]
-        self.worker_hosts[host] -= 1
-        if not self.worker_hosts[host]:
-            del self.worker_hosts[host]
 
     def note_sharing(self, worker: WorkerSession) -> None:
         """A heartbeat says whether a worker sees our files."""
@@ -201,6 +197,10 @@ class SchedulerState:
 
     def add_slots(self, worker: WorkerSession, count: int) -> None:
         """A worker has come, or with a negative `count` gone."""
+        host = worker.hello.host
+        self.worker_hosts[host] += 1 if count > 0 else -1
+        if not self.worker_hosts[host]:
+            del self.worker_hosts[host]
         self.total_slots += count
         self.slots[worker.tenant] = self.slots.get(worker.tenant, 0) + count
 
@@ -320,7 +320,8 @@ class SchedulerState:
         by_place = [worker for workers in self.workers_by_place.values() for worker in workers.values()]
         assert sorted(self.workers) == sorted(worker.number for worker in by_place)
         assert self.offers == Counter(len(worker.capabilities) for worker in by_place)
-        assert self.worker_hosts == Counter(worker.hello.host for worker in by_place)
+        hosts = Counter(worker.hello.host for worker in by_place if not worker.is_gone)
+        assert dict(self.worker_hosts) == hosts, "hosts of workers are not counted right"
         references: Dict[int, int] = {}  # by object
         charged_bytes = dict.fromkeys(self.clients, 0)
         for record in self.objects.records():

@@ -32,10 +32,9 @@ def client(harness: Harness) -> Client:
     return harness.client()
 
 
-def peer(harness: Harness, number: int, slots: int = 1, is_apart: bool = True, **capabilities: float) -> Keeper:
+def peer(harness: Harness, number: int, slots: int = 1, is_apart: bool = True, **capabilities: Any) -> Keeper:
     """A worker, of which it is known whether it sees the scheduler's files."""
-    places = {"data_address": f"tcp://host{number}:1", "data_key": b"key of %d" % number}
-    worker = Keeper(harness, slots, **places, **capabilities)
+    worker = Keeper(harness, slots, f"tcp://host{number}:1", b"key of %d" % number, **capabilities)
     worker.peer.send(m.Heartbeat(shares_object_directory=not is_apart))
     worker.peer.take(m.HeartbeatEcho)
     return worker

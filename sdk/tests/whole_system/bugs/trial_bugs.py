@@ -61,7 +61,7 @@ TRIAL_BUGS: Dict[str, PlantedBug] = {
     ),
     "a host that has lost its worker is remembered": PlantedBug(
         "scheduler",
-        f"{SCHEDULER}.state:SchedulerState.remove_worker",
+        f"{SCHEDULER}.state:SchedulerState.add_slots",
         "if not self.worker_hosts[host]:",
         "if not host:",
     ),
