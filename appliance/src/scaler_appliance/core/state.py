@@ -37,6 +37,7 @@ from scaler_appliance.core.tasks.memory_needs import MemoryNeeds
 from scaler_appliance.core.tasks.task_states import FINAL_STATES, TaskState, runs
 from scaler_protocol import messages as m
 from scaler_protocol.keys.allow_list import ANY_TENANT, Grant
+from scaler_protocol.session.fetching import FETCH_WINDOW_CHUNKS
 from scaler_protocol.session.object_numbers import object_numbers
 
 BACKLOG_TASKS = 32_768  # of one client: some 0.1 s of the shortest tasks
@@ -112,6 +113,7 @@ class SchedulerState:
             settings.ticket_seed,
             now=lambda: self.now,
             rates=TransferRates(settings.transfer_bytes_per_second, settings.chunk_bytes),
+            window_bytes=FETCH_WINDOW_CHUNKS * settings.chunk_bytes,
         )
         self.object_numbers = object_numbers(settings.ticket_seed)  # that the scheduler makes for clients
         self.objects = ObjectTable(

@@ -11,7 +11,7 @@ from scheduler_harness import Client, Harness
 
 from scaler_appliance.core.effects import SendChunk
 from scaler_appliance.core.objects.object_records import HERE
-from scaler_appliance.core.objects.object_transfers import COPIES_PER_HOLDER, HOLD_SECONDS
+from scaler_appliance.core.objects.object_transfers import COPIES_PER_HOLDER, HOLD_SECONDS, PATIENCE_SECONDS
 from scaler_appliance.core.placement.kept_bytes import FEW_HOLDERS
 from scaler_appliance.core.tasks.pace import WorkerPace
 from scaler_protocol import messages as m
@@ -303,9 +303,9 @@ def test_who_does_not_say_that_it_holds_is_waited_for_only_shortly(harness: Harn
     assert len(told) == COPIES_PER_HOLDER
     for worker in told:
         ask_scheduler(worker, made)
-    harness.wait(HOLD_SECONDS / 2)
+    harness.wait(PATIENCE_SECONDS / 2)
     assert sum(bool(worker.read() or worker.tickets) for worker in workers) == COPIES_PER_HOLDER
-    harness.wait(HOLD_SECONDS)
+    harness.wait(PATIENCE_SECONDS)
     for worker in workers:
         worker.read()
         assert [ticket.holder for ticket in worker.tickets] == [OF_THE_SCHEDULER]
@@ -329,6 +329,40 @@ def test_a_copy_that_is_reported_in_time_is_waited_for(harness: Harness, client:
     for worker in others:
         worker.read()
     assert [ticket.holder for ticket in others[2].tickets + others[3].tickets] == [second.peer.session] * 2
+
+
+def test_the_rest_of_the_way_is_waited_for_as_long_as_it_takes(harness: Harness, client: Client) -> None:
+    """The scheduler has sent the last part when its own buffers have it."""
+    harness.state.transfers.rates.of = lambda holder: SIZE / 60.0
+    first, second, *others = workers = [peer(harness, number) for number in range(4)]
+    made = client.announce(1, SIZE, SHARED)
+    use(client, [made], 1, 2, 3, 4)
+    for worker in workers:
+        worker.read()
+        worker.ask_ticket(made)
+    for minute in range(5):
+        if minute == 3:
+            for worker in (first, second):
+                ask_scheduler(worker, made)
+        for each in (client, *(worker.peer for worker in workers)):
+            each.post(m.Heartbeat())
+        harness.wait(60.0)
+    first.hold(made)
+    for worker in others:
+        worker.read()
+        assert [ticket.holder for ticket in worker.tickets] == [first.peer.session]
+
+
+def test_what_takes_long_to_arrive_counts_as_long(harness: Harness, client: Client) -> None:
+    worker = peer(harness, 1)
+    made = client.announce(1, SIZE, SHARED)
+    use(client, [made], 1)
+    worker.read()
+    worker.ask_ticket(made)
+    ask_scheduler(worker, made)
+    harness.now += 3
+    worker.hold(made)
+    assert harness.state.transfers.rates.of(HERE) == SIZE / 3
 
 
 def test_who_gives_up_without_a_word_stops_no_one_and_spoils_no_rate(harness: Harness, client: Client) -> None:

@@ -98,17 +98,17 @@ QUIET_SPREAD_BUGS: Dict[str, PlantedBug] = {
     "what a worker reached is remembered after its end": PlantedBug(
         "scheduler", f"{_TRANSFERS}.forget_worker", "self.between.forget(number)", "pass"
     ),
-    "who does not say that it holds is waited for as long as who fetches": PlantedBug(
-        "scheduler", f"{_TRANSFERS}.on_sent", "min(until, self._awaited[record.object_id][1])", "float('inf')"
-    ),
     "one after the other waits for who does not say that it holds": PlantedBug(
-        "scheduler", f"{_TRANSFERS}._is_vain", "each.is_sent and each.awaited_until <= now", "False"
+        "scheduler", f"{_TRANSFERS}.watch", "transfer._replace(is_vain=True)", "transfer"
     ),
     "no copy of what the scheduler has sent is waited for": PlantedBug(
-        "scheduler", f"{_TRANSFERS}._is_vain", " and each.awaited_until <= now", ""
+        "scheduler", f"{_TRANSFERS}._is_vain", ".is_vain", ".is_sent"
+    ),
+    "the last parts are taken to be there when they were sent": PlantedBug(
+        "scheduler", f"{_TRANSFERS}.on_sent", "HOLD_SECONDS + rest_seconds", "HOLD_SECONDS"
     ),
     "who gives up without a word is taken to fetch": PlantedBug(
-        "scheduler", f"{_TRANSFERS}.watch", "self._end(fetcher, object_id, is_complete=False)", "pass"
+        "scheduler", f"{_TRANSFERS}.watch", "self._end(*key, is_complete=False)", "pass"
     ),
     "the time of a transfer that does not end counts for others": PlantedBug(
         "scheduler",

@@ -44,7 +44,7 @@ TICKET_SECONDS = 30.0
 PATIENCE, PATIENCE_SECONDS = 2.0, 5.0
 """A transfer is waited for so many times as long as it should take beside another one, and so much longer."""
 HOLD_SECONDS = 2.0
-"""So long after the last part was sent, a worker says that it holds an object, or will not."""
+"""So long after the last part has come, a worker says that it holds an object, or will not."""
 SECRET_BYTES = 32
 
 
@@ -55,6 +55,7 @@ class _Transfer(NamedTuple):
         awaited_until: others do not wait for it any longer.
         is_measured: it says how fast its holder sends.
         is_sent: the scheduler has sent all bytes, and the fetcher has not said that it holds them.
+        is_vain: it has not for so long that it may never say so.
     """
 
     secret: bytes
@@ -62,6 +63,7 @@ class _Transfer(NamedTuple):
     began_at: float
     is_measured: bool
     is_sent: bool = False
+    is_vain: bool = False
 
 
 def fetches_from_workers(worker: WorkerSession) -> bool:
@@ -83,6 +85,7 @@ class ObjectTransfers:
         seed: random bytes, from which secrets are made.
         now: tells the time of the event that is being handled, in seconds.
         rates: how fast transfers are, by holder; updated here.
+        window_bytes: of an object, that may be on their way from the scheduler to a worker at once.
     """
 
     def __init__(
@@ -93,8 +96,10 @@ class ObjectTransfers:
         seed: bytes,
         now: Callable[[], float],
         rates: TransferRates,
+        window_bytes: int,
     ) -> None:
         self.rates = rates
+        self._window_bytes = window_bytes
         self._effects = effects
         self.reach = ClientReach()
         self.between = WorkerReach()
@@ -150,20 +155,16 @@ class ObjectTransfers:
         self._end(fetcher, record.object_id, is_complete=True)
 
     def _measure(self, holder: int, record: ObjectRecord, transfer: _Transfer) -> None:
-        if transfer.is_measured and not transfer.is_sent:
+        if transfer.is_measured and not transfer.is_vain:
             self.rates.complete(holder, record.size, self._now(), transfer.began_at)
 
     def on_sent(self, fetcher: int, record: ObjectRecord) -> None:
-        """The scheduler has sent a worker the last part of an object."""
-        key = fetcher, record.object_id
-        if self._from_here.pop(key, None) is not None:
-            transfer = self._transfers[key]
-            self._measure(HERE, record, transfer)
-            self._count_serving(HERE, -1)
-            until = self._now() + HOLD_SECONDS
-            self._transfers[key] = transfer._replace(is_sent=True, awaited_until=until)
-            if record.object_id in self._awaited:
-                self._awaited[record.object_id] = record, min(until, self._awaited[record.object_id][1])
+        """The scheduler has sent a worker the last part of an object; some parts are on their way."""
+        transfer = self._transfers.get((fetcher, record.object_id))
+        if transfer is not None and (fetcher, record.object_id) in self._from_here:
+            rest_seconds = PATIENCE * min(record.size, self._window_bytes) / self.rates.of(HERE)
+            until = max(transfer.awaited_until, self._now() + HOLD_SECONDS + rest_seconds)
+            self._transfers[fetcher, record.object_id] = transfer._replace(is_sent=True, awaited_until=until)
 
     def end_here(self, record: ObjectRecord) -> None:
         """The scheduler has the bytes of an object no longer."""
@@ -189,7 +190,7 @@ class ObjectTransfers:
         number = copies.transfers.pop(fetcher, 0)
         if number:
             self._from_here.pop((fetcher, object_id), None)
-            if not self._transfers.pop((fetcher, object_id)).is_sent:
+            if not self._transfers.pop((fetcher, object_id)).is_vain:
                 self._count_serving(number, -1)
             holder = copies.holders.get(number)
             if is_complete:
@@ -254,17 +255,22 @@ class ObjectTransfers:
 
     def _is_vain(self, object_id: int, copies: Copies) -> bool:
         """Whether a worker has not said that it holds what it has got from here: others may not say so, either."""
-        now = self._now()
-        transfers = (self._transfers[number, object_id] for number in copies.transfers)
-        return any(each.is_sent and each.awaited_until <= now for each in transfers)
+        return any(self._transfers[number, object_id].is_vain for number in copies.transfers)
 
     def watch(self, now: float) -> None:
         """Called about once a second: who has waited long enough for a copy is told another holder; and a worker that
         requests no more of what the scheduler was to send has given it up."""
-        for (fetcher, object_id), record in list(self._from_here.items()):
-            if now >= self._transfers[fetcher, object_id].awaited_until:
-                self._end(fetcher, object_id, is_complete=False)
-                self.answer_waiting(record)
+        for key, record in list(self._from_here.items()):
+            transfer = self._transfers[key]
+            if now < transfer.awaited_until:
+                continue
+            if transfer.is_sent:
+                self._transfers[key] = transfer._replace(is_vain=True)
+                del self._from_here[key]
+                self._count_serving(HERE, -1)
+            else:
+                self._end(*key, is_complete=False)
+            self.answer_waiting(record)
         for record, until in list(self._awaited.values()):
             if now >= until:
                 self.answer_waiting(record)
@@ -421,7 +427,7 @@ class ObjectTransfers:
             serving += len(copies.transfers)
         assert fetching == sum(map(len, self._of_fetcher.values()))
         assert serving == len(self._transfers)
-        assert sum(self._serving.values()) == sum(not each.is_sent for each in self._transfers.values())
+        assert sum(self._serving.values()) == sum(not each.is_vain for each in self._transfers.values())
         assert len(self._from_here) == self._serving.get(HERE, 0)
         waited_for = {record.object_id for record in records if record.copies is not None and record.copies.waiting}
         assert waited_for == self._awaited.keys(), "workers wait for copies without a time limit"
