@@ -183,10 +183,8 @@ class History:
     def silent(self) -> Set[bytes]:
         """Those that may be taken for dead by now."""
         now = self.harness.now
-        timeout_seconds = self.core.state.settings.client_timeout_seconds  # and that of workers
-        return {
-            name for name, session in self.core.state.sessions.items() if now - session.last_heard > timeout_seconds
-        }
+        sessions = self.core.state.sessions
+        return {name for name, each in sessions.items() if now - each.last_heard > each.timeout_seconds}
 
     def check_lost(self, before: Dict[bytes, int], allowed: Set[bytes]) -> None:
         """Of the sessions that there were, no others have ended than those that may have."""

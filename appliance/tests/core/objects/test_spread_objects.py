@@ -3,65 +3,30 @@ wait for them take no slots."""
 
 from __future__ import annotations
 
-from typing import Any, List, Sequence
+from typing import Any, List
 
 import pytest
 from keeper import SIZE, Keeper
 from scheduler_harness import Client, Harness
+from spread_peers import OF_THE_SCHEDULER, another, ask_scheduler, parts_sent, peer, spreading_harness, use
 
-from scaler_appliance.core.effects import SendChunk
-from scaler_appliance.core.objects.object_records import HERE
-from scaler_appliance.core.objects.object_transfers import COPIES_PER_HOLDER, HOLD_SECONDS, PATIENCE_SECONDS
+from scaler_appliance.core.objects.object_transfers import COPIES_PER_HOLDER
 from scaler_appliance.core.placement.kept_bytes import FEW_HOLDERS
 from scaler_appliance.core.tasks.pace import WorkerPace
 from scaler_protocol import messages as m
 
 HELD, SHARED, REMOTE = m.ObjectStorage.HELD, m.ObjectStorage.SHARED, m.ObjectStorage.REMOTE
 ARGUMENTS = m.ObjectKind.ARGUMENTS
-TASK_MICROSECONDS = 1e6
-OF_THE_SCHEDULER = 0  # in place of a holder
 
 
 @pytest.fixture
 def harness() -> Harness:
-    return Harness(chunk_bytes=SIZE, spread_bytes=SIZE, protected=False)
+    return spreading_harness()
 
 
 @pytest.fixture
 def client(harness: Harness) -> Client:
     return harness.client()
-
-
-def peer(harness: Harness, number: int, slots: int = 1, is_apart: bool = True, **capabilities: Any) -> Keeper:
-    """A worker, of which it is known whether it sees the scheduler's files."""
-    worker = Keeper(harness, slots, f"tcp://host{number}:1", b"key of %d" % number, **capabilities)
-    worker.peer.send(m.Heartbeat(shares_object_directory=not is_apart))
-    worker.peer.take(m.HeartbeatEcho)
-    return worker
-
-
-def use(client: Client, object_ids: Sequence[int], *numbers: int) -> None:
-    """Submit tasks that need objects, and are known to take a second."""
-    function = client.create(1000 + numbers[0], b"f")
-    client.harness.state.durations.set(function, TASK_MICROSECONDS)
-    client.submit(
-        numbers,
-        [b"%d" % number for number in numbers],
-        function=function,
-        dependency_counts=[len(object_ids)] * len(numbers),
-        dependencies=list(object_ids) * len(numbers),
-    )
-
-
-def ask_scheduler(worker: Keeper, object_id: int, size: int = SIZE) -> None:
-    worker.peer.send(m.ObjectRequest(id=object_id, offset=0, length=size))
-
-
-def parts_sent(harness: Harness) -> List[bytes]:
-    """The peers that were sent parts of objects since this was last asked."""
-    sent = [effect.peer for effect in harness.effects if isinstance(effect, SendChunk)]
-    harness.effects[:] = [effect for effect in harness.effects if not isinstance(effect, SendChunk)]
-    return sent
 
 
 # Where they are fetched -----------------------------------------------------------------------------------------------
@@ -289,138 +254,7 @@ def test_nothing_is_known_of_workers_that_are_gone(harness: Harness, client: Cli
     harness.state.transfers.between.check_workers(set())
 
 
-# Workers that do not go on, or do not say so --------------------------------------------------------------------------
-
-
-def test_who_does_not_say_that_it_holds_is_waited_for_only_shortly(harness: Harness, client: Client) -> None:
-    workers = [peer(harness, number) for number in range(9)]
-    made = client.announce(1, SIZE, SHARED)
-    use(client, [made], *range(1, 10))
-    for worker in workers:
-        worker.read()
-        worker.ask_ticket(made)
-    told = [worker for worker in workers if worker.tickets]
-    assert len(told) == COPIES_PER_HOLDER
-    for worker in told:
-        ask_scheduler(worker, made)
-    harness.wait(PATIENCE_SECONDS / 2)
-    assert sum(bool(worker.read() or worker.tickets) for worker in workers) == COPIES_PER_HOLDER
-    harness.wait(PATIENCE_SECONDS)
-    for worker in workers:
-        worker.read()
-        assert [ticket.holder for ticket in worker.tickets] == [OF_THE_SCHEDULER]
-
-
-def test_a_copy_that_is_reported_in_time_is_waited_for(harness: Harness, client: Client) -> None:
-    workers = [peer(harness, number) for number in range(6)]
-    made = client.announce(1, SIZE, SHARED)
-    use(client, [made], *range(1, 7))
-    for worker in workers:
-        worker.read()
-        worker.ask_ticket(made)
-    first, second, *others = workers
-    for worker in (first, second):
-        ask_scheduler(worker, made)
-    first.hold(made)
-    for worker in others:
-        worker.read()
-    assert [ticket.holder for worker in others for ticket in worker.tickets] == [first.peer.session] * 2
-    second.hold(made)
-    for worker in others:
-        worker.read()
-    assert [ticket.holder for ticket in others[2].tickets + others[3].tickets] == [second.peer.session] * 2
-
-
-def test_the_rest_of_the_way_is_waited_for_as_long_as_it_takes(harness: Harness, client: Client) -> None:
-    """The scheduler has sent the last part when its own buffers have it."""
-    harness.state.transfers.rates.of = lambda holder: SIZE / 60.0
-    first, second, *others = workers = [peer(harness, number) for number in range(4)]
-    made = client.announce(1, SIZE, SHARED)
-    use(client, [made], 1, 2, 3, 4)
-    for worker in workers:
-        worker.read()
-        worker.ask_ticket(made)
-    for minute in range(5):
-        if minute == 3:
-            for worker in (first, second):
-                ask_scheduler(worker, made)
-        for each in (client, *(worker.peer for worker in workers)):
-            each.post(m.Heartbeat())
-        harness.wait(60.0)
-    first.hold(made)
-    for worker in others:
-        worker.read()
-        assert [ticket.holder for ticket in worker.tickets] == [first.peer.session]
-
-
-def test_what_takes_long_to_arrive_counts_as_long(harness: Harness, client: Client) -> None:
-    worker = peer(harness, 1)
-    made = client.announce(1, SIZE, SHARED)
-    use(client, [made], 1)
-    worker.read()
-    worker.ask_ticket(made)
-    ask_scheduler(worker, made)
-    harness.now += 3
-    worker.hold(made)
-    assert harness.state.transfers.rates.of(HERE) == SIZE / 3
-
-
-def test_who_gives_up_without_a_word_stops_no_one_and_spoils_no_rate(harness: Harness, client: Client) -> None:
-    workers = [peer(harness, number) for number in range(4)]
-    made, other = (client.announce(number, SIZE, SHARED) for number in (1, 2))
-    use(client, [made, other], 1, 2, 3, 4)
-    for worker in workers:
-        worker.read()
-    silent, quick, *later = workers
-    silent.ask_ticket(made)
-    for _ in range(60):
-        for each in (client, *(worker.peer for worker in workers)):
-            each.post(m.Heartbeat())
-        harness.wait(60)
-    assert not harness.state.objects.find(made).copies.transfers
-    quick.ask_ticket(other)
-    harness.now += 0.5
-    quick.hold(other)
-    assert harness.state.transfers.rates.of(HERE) == SIZE / 0.5
-    for worker in later:
-        worker.ask_ticket(made)
-        assert [ticket.holder for ticket in worker.tickets] == [OF_THE_SCHEDULER]
-
-
-def test_how_fast_bytes_come_to_the_scheduler_does_not_count(harness: Harness, client: Client) -> None:
-    worker = peer(harness, 1)
-    made = client.announce(1, SIZE, REMOTE)
-    use(client, [made], 1)
-    worker.read()
-    before = harness.state.transfers.rates.of(HERE)
-    worker.ask_ticket(made)
-    harness.now += 3
-    client.send(m.ObjectResponse(id=made, offset=0, size=SIZE), b"x" * SIZE)
-    worker.hold(made)
-    assert harness.state.transfers.rates.of(HERE) == before
-
-
-def test_a_copy_that_is_lost_is_fetched_again_like_the_first(harness: Harness, client: Client) -> None:
-    worker = peer(harness, 1)
-    made = client.announce(1, SIZE, SHARED)
-    use(client, [made], 1)
-    worker.read()
-    worker.hold(made)
-    worker.drop(made)
-    worker.finish(1)
-    use(client, [made], 2)
-    another(client, 3, 4)
-    assert worker.read() == [2, 3], "it waits for bytes"
-
-
 # Slots and places -----------------------------------------------------------------------------------------------------
-
-
-def another(client: Client, *numbers: int) -> None:
-    """Tasks that need nothing."""
-    function = client.create(2000 + numbers[0], b"g")
-    client.harness.state.durations.set(function, TASK_MICROSECONDS)
-    client.submit(numbers, [b"%d" % number for number in numbers], function=function)
 
 
 @pytest.mark.parametrize("kind", [m.ObjectKind.VALUE, ARGUMENTS], ids=["object", "arguments of a task"])
