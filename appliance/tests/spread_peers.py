@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Sequence
+from typing import Any, List, Sequence, Tuple
 
 from keeper import SIZE, Keeper
 from scheduler_harness import Client, Harness
@@ -38,6 +38,17 @@ def use(client: Client, object_ids: Sequence[int], *numbers: int) -> None:
         dependency_counts=[len(object_ids)] * len(numbers),
         dependencies=list(object_ids) * len(numbers),
     )
+
+
+def asking(harness: Harness, client: Client, count: int) -> Tuple[int, List[Keeper]]:
+    """An object that the scheduler has, and so many workers that need it for a task each, and ask where to fetch it."""
+    workers = [peer(harness, number) for number in range(count)]
+    made = client.announce(1, SIZE, m.ObjectStorage.SHARED)
+    use(client, [made], *range(1, 1 + count))
+    for worker in workers:
+        worker.read()
+        worker.ask_ticket(made)
+    return made, workers
 
 
 def ask_scheduler(worker: Keeper, object_id: int, size: int = SIZE) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from keeper import SIZE
 from scheduler_harness import Client, Harness
-from spread_peers import OF_THE_SCHEDULER, another, ask_scheduler, peer, spreading_harness, use
+from spread_peers import OF_THE_SCHEDULER, another, ask_scheduler, asking, peer, spreading_harness, use
 
 from scaler_appliance.core.objects.object_records import HERE
 from scaler_appliance.core.objects.object_transfers import COPIES_PER_HOLDER, PATIENCE_SECONDS
@@ -25,12 +25,7 @@ def client(harness: Harness) -> Client:
 
 
 def test_who_does_not_say_that_it_holds_is_waited_for_only_shortly(harness: Harness, client: Client) -> None:
-    workers = [peer(harness, number) for number in range(9)]
-    made = client.announce(1, SIZE, SHARED)
-    use(client, [made], *range(1, 10))
-    for worker in workers:
-        worker.read()
-        worker.ask_ticket(made)
+    made, workers = asking(harness, client, 9)
     told = [worker for worker in workers if worker.tickets]
     assert len(told) == COPIES_PER_HOLDER
     for worker in told:
@@ -44,12 +39,7 @@ def test_who_does_not_say_that_it_holds_is_waited_for_only_shortly(harness: Harn
 
 
 def test_a_copy_that_is_reported_in_time_is_waited_for(harness: Harness, client: Client) -> None:
-    workers = [peer(harness, number) for number in range(6)]
-    made = client.announce(1, SIZE, SHARED)
-    use(client, [made], *range(1, 7))
-    for worker in workers:
-        worker.read()
-        worker.ask_ticket(made)
+    made, workers = asking(harness, client, 6)
     first, second, *others = workers
     for worker in (first, second):
         ask_scheduler(worker, made)
@@ -66,12 +56,8 @@ def test_a_copy_that_is_reported_in_time_is_waited_for(harness: Harness, client:
 def test_the_rest_of_the_way_is_waited_for_as_long_as_it_takes(harness: Harness, client: Client) -> None:
     """The scheduler has sent the last part when its own buffers have it."""
     harness.state.transfers.rates.of = lambda holder: SIZE / 60.0
-    first, second, *others = workers = [peer(harness, number) for number in range(4)]
-    made = client.announce(1, SIZE, SHARED)
-    use(client, [made], 1, 2, 3, 4)
-    for worker in workers:
-        worker.read()
-        worker.ask_ticket(made)
+    made, workers = asking(harness, client, 4)
+    first, second, *others = workers
     for minute in range(5):
         if minute == 3:
             for worker in (first, second):

@@ -8,7 +8,7 @@ from typing import Any, List
 import pytest
 from keeper import SIZE, Keeper
 from scheduler_harness import Client, Harness
-from spread_peers import OF_THE_SCHEDULER, another, ask_scheduler, parts_sent, peer, spreading_harness, use
+from spread_peers import OF_THE_SCHEDULER, another, ask_scheduler, asking, parts_sent, peer, spreading_harness, use
 
 from scaler_appliance.core.objects.object_transfers import COPIES_PER_HOLDER
 from scaler_appliance.core.placement.kept_bytes import FEW_HOLDERS
@@ -117,12 +117,7 @@ def test_small_objects_are_requested_without_a_ticket(harness: Harness, client: 
 
 
 def test_who_waits_for_a_file_that_is_lost_is_told_so(harness: Harness, client: Client) -> None:
-    workers = [peer(harness, number) for number in range(4)]
-    made = client.announce(1, SIZE, SHARED)
-    use(client, [made], 1, 2, 3, 4)
-    for worker in workers:
-        worker.read()
-        worker.ask_ticket(made)
+    made, workers = asking(harness, client, 4)
     waiting = [worker for worker in workers if not worker.tickets]
     assert len(waiting) == len(workers) - COPIES_PER_HOLDER
     harness.core.on_object_unreadable(harness.now, made, "gone")
@@ -152,12 +147,7 @@ def test_a_copy_outlives_the_file(harness: Harness, client: Client) -> None:
 
 
 def test_nothing_is_left_of_an_object_that_ends_while_workers_fetch_it(harness: Harness, client: Client) -> None:
-    workers = [peer(harness, number) for number in range(4)]
-    made = client.announce(1, SIZE, SHARED)
-    use(client, [made], 1, 2, 3, 4)
-    for worker in workers:
-        worker.read()
-        worker.ask_ticket(made)
+    made, workers = asking(harness, client, 4)
     client.delete(made)
     for worker in workers:
         worker.finish(next(iter(worker.tasks)))
@@ -169,16 +159,11 @@ def test_nothing_is_left_of_an_object_that_ends_while_workers_fetch_it(harness: 
 
 
 def test_a_worker_that_is_gone_makes_room_for_the_next_one(harness: Harness, client: Client) -> None:
-    workers = [peer(harness, number) for number in range(3)]
-    made = client.announce(1, SIZE, SHARED)
-    use(client, [made], 1, 2, 3)
-    for worker in workers:
-        worker.read()
-        worker.ask_ticket(made)
+    _, workers = asking(harness, client, 3)
     assert [len(worker.tickets) for worker in workers] == [1, 1, 0]
     workers[0].peer.vanish()
     assert workers[2].take_ticket().holder == OF_THE_SCHEDULER
-    assert not any(number in harness.state.apart for number in [workers[0].peer.session])
+    assert workers[0].peer.session not in harness.state.apart
 
 
 class Firewall:

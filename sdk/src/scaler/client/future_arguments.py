@@ -40,7 +40,7 @@ _NOT_IN_ARGUMENTS = (
     " result()"
 )
 
-FEW = 1000  # numbers, which take no more than INLINE_BYTES
+_FEW_NUMBERS = 1000  # which take less than INLINE_BYTES, unless they are huge
 _NUMBERS = frozenset({int, float, bool, type(None), complex})
 
 _dumping = threading.local()
@@ -196,7 +196,7 @@ def _may_be_large(value: Any) -> bool:
     if type(value) in (str, bytes):
         return len(value) >= INLINE_BYTES
     if type(value) in (list, tuple):
-        return len(value) > FEW or not _NUMBERS.issuperset(map(type, value))
+        return len(value) > _FEW_NUMBERS or not _NUMBERS.issuperset(map(type, value))
     return type(value) not in _NUMBERS
 
 

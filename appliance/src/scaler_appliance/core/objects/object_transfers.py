@@ -112,9 +112,7 @@ class ObjectTransfers:
         self._of_fetcher: Dict[int, Dict[int, ObjectRecord]] = {}  # what each worker fetches or waits for, by object
         self._transfers: Dict[Tuple[int, int], _Transfer] = {}  # by fetcher and object
         self._from_here: Dict[Tuple[int, int], ObjectRecord] = {}  # those from the scheduler, until all is sent
-        self._awaited: Dict[
-            int, Tuple[ObjectRecord, float]
-        ] = {}  # by object: when some no longer wait for a transfer of it
+        self._awaited: Dict[int, Tuple[ObjectRecord, float]] = {}  # by object: until when some wait for a transfer
 
     # SCL-OBJ-025
     def request(self, fetcher: WorkerSession, object_id: int, record: Optional[ObjectRecord], failed: int) -> None:
