@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 from scaler.worker.agent.core.effects import (
     CloseData,
@@ -23,6 +23,27 @@ INLINE, SHARED, REMOTE = m.ObjectStorage.INLINE, m.ObjectStorage.SHARED, m.Objec
 CHUNK = 1000
 
 
+class _Parts:
+    """Data connections, as far as files need them: without a thread."""
+
+    def __init__(self) -> None:
+        self.side_work = self
+
+    def memory(self, connection: int, size: int) -> memoryview:
+        return memoryview(bytearray(size))
+
+    def is_aside(self, size_bytes: int) -> bool:
+        return False
+
+    def run(self, work: Callable[[], object], then: Callable[[Optional[Exception]], None], size_bytes: int) -> None:
+        try:
+            work()
+        except OSError as error:
+            then(error)
+        else:
+            then(None)
+
+
 class Bench:
     """Objects, their files, and listeners of both."""
 
@@ -38,7 +59,8 @@ class Bench:
         self.objects.offers_transfers = True
         self.objects.listener = self
         core: Any = self  # as far as files need it
-        self.files = WorkerFiles(core, self.patterns.append, lambda connection, size: memoryview(bytearray(size)))
+        parts: Any = _Parts()
+        self.files = WorkerFiles(core, self.patterns.append, parts)
         self.start_session(3, **welcome)
 
     def start_session(self, session: int, **fields: Any) -> None:

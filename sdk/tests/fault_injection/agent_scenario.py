@@ -19,7 +19,7 @@ from fault_injection.simulated_loop import SimulatedLoop
 from fault_injection.simulated_sockets import FakeSocket
 from fault_injection.simulated_system import Fault, SimulatedSystem, StuckError, installed
 
-from scaler.data_serving import data_connections, rounds
+from scaler.data_serving import data_connections, data_dialer, rounds
 from scaler.values import payload as payloads
 from scaler.worker import frame_reader, resident_memory
 from scaler.worker.agent.shell import (
@@ -46,6 +46,7 @@ MODULES = (
     agent_shell,
     code_folders,
     data_connections,
+    data_dialer,
     process_statistics,
     processor_handle,
     rounds,

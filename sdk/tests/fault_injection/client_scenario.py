@@ -30,7 +30,7 @@ from scaler.client.shell import (
 )
 from scaler.client.shell.data_service import polled_loop
 from scaler.client.shell.io_thread import IoThread
-from scaler.data_serving import data_connections, rounds
+from scaler.data_serving import data_connections, data_dialer, rounds
 from scaler_protocol.host import addresses, connection, segments, spill, waker
 
 MODULES = (
@@ -47,6 +47,7 @@ MODULES = (
     deferred_sender,
     client_object_files,
     data_connections,
+    data_dialer,
     rounds,
     connection,
     addresses,

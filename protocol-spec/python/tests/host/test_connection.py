@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
 import sys
 import threading
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Callable, Iterator, List, Tuple
 
 import pytest
 from quiet_addresses import quiet_address
@@ -23,7 +24,7 @@ from scaler_protocol.host.connection import (
 )
 from scaler_protocol.host.sodium import load_sodium
 from scaler_protocol.wire.secure_zmtp import ClientSecurity, SecureZmtp, ServerSecurity
-from scaler_protocol.wire.zmtp import PeerGoneError, Zmtp
+from scaler_protocol.wire.zmtp import PeerGoneError, Zmtp, ZmtpError
 
 LIMIT_BYTES = 1 << 30
 LARGE = os.urandom(1 << 20) * 3
@@ -43,17 +44,28 @@ def secure_ends() -> Tuple[Zmtp, Zmtp]:
     return SecureZmtp(knows, "DEALER", LIMIT_BYTES), SecureZmtp(admits, "ROUTER", LIMIT_BYTES)
 
 
-@pytest.fixture(params=[plain_ends, secure_ends], ids=["plain", "secure"])
-def pair(request: pytest.FixtureRequest) -> Iterator[Tuple[Connection, Connection]]:
+@contextlib.contextmanager
+def connected(make_ends: Callable[[], Tuple[Zmtp, Zmtp]]) -> Iterator[Tuple[Connection, Connection]]:
     """Two connected connections, which have not shaken hands yet."""
-    first, second = socket.socketpair()
-    dealer, router = request.param()
+    (first, second), (dealer, router) = socket.socketpair(), make_ends()
     ends = Connection(first, dealer), Connection(second, router)
     for end in ends:
         end.start()
     yield ends
     for end in ends:
         end.close()
+
+
+@pytest.fixture(params=[plain_ends, secure_ends], ids=["plain", "secure"])
+def pair(request: pytest.FixtureRequest) -> Iterator[Tuple[Connection, Connection]]:
+    with connected(request.param) as ends:
+        yield ends
+
+
+def run_in_another_thread(work: Callable[[], None]) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
 
 
 def shake_hands(*ends: Connection) -> None:
@@ -277,6 +289,66 @@ def test_frames_that_have_not_left_are_not_overwritten(pair: Tuple[Connection, C
     for body in sent:
         sender.send([b"", body])
     assert [body for _, body in receive(receiver, sender, len(sent))] == sent
+
+
+def test_large_frames_are_sealed_and_opened_when_their_owner_does_it() -> None:
+    with connected(secure_ends) as (sender, receiver):
+        shake_hands(sender, receiver)
+        for end in (sender, receiver):
+            end.protocol.reused_bytes = len(LARGE) + 64
+        receiver.protocol.aside_bytes = len(LARGE)
+        seal = sender.send_aside([b"first", LARGE], len(LARGE))
+        assert seal is not None and sender.has_unsent
+        assert sender.send_aside([b"second", LARGE], len(LARGE)) is None, "there is memory for one"
+        sender.send([b"second", LARGE[100:]])
+        assert receiver.receive() == [], "nothing has left before it was sealed"
+        run_in_another_thread(seal)
+        while receiver.protocol.opening is None:
+            sender.flush()
+            assert receiver.receive() == []
+        run_in_another_thread(receiver.protocol.opening)
+        assert receiver.opened() == [[b"first", LARGE]] and receiver.protocol.opening is None
+        assert receive(receiver, sender, 1) == [[b"second", LARGE[100:]]], "that is shorter"
+
+
+def test_a_forged_frame_is_an_error_of_its_opening() -> None:
+    with connected(secure_ends) as (sender, receiver):
+        shake_hands(sender, receiver)
+        protocol = receiver.protocol
+        protocol.reused_bytes, protocol.aside_bytes = len(LARGE) + 64, 1
+        sealed = bytearray(b"".join(map(bytes, sender.protocol.encode([b"", LARGE]))))
+        sealed[-1] ^= 1
+        assert protocol.feed(bytes(sealed[:100_000])) == protocol.feed(bytes(sealed[100_000:])) == []
+        assert protocol.opening is not None
+        with pytest.raises(ZmtpError, match="changed on its way"):
+            protocol.opening()
+
+
+def test_without_keys_nothing_is_sealed_aside() -> None:
+    with connected(plain_ends) as (sender, receiver):
+        shake_hands(sender, receiver)
+        sender.protocol.reused_bytes = len(LARGE)
+        assert sender.send_aside([b"", LARGE], 1) is None and not sender.has_unsent
+
+
+def test_a_frame_that_is_kept_is_not_overwritten(pair: Tuple[Connection, Connection]) -> None:
+    shake_hands(*pair)
+    sender, receiver = pair
+    protocol = receiver.protocol
+    protocol.reused_bytes = len(LARGE) + 64
+    kept, views = [], []
+    for number in range(5):
+        sender.send([b"", LARGE[number:]])
+        [[_, body]] = receive(receiver, sender, 1)
+        view = memoryview(body)
+        memory = protocol.keep_memory(view)
+        assert memory is not None and protocol.keep_memory(view) is None
+        kept.append(memory)
+        views.append(view)
+        if number == 2:
+            protocol.use_memory(kept[1])
+    assert [number for number in range(5) if views[number] == LARGE[number:]] == [0, 2, 3, 4]
+    assert kept[4] is kept[1] and len(set(map(id, kept))) == 4
 
 
 def test_the_end_of_the_stream_may_come_within_a_large_frame(pair: Tuple[Connection, Connection]) -> None:

@@ -9,8 +9,9 @@ Rules:
 - One request of a caller is passed on at a time, and the next one once the answer has left: so a caller takes one chunk
   of memory, in which each of its parts is read and sent, and what else the agent has to do comes in between. The
   system's own memory for the connection keeps the link busy meanwhile.
-- Parts that this worker fetches come in the memory of the part before, too. New memory for each part would cost more
-  than to move its bytes, because the system has to clear and map it.
+- Parts that this worker fetches come in the memory of the part before the last one, too: one is read while the other is
+  written. New memory for each part would cost more than to move its bytes, because the system has to clear and map it.
+- Large parts are sealed and opened beside the event loop (`SideWork`), so that small messages do not wait for that.
 - So many callers are served at once, in sum; more are turned away, and fetch through the scheduler.
 - Callers that have not got any bytes yet, because they have shown no valid ticket, take no place of these. If there are
   too many of them, the oldest of the host with most of them is closed: so who calls and does nothing keeps no one out.
@@ -20,29 +21,20 @@ Rules:
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
-import os
 import socket
 from collections import Counter, deque
 from functools import partial
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Protocol, Tuple, Type, Union
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Protocol, Tuple, Type
 
+from scaler.data_serving.data_dialer import DataDialer, close_quietly
 from scaler.data_serving.data_effects import CloseData, ConnectData, SendData
 from scaler.data_serving.rounds import Rounds
+from scaler.data_serving.side_work import SMALLEST_BYTES, SideWork
 from scaler_protocol import MalformedMessageError, decode, encode
 from scaler_protocol import messages as m
-from scaler_protocol.host.addresses import (
-    WILDCARDS,
-    Address,
-    AddressError,
-    is_numeric,
-    parse_address,
-    resolve,
-    why_not_connected,
-)
+from scaler_protocol.host.addresses import WILDCARDS, Address, resolve
 from scaler_protocol.host.connection import Connection
-from scaler_protocol.host.dialing import Dialing
 from scaler_protocol.programs.event_loop import Timer
 from scaler_protocol.wire.secure_zmtp import ClientSecurity, SecureZmtp, ServerSecurity
 from scaler_protocol.wire.zmtp import Zmtp, ZmtpError
@@ -57,11 +49,11 @@ READ_BYTES_PER_ROUND = 1024 * 1024
 """Of one connection, and one read more: some hundred microseconds."""
 MAXIMUM_REQUEST_BYTES = 64 * 1024
 MAXIMUM_REUSED_BYTES = 64 * 1024 * 1024
-ROOM_BYTES = 64 * 1024  # of an answer, besides its chunk
 HANDSHAKE_SECONDS = 10.0
 LINGER_SECONDS = 5.0
 """How long to wait until a caller has read why it is refused, and has closed."""
 ACCEPTED_AT_ONCE = 16
+KEPT_PARTS = 2  # of one connection, which are being written
 
 _ERRORS = (OSError, ZmtpError, MemoryError)
 
@@ -103,6 +95,9 @@ class _DataConnection:
         "is_announced",
         "is_served",
         "is_ending",
+        "is_sealing",
+        "is_opening",
+        "kept_parts",
         "watches_room",
         "is_read",
         "timer",
@@ -122,15 +117,26 @@ class _DataConnection:
         self.is_announced = False  # to the core
         self.is_served = False  # a caller has got bytes
         self.is_ending = False  # nothing is read any more: the core has closed it
+        self.is_sealing = False  # the part that is sent next
+        self.is_opening = False  # the part that was received last
+        self.kept_parts = 0
         self.watches_room = False
         self.is_read = True
         self.timer: Optional[Timer] = None
+
+    @property
+    def may_be_read(self) -> bool:
+        """Whether there is room for what comes."""
+        return not self.is_opening and self.kept_parts < KEPT_PARTS and (self.is_ending or not self.inbox)
 
 
 class DataConnections:
     """Parameters:
     loop: for time-outs.
     kind: "Worker" or "Client", for the log.
+
+    Attributes:
+        side_work: beside the event loop, until `close`.
     """
 
     def __init__(self, rounds: Rounds, loop: TimerLoop, owner: DataOwner, kind: str = "Worker") -> None:
@@ -138,13 +144,13 @@ class DataConnections:
         self._rounds = rounds
         self._loop = loop
         self._owner = owner
+        self.side_work = SideWork(rounds)
         self._security: Optional[ClientSecurity] = None
         self._listener: Optional[socket.socket] = None
         self._listens_for: Tuple[object, ...] = ()
         self._place = NOWHERE
         self._connections: Dict[int, _DataConnection] = {}
-        self._dialing: Dict[int, Tuple[Dialing, Address]] = {}
-        self._attempts: Dict[int, Tuple[Connection, Address]] = {}  # TCP connections that are being made
+        self._dialer = DataDialer(rounds, self._add, self._fail_later)
         self._last_caller = 0
         self.operations: Dict[Type[Any], Callable[[Any], None]] = {
             ConnectData: self._connect,
@@ -189,7 +195,7 @@ class DataConnections:
         listener, self._listener = self._listener, None
         if listener is not None:
             self._rounds.remove_reader(listener.fileno())
-            _close(listener)
+            close_quietly(listener)
 
     def _accept(self) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
@@ -208,7 +214,7 @@ class DataConnections:
                 self._make_room()
                 self._add_caller(stream, str(address[0]))
             except (OSError, MemoryError):
-                _close(stream)
+                close_quietly(stream)
 
     # SCL-OBJ-031
     def _make_room(self) -> None:
@@ -236,7 +242,7 @@ class DataConnections:
         self._last_caller -= 1
         each = _DataConnection(self._last_caller, Connection(stream, protocol), host)
         each.connection.start()
-        self._rounds.add_reader(each.connection.fileno(), partial(self._read, each))
+        self._rounds.add_reader(each.connection.fileno(), partial(self._read, each), is_bulk=True)
         self._connections[each.number] = each
         each.timer = self._loop.call_later(HANDSHAKE_SECONDS, self._drop_silent, each)
         self._watch_room(each)
@@ -248,89 +254,15 @@ class DataConnections:
     # Connecting -----------------------------------------------------------------------------------------------------
 
     def _connect(self, effect: ConnectData) -> None:
-        number = effect.connection
-        try:
-            if bool(effect.key) is (self._security is None):
-                raise OSError(errno.EACCES, "one of the two ends uses a key, and the other one does not")
-            address = parse_address(effect.address)
-        except (OSError, AddressError) as error:
-            self._fail_later(number, getattr(error, "strerror", None) or str(error))
-            return
-        stream: Optional[socket.socket] = None
-        try:
-            if not is_numeric(address):
-                dialing = Dialing([address])
-                self._dialing[number] = dialing, address
-                self._rounds.add_reader(dialing.fileno(), partial(self._on_dialled, effect))
-                return
-            family, target = resolve(address)
-            stream = socket.socket(family, socket.SOCK_STREAM)
-            stream.setblocking(False)
-            result = stream.connect_ex(target)
-            connection = self._made(stream, effect)
-            if result == errno.EINPROGRESS:
-                self._attempts[number] = connection, address
-                self._rounds.add_writer(stream.fileno(), partial(self._on_attempt_ended, number))
-            elif result:
-                raise OSError(result, os.strerror(result))
-            else:
-                self._add(number, connection)
-        except (OSError, MemoryError) as error:
-            self._attempts.pop(number, None)
-            if stream is not None:
-                _close(stream)
-            self._fail_later(number, why_not_connected(address, error) if isinstance(error, OSError) else str(error))
-
-    def _made(self, stream: socket.socket, effect: ConnectData) -> Connection:
-        security, most_bytes = self._security, effect.chunk_bytes + ROOM_BYTES
-        protocol: Zmtp
-        if security is None:
-            protocol = Zmtp("DEALER", most_bytes)
-        else:
-            protocol = SecureZmtp(security._replace(server_key=effect.key), "DEALER", most_bytes)
-        protocol.reused_bytes = most_bytes
-        return Connection(stream, protocol)
-
-    def _on_dialled(self, effect: ConnectData) -> None:
-        number = effect.connection
-        dialing, address = self._dialing[number]
-        stream: Optional[socket.socket] = None
-        try:
-            stream = dialing.finish()
-            if stream is None:
-                return
-            self._stop_dialing(number)
-            self._add(number, self._made(stream, effect))
-        except (OSError, MemoryError) as error:
-            self._stop_dialing(number)
-            if stream is not None:
-                _close(stream)
-            self._fail_later(number, why_not_connected(address, error) if isinstance(error, OSError) else str(error))
-
-    def _stop_dialing(self, number: int) -> None:
-        found = self._dialing.pop(number, None)
-        if found is not None:
-            self._rounds.remove_reader(found[0].fileno())
-            found[0].close()
-
-    def _on_attempt_ended(self, number: int) -> None:
-        connection, address = self._attempts.pop(number)
-        self._rounds.remove_writer(connection.fileno())
-        try:
-            error_number = connection.take_error()
-            if error_number:
-                raise OSError(error_number, os.strerror(error_number))
-            self._add(number, connection)
-        except (OSError, MemoryError) as error:
-            _close(connection)
-            self._fail_later(number, why_not_connected(address, error) if isinstance(error, OSError) else str(error))
+        self._dialer.connect(effect, self._security)
 
     def _add(self, number: int, connection: Connection) -> None:
+        """A connection to a holder is made. Raises OSError, MemoryError."""
         each = self._connections[number] = _DataConnection(number, connection)
         each.is_announced = True
         try:
             connection.start()
-            self._rounds.add_reader(connection.fileno(), partial(self._read, each))
+            self._rounds.add_reader(connection.fileno(), partial(self._read, each), is_bulk=True)
         except (OSError, MemoryError):
             del self._connections[number]
             raise
@@ -347,12 +279,36 @@ class DataConnections:
         try:
             received = each.connection.receive()
             read_bytes = each.connection.read_bytes
-            while not received and each.connection.read_bytes and read_bytes < READ_BYTES_PER_ROUND:
+            opening = each.connection.protocol.opening
+            while not (received or opening) and each.connection.read_bytes and read_bytes < READ_BYTES_PER_ROUND:
                 received = each.connection.receive()
                 read_bytes += each.connection.read_bytes
+                opening = each.connection.protocol.opening
         except _ERRORS as error:
             self._lose(each, error)
             return
+        if opening is None:
+            self._take(each, received)
+        else:
+            each.is_opening = True
+            self.side_work.run(opening, partial(self._on_opened, each), SMALLEST_BYTES)
+            self._read_on(each)
+
+    def _on_opened(self, each: _DataConnection, error: Optional[Exception]) -> None:
+        each.is_opening = False
+        if self._connections.get(each.number) is not each:
+            return
+        try:
+            if error is not None:
+                raise error
+            received = each.connection.opened()
+            self._read_on(each)
+        except _ERRORS as lost:
+            self._lose(each, lost)
+            return
+        self._take(each, received)
+
+    def _take(self, each: _DataConnection, received: List[List[bytes]]) -> None:
         if each.is_ending:
             return
         if not each.is_announced and each.connection.is_ready:
@@ -369,14 +325,16 @@ class DataConnections:
         """Pass on the next message of a caller if there is room for the answer; the ones after it wait for that."""
         if each.inbox and not each.is_ending and not each.connection.has_unsent:
             self._pass_on(each, each.inbox.popleft())
-        self._read_on(each, not each.inbox)
+        self._read_on(each)
 
-    def _read_on(self, each: _DataConnection, is_read: bool) -> None:
+    def _read_on(self, each: _DataConnection) -> None:
+        """Read from it if there is room for what comes, and not otherwise. Raises OSError, MemoryError."""
+        is_read = each.may_be_read
         if is_read is each.is_read or self._connections.get(each.number) is not each:
             return
         each.is_read = is_read
         if is_read:
-            self._rounds.add_reader(each.connection.fileno(), partial(self._read, each))
+            self._rounds.add_reader(each.connection.fileno(), partial(self._read, each), is_bulk=True)
         else:
             self._rounds.remove_reader(each.connection.fileno())
 
@@ -388,6 +346,25 @@ class DataConnections:
             self._lose(each, error)
             return
         self._owner.on_data_message(each.number, message, payload[0] if payload else b"")
+
+    def keep(self, part: memoryview) -> Callable[[], None]:
+        """What has been passed on last with a message is still needed when the round is over. Returns what is to be
+        called when it is not needed any more."""
+        for each in self._connections.values():
+            memory = each.connection.protocol.keep_memory(part)
+            if memory is not None:
+                each.kept_parts += 1
+                self._read_on(each)
+                return partial(self._use_again, each, memory)
+        return _nothing
+
+    def _use_again(self, each: _DataConnection, memory: bytearray) -> None:
+        each.kept_parts -= 1
+        each.connection.protocol.use_memory(memory)
+        try:
+            self._read_on(each)
+        except (OSError, MemoryError) as error:
+            self._lose(each, error)
 
     def memory(self, number: int, size: int) -> memoryview:
         """Where to read the part of so many bytes that a caller is sent next. It is used again when that has left."""
@@ -413,8 +390,14 @@ class DataConnections:
         try:
             if each.number < 0 and len(effect.payload):
                 self._count_as_served(each)
-            each.connection.send([header, effect.payload] if len(effect.payload) else [header])
+            frames = [header, effect.payload] if len(effect.payload) else [header]
             each.is_part_queued = each.is_part_queued or effect.payload is each.part
+            seal = each.connection.send_aside(frames, SMALLEST_BYTES)
+            if seal is not None:
+                each.is_sealing = True
+                self.side_work.run(seal, partial(self._on_sealed, each), len(effect.payload))
+                return
+            each.connection.send(frames)
             self._free_memory(each)
             self._watch_room(each)
             if each.number < 0:
@@ -429,12 +412,23 @@ class DataConnections:
             raise OSError(f"{MAXIMUM_SERVED} others are served")
         each.is_served = True
 
+    def _on_sealed(self, each: _DataConnection, error: Optional[Exception]) -> None:
+        each.is_sealing = False
+        if self._connections.get(each.number) is not each:
+            return
+        if error is None:
+            self._write(each)
+        elif isinstance(error, _ERRORS):
+            self._lose(each, error)
+        else:
+            raise error
+
     def _watch_room(self, each: _DataConnection) -> None:
-        has_unsent = each.connection.has_unsent
-        if has_unsent is not each.watches_room:
-            each.watches_room = has_unsent
-            if has_unsent:
-                self._rounds.add_writer(each.connection.fileno(), partial(self._write, each))
+        is_waiting = each.connection.has_unsent and not each.is_sealing
+        if is_waiting is not each.watches_room:
+            each.watches_room = is_waiting
+            if is_waiting:
+                self._rounds.add_writer(each.connection.fileno(), partial(self._write, each), is_bulk=True)
             else:
                 self._rounds.remove_writer(each.connection.fileno())
 
@@ -461,11 +455,7 @@ class DataConnections:
 
     def _end(self, number: int) -> None:
         """The core closes a connection. A caller may still read what it was sent."""
-        self._stop_dialing(number)
-        attempt = self._attempts.pop(number, None)
-        if attempt is not None:
-            self._rounds.remove_writer(attempt[0].fileno())
-            _close(attempt[0])
+        self._dialer.stop(number)
         each = self._connections.get(number)
         if each is None or each.is_ending:
             return
@@ -475,7 +465,7 @@ class DataConnections:
         each.is_ending = True
         each.inbox.clear()
         with contextlib.suppress(OSError, MemoryError):
-            self._read_on(each, True)  # for its end
+            self._read_on(each)  # for its end
         if not each.connection.has_unsent:
             each.connection.finish()
         if each.timer is not None:
@@ -490,23 +480,24 @@ class DataConnections:
             each.timer.cancel()
         self._rounds.remove_reader(each.connection.fileno())
         self._rounds.remove_writer(each.connection.fileno())
-        _close(each.connection)
+        close_quietly(each.connection)
 
     def after_fork_in_child(self) -> None:
         """In a fork of the process: close our copies of the sockets, which stay the parent's."""
         for each in (self._listener, *(each.connection for each in self._connections.values())):
             if each is not None:
-                _close(each)
+                close_quietly(each)
         self._listener = None
         self._connections.clear()
+        self.side_work.after_fork_in_child()
 
     def close(self) -> None:
         """End all of it."""
+        self.side_work.close()
         self._stop_listening()
         for each in list(self._connections.values()):
             self._drop(each)
-        for number in [*self._dialing, *self._attempts]:
-            self._end(number)
+        self._dialer.close()
 
 
 def _listen(address: Address) -> socket.socket:
@@ -522,11 +513,10 @@ def _listen(address: Address) -> socket.socket:
         listener.bind(target)
         listener.listen(MAXIMUM_NEWCOMERS)
     except (OSError, MemoryError):
-        _close(listener)
+        close_quietly(listener)
         raise
     return listener
 
 
-def _close(thing: Union[socket.socket, Connection]) -> None:
-    with contextlib.suppress(OSError):  # it is closed all the same
-        thing.close()
+def _nothing() -> None:
+    pass

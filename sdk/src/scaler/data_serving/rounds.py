@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple
+from collections import deque
+from typing import Any, Callable, Deque, Dict, List, Optional, Protocol, Tuple
 
 from scaler_protocol.host import readiness
 
@@ -20,6 +21,9 @@ IDLE_WAIT_SECONDS = 0.001
 MAXIMUM_RUN_SECONDS = 0.1
 ERROR_PAUSE_SECONDS = 0.01
 """After a failed system call that is tried again."""
+
+FEW_OTHERS = 4
+OTHERS_WITHIN_SECONDS = 1.0
 
 _READABLE = ~readiness.EPOLLOUT  # also the end of a stream, and errors
 _WRITABLE = readiness.EPOLLOUT | readiness.EPOLLERR | readiness.EPOLLHUP
@@ -36,9 +40,10 @@ class Loop(Protocol):
 
 
 class _Watched:
-    __slots__ = ("on_readable", "on_writable")
+    __slots__ = ("on_readable", "on_writable", "is_bulk")
 
     def __init__(self) -> None:
+        self.is_bulk = False  # what comes there is large, and nothing waits for it but more of it
         self.on_readable: Optional[Callable[[], None]] = None
         self.on_writable: Optional[Callable[[], None]] = None
 
@@ -49,6 +54,9 @@ class Rounds:
     Parameters:
         on_end: called after each round.
         maximum_run_seconds: how long the loop runs nothing else while descriptors are ready; 0: one round.
+
+    Attributes:
+        has_others: FEW_OTHERS times within a second, something came at other descriptors than those with bulk.
 
     Raises OSError or MemoryError if the system has no descriptor left, or refuses to watch it.
     """
@@ -62,26 +70,36 @@ class Rounds:
         self._watched: Dict[int, _Watched] = {}
         self._epoll = readiness.epoll()
         self._is_closed = False
+        self.has_others = False
+        self._others: Deque[float] = deque(maxlen=FEW_OTHERS)  # when something came there
         try:
             loop.add_reader(self._epoll.fileno(), self._run)
         except (OSError, MemoryError):
             self._epoll.close()
             raise
 
-    def add_reader(self, descriptor: int, callback: Callable[[], None]) -> None:
+    def add_reader(self, descriptor: int, callback: Callable[[], None], is_bulk: bool = False) -> None:
         """Have `callback` called in each round in which there is something to read.
 
+        Parameters:
+            is_bulk: it does not count among the others of `has_others`.
+
         Raises OSError or MemoryError if the system cannot watch the descriptor.
         """
-        self._entry(descriptor).on_readable = callback
+        entry = self._entry(descriptor)
+        entry.on_readable, entry.is_bulk = callback, is_bulk
         self._add(descriptor)
 
-    def add_writer(self, descriptor: int, callback: Callable[[], None]) -> None:
+    def add_writer(self, descriptor: int, callback: Callable[[], None], is_bulk: bool = False) -> None:
         """Have `callback` called in each round in which there is room to write.
+
+        Parameters:
+            is_bulk: as of `add_reader`.
 
         Raises OSError or MemoryError if the system cannot watch the descriptor.
         """
-        self._entry(descriptor).on_writable = callback
+        entry = self._entry(descriptor)
+        entry.on_writable, entry.is_bulk = callback, is_bulk
         self._add(descriptor)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -158,9 +176,18 @@ class Rounds:
             time.sleep(ERROR_PAUSE_SECONDS)
             return []
 
+    def note_others(self, are_there: bool = True) -> None:
+        """Something came that others wait for: in this round, or elsewhere in the thread of the event loop."""
+        now = time.monotonic()
+        if are_there:
+            self._others.append(now)
+        self.has_others = len(self._others) == FEW_OTHERS and now - self._others[0] < OTHERS_WITHIN_SECONDS
+
     def _run_round(self, ready: List[Tuple[int, int]]) -> None:
+        watched = self._watched
+        self.note_others(any(descriptor in watched and not watched[descriptor].is_bulk for descriptor, _ in ready))
         for descriptor, events in ready:
-            entry = self._watched.get(descriptor)
+            entry = watched.get(descriptor)
             is_handled = False
             if entry is not None and entry.on_writable is not None and events & _WRITABLE:
                 entry.on_writable()

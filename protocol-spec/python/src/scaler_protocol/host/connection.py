@@ -225,6 +225,18 @@ class Connection:
         except ZmtpError:
             self._send_last_words(protocol.take_output())
             raise
+        return self._answered(messages)
+
+    def opened(self) -> List[List[bytes]]:
+        """What `receive` would have returned, if it had opened the frame that `Zmtp.opening` has opened.
+
+        Raises OSError or ZmtpError if the connection is lost.
+        """
+        return self._answered(self.protocol.opened())
+
+    def _answered(self, messages: List[List[bytes]]) -> List[List[bytes]]:
+        """Messages, after what the protocol has to say."""
+        protocol = self.protocol
         try:
             if protocol.output:
                 self._write(protocol.take_output())
@@ -268,6 +280,21 @@ class Connection:
             self.unsent_bytes += sum(map(len, views))
             if was_empty:
                 self.flush()
+
+    def send_aside(self, frames: Sequence[Buffer], least_bytes: int) -> Optional[Callable[[], None]]:
+        """Queue a message whose last frame is large: `flush` may be called once what is returned was, by any thread.
+
+        None: send it like others, for the reasons of `Zmtp.encode_aside`.
+        """
+        aside = self.protocol.encode_aside(frames, least_bytes) if self._held is None else None
+        if aside is None:
+            return None
+        buffers, seal = aside
+        self._join()
+        views = deque(map(flat_view, buffers))
+        self._unsent.append(views)
+        self.unsent_bytes += sum(map(len, views))
+        return seal
 
     def send_encoded(self, data: Buffer) -> None:
         """Send bytes of ZMTP, now or as soon as there is room.

@@ -18,6 +18,7 @@ from __future__ import annotations
 import hmac
 import struct
 from contextlib import suppress
+from functools import partial
 from typing import Callable, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 from scaler_protocol.wire.zmtp import LONG, MORE, Buffer, MalformedFrameError, ZmtpError
@@ -58,6 +59,7 @@ _LONG_HEAD = struct.Struct(">BQ")
 _SHORT_HEADS = [bytes((0, size)) + _MESSAGE for size in range(256)]
 _FLAGS = [bytes((flags,)) for flags in range(JOINED + 1)]
 _JOINED_HEAD = struct.Struct(">BI")
+_FORGED = "a frame was changed on its way, or sealed with another key"
 _SEALED_FLAGS = {bytes((flags,)): flags & (MORE | SEALED_COMMAND) for flags in range(256)}
 _SEALED_FLAGS[bytes((JOINED,))] = JOINED
 
@@ -158,15 +160,17 @@ class SealedFrames:
         head = _SHORT_HEADS[size] if size < 256 else _LONG_HEAD.pack(LONG, size) + _MESSAGE
         return self._seal(self._sending + number, head + number, _FLAGS[flags], content)
 
-    def seal_into(self, memory: bytearray, flags: int, content: Buffer) -> memoryview:
-        """The same of a large frame, to memory that has room for it."""
+    def sealing_into(self, memory: bytearray, flags: int, content: Buffer) -> Tuple[memoryview, Callable[[], None]]:
+        """The same of a large frame, to memory that has room for it: where it is once it is sealed, and what does that.
+
+        Any thread may do it, once.
+        """
         self._last_sent += 1
         number = _NUMBER.pack(self._last_sent)
         size = SEALED_FRAME_BYTES + (content.nbytes if isinstance(content, memoryview) else len(content))
         frame = memoryview(memory)[: _LONG_HEAD.size + size]
         head = _LONG_HEAD.pack(LONG, size) + _MESSAGE + number
-        self._box.seal_into(frame, self._sending + number, head, _FLAGS[flags], content)
-        return frame
+        return frame, partial(self._box.seal_into, frame, self._sending + number, head, _FLAGS[flags], content)
 
     # SCL-TRN-012
     def seal_joined(self, frames: Sequence[Buffer], reserved: int = 0) -> List[Buffer]:
@@ -216,23 +220,49 @@ class SealedFrames:
         try:
             flags, content = self._open(self._receiving + number, data, at, end)
         except ForgedError:
-            raise KeyRejectedError("a frame was changed on its way, or sealed with another key") from None
+            raise KeyRejectedError(_FORGED) from None
         self._last_received = number
         return _SEALED_FLAGS[flags], content
 
-    def open_in_place(self, frame: memoryview) -> Tuple[int, memoryview]:
-        """The same of a large frame, whose content stands in the memory of the frame then."""
+    def opening(self, frame: memoryview) -> Opening:
+        """What opens a large frame, whose content stands in the memory of the frame then; see `take_opened`.
+
+        Raises KeyRejectedError.
+        """
         number = bytes(frame[8:16])
         if len(frame) < SEALED_FRAME_BYTES or frame[:8] != _MESSAGE:
             raise KeyRejectedError("a frame that is not sealed")
         if number <= self._last_received:
             raise KeyRejectedError("a sealed frame was repeated, or is out of order")
+        return Opening(self._box, self._receiving, number, frame[16:])
+
+    def take_opened(self, opening: Opening) -> Tuple[int, memoryview]:
+        """Flags and content of the frame that was opened last."""
+        self._last_received = opening.number
+        return _SEALED_FLAGS[bytes(opening.text[:1])], opening.text[1:]
+
+
+class Opening:
+    """Opens a large frame where it is; any thread may call it, once.
+
+    Raises KeyRejectedError if the frame was forged.
+
+    Attributes:
+        number: of its nonce.
+        text: what was sealed, after the call.
+    """
+
+    __slots__ = ("number", "text", "_box", "_nonce")
+
+    def __init__(self, box: Box, nonce_begin: bytes, number: bytes, sealed: memoryview) -> None:
+        self.number, self.text = number, sealed
+        self._box, self._nonce = box, nonce_begin + number
+
+    def __call__(self) -> None:
         try:
-            opened = self._box.open_in_place(self._receiving + number, frame[16:])
+            self.text = self._box.open_in_place(self._nonce, self.text)
         except ForgedError:
-            raise KeyRejectedError("a frame was changed on its way, or sealed with another key") from None
-        self._last_received = number
-        return _SEALED_FLAGS[bytes(opened[:1])], opened[1:]
+            raise KeyRejectedError(_FORGED) from None
 
 
 class CurveClient:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 from functools import partial
-from typing import Callable, List, NamedTuple, Optional, Sequence, Union
+from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from scaler_protocol.wire.curve import (
     JOINED,
@@ -28,6 +28,7 @@ from scaler_protocol.wire.curve import (
     CurveServer,
     KeyPair,
     KeyRejectedError,
+    Opening,
     SealedFrames,
 )
 from scaler_protocol.wire.zmtp import (
@@ -102,6 +103,7 @@ class SecureZmtp(Zmtp):
         self._joins = False  # the peer reads messages of two frames as one
         self._sealing_memory = bytearray()  # of large frames, see `reused_bytes`
         self._is_sealing_memory_free = True
+        self._opening: Optional[Opening] = None
         super().__init__(socket_type, maximum_message_bytes, maximum_first_frame_bytes, maximum_frames, identity)
         self._curve: Union[CurveClient, CurveServer]
         if isinstance(security, ServerSecurity):
@@ -120,16 +122,28 @@ class SecureZmtp(Zmtp):
         return joined or self._encode_long(self._sealed, frames)
 
     def _encode_long(self, sealed: SealedFrames, frames: Sequence[Buffer]) -> List[Buffer]:
+        aside = self.encode_aside(frames, REUSE_FROM_BYTES)
+        if aside is None:
+            return _encode(sealed, frames)
+        buffers, seal = aside
+        seal()
+        return buffers
+
+    def encode_aside(
+        self, frames: Sequence[Buffer], least_bytes: int
+    ) -> Optional[Tuple[List[Buffer], Callable[[], None]]]:
+        assert self._sealed is not None
         *others, last = frames
         size = last.nbytes if isinstance(last, memoryview) else len(last)
-        if not self._is_sealing_memory_free or not REUSE_FROM_BYTES <= size <= self.reused_bytes:
-            return _encode(sealed, frames)
+        if not self._is_sealing_memory_free or not least_bytes <= size <= self.reused_bytes:
+            return None
         self._is_sealing_memory_free = False
         size += SEALED_FRAME_BYTES + SEALED_HEADER_BYTES
         if len(self._sealing_memory) < size:
             self._sealing_memory = bytearray(size)
-        buffers: List[Buffer] = [sealed.seal(MORE, frame) for frame in others]
-        return [*buffers, sealed.seal_into(self._sealing_memory, 0, last)]
+        buffers: List[Buffer] = [self._sealed.seal(MORE, frame) for frame in others]
+        frame, seal = self._sealed.sealing_into(self._sealing_memory, 0, last)
+        return [*buffers, frame], seal
 
     def all_has_left(self) -> None:
         self._is_sealing_memory_free = True
@@ -212,14 +226,30 @@ class SecureZmtp(Zmtp):
         if self._sealed is None:
             super()._take_frame(flags, body, messages)
         elif isinstance(body, memoryview):
-            sealed_flags, opened = self._sealed.open_in_place(body)
-            if sealed_flags:
-                self._take_opened(sealed_flags, bytes(opened), messages)
+            opening = self._opening = self._sealed.opening(body)
+            if 0 < self.aside_bytes <= len(body):
+                self.opening = opening
             else:
-                super()._take_frame(0, opened, messages)
+                opening()
+                self._take_opening(messages)
         else:
             sealed_flags, content = self._sealed.open(body, 0, len(body))
             self._take_opened(sealed_flags, content, messages)
+
+    def opened(self) -> List[List[bytes]]:
+        messages: List[List[bytes]] = []
+        self._take_opening(messages)
+        self._is_between = not self._frames
+        return messages
+
+    def _take_opening(self, messages: List[List[bytes]]) -> None:
+        assert self._sealed is not None and self._opening is not None
+        flags, opened = self._sealed.take_opened(self._opening)
+        self.opening = self._opening = None
+        if flags:
+            self._take_opened(flags, bytes(opened), messages)
+        else:
+            super()._take_frame(0, opened, messages)
 
     def _take_opened(self, flags: int, content: bytes, messages: List[List[bytes]]) -> None:
         """A frame was opened, with the flags that stand inside."""

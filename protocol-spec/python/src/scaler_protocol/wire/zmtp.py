@@ -17,7 +17,7 @@ Rules:
 from __future__ import annotations
 
 import struct
-from typing import Callable, Dict, List, Optional, Sequence, Union, cast
+from typing import Callable, Dict, List, Optional, Sequence, Tuple, Union, cast
 
 from scaler_protocol.wire.errors import ProtocolError
 
@@ -95,9 +95,14 @@ class Zmtp:
 
     Attributes:
         reused_bytes: last frames of messages up to this size that arrive in several pieces are views of the same
-            memory, if they are large. The next message may overwrite it, once `feed` or `filled` has returned this one.
-            Sealed ones are laid out in the same memory as well, after each `all_has_left`.
+            memory, if they are large. The next message may overwrite it, once `feed` or `filled` has returned this one
+            and it was not kept (`keep_memory`). Sealed ones are laid out in the same memory as well, after each
+            `all_has_left`.
         place: where the next bytes are to be read, to be followed by `filled`; None: they are passed to `feed`.
+        aside_bytes: sealed frames of at least this size, in memory that is used again, are not opened by `feed` and
+            `filled`: then nothing else may be read until `opening` was called, by any thread, and then `opened`. 0:
+            all are opened.
+        opening: opens such a frame; raises ZmtpError if it was forged.
     """
 
     _has_sealed_frames = False  # each one is for `_check_header` and `_take_frame` to look at
@@ -133,7 +138,10 @@ class Zmtp:
         self._pieces: List[Union[bytes, bytearray]] = []
         self.reused_bytes = 0
         self.place: Optional[memoryview] = None
+        self.aside_bytes = 0
+        self.opening: Optional[Callable[[], None]] = None
         self._memory = bytearray()  # of frames that are read into it
+        self._other_memory = bytearray()  # which comes next if that one is kept
 
     @property
     def peer_has_spoken(self) -> bool:
@@ -325,6 +333,20 @@ class Zmtp:
         self._is_between = self.is_ready and not (self.missing_bytes or self._frames)
         return messages
 
+    def keep_memory(self, view: memoryview) -> Optional[bytearray]:
+        """A view of the last message is still needed: the memory that no other message overwrites until `use_memory`.
+
+        None: no other one would overwrite it.
+        """
+        if view.obj is not self._memory:
+            return None
+        kept, self._memory, self._other_memory = self._memory, self._other_memory, bytearray()
+        return kept
+
+    def use_memory(self, kept: bytearray) -> None:
+        """Memory that was kept may be used again."""
+        self._other_memory = kept
+
     def _filled(self, count: int, messages: List[List[bytes]]) -> None:
         assert self.place is not None
         self.missing_bytes -= count
@@ -406,6 +428,23 @@ class Zmtp:
     def encode(self, frames: Sequence[Buffer]) -> List[Buffer]:
         """Lay out one message for `sendmsg`: to be sent in this order, each message once."""
         return encode(frames)
+
+    def encode_aside(
+        self, frames: Sequence[Buffer], least_bytes: int
+    ) -> Optional[Tuple[List[Buffer], Callable[[], None]]]:
+        """As `encode`, of a message whose last frame has at least so many bytes and is sealed: the last buffer may be
+        sent once the function was called that is returned, by any thread.
+
+        None: that frame is shorter, or is not sealed, or the memory for it is not free.
+        """
+        return None
+
+    def opened(self) -> List[List[bytes]]:
+        """`opening` was called, and has raised nothing: the messages that `filled` would have returned.
+
+        Raises ZmtpError, like `filled`.
+        """
+        raise NotImplementedError("nothing is sealed")
 
     def all_has_left(self) -> None:
         """The system has all that was encoded so far: memory may be used again in which it was laid out."""

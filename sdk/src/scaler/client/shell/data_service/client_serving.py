@@ -106,6 +106,8 @@ class ClientServing:
         service = self._service
         if service is None:
             return
+        if self._rounds is not None:
+            self._rounds.note_others()
         if isinstance(message, m.Ticket):
             service.on_ticket(message, time.monotonic())
         elif isinstance(message, m.ObjectInstruction):

@@ -2,7 +2,8 @@
 
 Rules:
 - Operations are carried out at once and in order. Files are memory-backed, or small enough for writing in the event
-  loop: a chunk at a time. Only the memory of large ones that are removed is given back later (`FileFreeing`).
+  loop. Only large chunks of objects are written beside it (`SideWork`), and others that come meanwhile after them; and
+  the memory of large files that are removed is given back later (`FileFreeing`).
 - The worker's files are removed when it ends for any reason: the fork server, which outlives it, knows their patterns.
 """
 
@@ -13,8 +14,10 @@ import logging
 import os
 import shutil
 import time
+from functools import partial
 from typing import Any, Callable, Dict, Optional, Set, Type
 
+from scaler.data_serving.data_connections import DataConnections
 from scaler.worker.agent.core.agent_core import AgentCore
 from scaler.worker.agent.core.effects import (
     FindObject,
@@ -51,17 +54,17 @@ class WorkerFiles:
     Parameters:
         core: gets their results.
         remove_at_end: called with a pattern of files that must not outlive the worker.
-        memory: called with a data connection and a size: where to read what is sent over it.
+        connections: over which parts of objects come and go.
     """
 
     def __init__(
         self,
         core: AgentCore,
         remove_at_end: Callable[[str], None],
-        memory: Callable[[int, int], memoryview],
+        connections: DataConnections,
     ) -> None:
         self._core = core
-        self._memory = memory
+        self._connections = connections
         self._freeing = FileFreeing()
         self._remove_at_end = remove_at_end
         self._beside: Set[str] = set()  # files of results for which there was no directory
@@ -140,26 +143,39 @@ class WorkerFiles:
         self._core.on_object_found(effect.object_id, os.path.exists(effect.path))
 
     def _write(self, effect: WriteChunk) -> None:
-        path = ""
         try:
             path = self._own_directory().object_path(effect.object_id)
-            if effect.is_first:
-                make_room(path, effect.size)
-            write_chunk(path, effect.offset, effect.chunk)
         except (OSError, MemoryError) as error:
-            if effect.is_first and path:
-                self._remove_path(path)
-            is_full = not path or isinstance(error, (NoRoomError, MemoryError))
-            self._core.on_chunk_failed(effect.object_id, effect.fetch, why(error), is_full)
+            self._core.on_chunk_failed(effect.object_id, effect.fetch, why(error), True)
             return
-        self._core.on_chunk_written(effect.object_id, effect.fetch, len(effect.chunk), path)
+        side_work, work = self._connections.side_work, partial(_write_part, effect, path)
+        on_written = partial(self._on_written, effect, path)
+        if side_work.is_aside(len(effect.chunk)) and isinstance(effect.chunk, memoryview):
+            side_work.put(work, partial(on_written, self._connections.keep(effect.chunk)))
+        else:
+            side_work.run(work, partial(on_written, None), len(effect.chunk))
+
+    def _on_written(
+        self, effect: WriteChunk, path: str, use_again: Optional[Callable[[], None]], error: Optional[Exception]
+    ) -> None:
+        if use_again is not None:
+            use_again()
+        if error is None:
+            self._core.on_chunk_written(effect.object_id, effect.fetch, len(effect.chunk), path)
+        elif isinstance(error, (OSError, MemoryError)):
+            if effect.is_first:
+                self._remove_path(path)
+            is_full = isinstance(error, (NoRoomError, MemoryError))
+            self._core.on_chunk_failed(effect.object_id, effect.fetch, why(error), is_full)
+        else:
+            raise error
 
     def _read(self, effect: ReadChunk) -> None:
         chunk: Buffer = b""
         reason = ""
         try:
             if effect.connection:
-                memory = self._memory(effect.connection, effect.length)
+                memory = self._connections.memory(effect.connection, effect.length)
                 size = read_chunk_into(effect.path, effect.offset, memory)
                 chunk = memory if size == len(memory) else memory[:size]
             else:
@@ -220,6 +236,13 @@ class WorkerFiles:
     def _remove_code(self, effect: RemoveCode) -> None:
         for folder in effect.folders:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_part(effect: WriteChunk, path: str) -> None:
+    """In any thread. Raises OSError, MemoryError."""
+    if effect.is_first:
+        make_room(path, effect.size)
+    write_chunk(path, effect.offset, effect.chunk)
 
 
 def why(error: Exception) -> str:
