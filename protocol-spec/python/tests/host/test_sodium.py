@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,20 @@ def test_what_is_too_short_was_not_sealed(arithmetic: Sodium) -> None:
             box.open(bytes(24), bytes(size))
         with pytest.raises(ForgedError):
             box.open_in_place(bytes(24), memoryview(bytearray(size)))
+
+
+def test_a_forged_text_in_a_view_leaves_nothing_that_garbage_collection_cannot_take(arithmetic: Sodium) -> None:
+    # CPython below 3.12.7 crashes if that view is exported to anything that is kept with it (gh-77894).
+    keys = arithmetic.new_keys()
+    box = arithmetic.box(keys.public, keys.secret)
+    for _ in range(10):
+        try:
+            box.open_in_place(bytes(24), memoryview(bytearray(1000)))
+        except ForgedError as error:
+            cycle: List[object] = [error]
+            cycle.append(cycle)
+    del cycle
+    assert gc.collect() > 0
 
 
 def test_a_public_key_follows_from_the_secret_one(arithmetic: Sodium) -> None:

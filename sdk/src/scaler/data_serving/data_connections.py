@@ -298,9 +298,10 @@ class DataConnections:
         each.is_opening = False
         if self._connections.get(each.number) is not each:
             return
+        if error is not None:
+            self._lose_or_raise(each, error)
+            return
         try:
-            if error is not None:
-                raise error
             received = each.connection.opened()
             self._read_on(each)
         except _ERRORS as lost:
@@ -418,10 +419,8 @@ class DataConnections:
             return
         if error is None:
             self._write(each)
-        elif isinstance(error, _ERRORS):
-            self._lose(each, error)
         else:
-            raise error
+            self._lose_or_raise(each, error)
 
     def _watch_room(self, each: _DataConnection) -> None:
         is_waiting = each.connection.has_unsent and not each.is_sealing
@@ -452,6 +451,12 @@ class DataConnections:
         self._drop(each)
         if is_told:
             self._owner.on_data_closed(each.number, str(error) or "out of memory")
+
+    def _lose_or_raise(self, each: _DataConnection, error: Exception) -> None:
+        """Side work has failed."""
+        if not isinstance(error, _ERRORS):
+            raise error
+        self._lose(each, error)
 
     def _end(self, number: int) -> None:
         """The core closes a connection. A caller may still read what it was sent."""

@@ -82,8 +82,12 @@ class SodiumBox:
         self._seal(at, at + TAG_BYTES, len(memory) - head_bytes - TAG_BYTES, nonce, self._key)  # in place
 
     def open_in_place(self, nonce: bytes, memory: memoryview) -> memoryview:
+        if len(memory) < TAG_BYTES:
+            raise ForgedError
         at = self._from_buffer(memory)
-        if len(memory) < TAG_BYTES or self._open(at + TAG_BYTES, at, len(memory), nonce, self._key):
+        is_forged = self._open(at + TAG_BYTES, at, len(memory), nonce, self._key)
+        del at  # with it in an error's traceback, CPython below 3.12.7 may crash when it collects that (gh-77894)
+        if is_forged:
             raise ForgedError
         return memory[TAG_BYTES:]
 

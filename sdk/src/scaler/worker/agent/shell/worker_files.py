@@ -2,8 +2,8 @@
 
 Rules:
 - Operations are carried out at once and in order. Files are memory-backed, or small enough for writing in the event
-  loop. Only large chunks of objects are written beside it (`SideWork`), and others that come meanwhile after them; and
-  the memory of large files that are removed is given back later (`FileFreeing`).
+  loop. Only large chunks of objects are written beside it (`SideWork`), and what is written or removed meanwhile comes
+  after them; and the memory of large files that are removed is given back later (`FileFreeing`).
 - The worker's files are removed when it ends for any reason: the fork server, which outlives it, knows their patterns.
 """
 
@@ -43,7 +43,7 @@ from scaler_protocol.host.segments import (
     shares_directory,
     write_chunk,
 )
-from scaler_protocol.host.spill import NoRoomError, WriterLock, make_room
+from scaler_protocol.host.spill import NoRoomError, WriterLock, make_room, remove_file
 
 logger = logging.getLogger("scaler")
 
@@ -163,8 +163,6 @@ class WorkerFiles:
         if error is None:
             self._core.on_chunk_written(effect.object_id, effect.fetch, len(effect.chunk), path)
         elif isinstance(error, (OSError, MemoryError)):
-            if effect.is_first:
-                self._remove_path(path)
             is_full = isinstance(error, (NoRoomError, MemoryError))
             self._core.on_chunk_failed(effect.object_id, effect.fetch, why(error), is_full)
         else:
@@ -197,8 +195,13 @@ class WorkerFiles:
         self._core.on_result_kept(effect.object_id, effect.target, reason)
 
     def _remove(self, effect: RemoveFiles) -> None:
+        side_work = self._connections.side_work
         for path in effect.paths:
-            self._remove_path(path)
+            if side_work.is_aside(0):  # parts are being written, maybe of that file
+                self._beside.discard(path)
+                side_work.put(partial(_remove_beside, path), _pass_over)
+            else:
+                self._remove_path(path)
 
     def _remove_path(self, path: str) -> None:
         self._beside.discard(path)
@@ -239,10 +242,25 @@ class WorkerFiles:
 
 
 def _write_part(effect: WriteChunk, path: str) -> None:
-    """In any thread. Raises OSError, MemoryError."""
-    if effect.is_first:
-        make_room(path, effect.size)
-    write_chunk(path, effect.offset, effect.chunk)
+    """In any thread. Raises OSError, MemoryError; nothing is left then of a file that would have begun with it."""
+    try:
+        if effect.is_first:
+            make_room(path, effect.size)
+        write_chunk(path, effect.offset, effect.chunk)
+    except (OSError, MemoryError):
+        if effect.is_first:
+            _remove_beside(path)
+        raise
+
+
+def _remove_beside(path: str) -> None:
+    """In any thread, and without another one for what it frees."""
+    with contextlib.suppress(OSError, MemoryError):
+        remove_file(path)
+
+
+def _pass_over(error: Optional[Exception]) -> None:
+    assert error is None
 
 
 def why(error: Exception) -> str:
