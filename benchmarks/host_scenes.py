@@ -120,6 +120,11 @@ def argument(client: Client, size: int) -> bool:
     return client.submit(measure, bytes(size)).result() == (size, 0)
 
 
+def argument_stream(client: Client, size: int) -> bool:
+    """The same, of which the task makes no copy."""
+    return client.submit(measure_block, Block(bytearray(size))).result() == (size, 0)
+
+
 def shared_argument(client: Client, size: int) -> bool:
     """A large argument that a task on each of many workers needs, while the others wait for it."""
     sent = client.send_object(bytes(size))
@@ -197,6 +202,7 @@ SCENES = {
         broadcast,
     ),
     "argument": Scene("one argument", workers(1), argument),
+    "argument-stream": Scene("one argument, which its task maps", workers(1), argument_stream),
     "shared-argument": Scene(f"one argument, {SHARERS}", workers(USERS), shared_argument),
     "beside": Scene(f"{BESIDE}: one argument, {SHARERS}", workers(USERS), shared_argument, client="scheduler"),
     "used-again": Scene(f"one result that the client has, {SHARERS}", workers(USERS), used_again),

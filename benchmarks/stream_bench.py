@@ -3,6 +3,7 @@
     python benchmarks/stream_bench.py --rounds 5 --keys --json
 
     round: a graph whose result one worker makes and the other one needs, in a network namespace each
+           (--source client: an argument of the client instead)
            then two plain sockets between the same hosts: one drops what it receives, one writes it to a file in memory
     probe: another client, which runs lone tasks all the time, on the worker that fetches, as the other one is busy
     relay: between the fetcher and the scheduler, to see when the worker's heartbeats leave
@@ -12,7 +13,7 @@ Rules:
 - The second plain socket does with the bytes what a worker has to do with them: its rate is what can be reached.
 - iperf3 is beside them if it is installed. It drops what it receives.
 - What a lone task waits for on these hosts beside a plain socket is what it waits for beside any transfer.
-- Processor time is that of the two agents, from before the graph to after it.
+- Processor time is that of the agents, from before the graph to after it.
 - Without the right to make namespaces, nothing is measured, and one line says why.
 """
 
@@ -60,6 +61,7 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PROBE_BEFORE_SECONDS = 1.5
 START_SECONDS = 1.5
 
+_SCENES = {"worker": "stream", "client": "argument-stream"}
 _RELAY = """
 import select, socket, sys, time
 listener = socket.create_server(("", int(sys.argv[1])))
@@ -91,18 +93,21 @@ def main() -> int:
     )
     parser.add_argument("--megabytes", type=int, default=500, help="size of the object")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--source", choices=("worker", "client"), default="worker", help="what the stream comes from")
     parser.add_argument("--keys", action="store_true", help="measure with keys (CURVE) as well")
     limit = "tbf rate 400mbit burst 256kb latency 50ms"
     parser.add_argument("--link", default="", help=f"arguments of tc for both links, such as '{limit}'")
     parser.add_argument("--probe", action="store_true", help="run lone tasks on the fetching worker meanwhile")
     parser.add_argument("--heartbeats", action="store_true", help="note when the workers' heartbeats leave")
     parser.add_argument("--json", action="store_true", help="print figures as JSON")
-    parser.add_argument("--inside", choices=("stream", "probe"), help=argparse.SUPPRESS)  # as a client's program
+    parser.add_argument(
+        "--inside", choices=(*_SCENES.values(), "probe"), help=argparse.SUPPRESS
+    )  # as a client's program
     options = parser.parse_args()
-    if options.inside == "stream":
-        return SCENES["stream"].run(ADDRESS, options.megabytes * MEGABYTE)
     if options.inside == "probe":
         return probe()
+    if options.inside:
+        return SCENES[options.inside].run(ADDRESS, options.megabytes * MEGABYTE)
     why_not = reason_not_to_run()
     if why_not:
         print(f"skipped: {why_not}")
@@ -170,20 +175,21 @@ def measure(options: argparse.Namespace, with_keys: bool) -> dict[str, Any]:
             environment["SCALER_KEY_FILE"] = str(folder / "keys" / "owner.key")
         this = [sys.executable, __file__, "--megabytes", str(options.megabytes), "--inside"]
         client = {**environment, "SCALER_INSECURE": "" if with_keys else "1"}
-        subprocess.run(inside("client", [*this, "stream"]), check=True, timeout=READY_SECONDS, env=client)  # warm
+        run_scene = inside("client", [*this, _SCENES[options.source]])
+        subprocess.run(run_scene, check=True, timeout=READY_SECONDS, env=client)  # warm
         for _ in range(options.rounds):
             began = time.monotonic()
             with contextlib.ExitStack() as meanwhile:
                 if options.probe:
                     lone = meanwhile.enter_context(probing([*this, "probe"], client))
                 ticks = {name: processor_ticks(agent) for name, agent in agents.items()}
-                with Sampling(MAKER_AND_FETCHER) as sampling:
-                    subprocess.run(inside("client", [*this, "stream"]), check=True, timeout=READY_SECONDS, env=client)
+                with Sampling(MAKER_AND_FETCHER if options.source == "worker" else ("client",)) as sampling:
+                    subprocess.run(run_scene, check=True, timeout=READY_SECONDS, env=client)
                 used = {name: processor_ticks(agent) - ticks[name] for name, agent in agents.items()}
                 plain = plain_socket_stream(options.megabytes)
                 plain_to_a_file = plain_socket_stream(options.megabytes, "/dev/shm/plain")
             maker = sampling.busiest()
-            fetcher = next(name for name in agents if name != maker)
+            fetcher = max((name for name in agents if name != maker), key=used.__getitem__)
             first, last = sampling.within()[0][0], sampling.within()[-1][0]
             rates = {
                 "direct": sampling.megabytes_per_second(),
@@ -193,10 +199,9 @@ def measure(options: argparse.Namespace, with_keys: bool) -> dict[str, Any]:
             }
             per_gigabyte = TICKS_PER_SECOND * options.megabytes / 1000
             each: dict[str, Any] = {"megabytes per second": rates}
-            each["processor seconds per GB"] = {
-                "maker's agent": used[maker] / per_gigabyte,
-                "fetcher's agent": used[fetcher] / per_gigabyte,
-            }
+            each["processor seconds per GB"] = {"fetcher's agent": used[fetcher] / per_gigabyte}
+            if maker in used:
+                each["processor seconds per GB"]["maker's agent"] = used[maker] / per_gigabyte
             if options.heartbeats:
                 times = [float(line) for line in beats[fetcher].read_text().split()]
                 each["longest pause between heartbeats of the fetcher, seconds"] = {

@@ -68,6 +68,14 @@ def run_in_another_thread(work: Callable[[], None]) -> None:
     thread.join()
 
 
+def opening_of(receiver: Connection, sender: Connection) -> Callable[[], None]:
+    """What opens the large frame that arrives."""
+    while receiver.protocol.opening is None:
+        sender.flush()
+        assert receiver.receive() == []
+    return receiver.protocol.opening
+
+
 def shake_hands(*ends: Connection) -> None:
     while not all(end.is_ready for end in ends):
         for end in ends:
@@ -303,11 +311,8 @@ def test_large_frames_are_sealed_and_opened_when_their_owner_does_it() -> None:
         sender.send([b"second", LARGE[100:]])
         assert receiver.receive() == [], "nothing has left before it was sealed"
         run_in_another_thread(seal)
-        while receiver.protocol.opening is None:
-            sender.flush()
-            assert receiver.receive() == []
-        run_in_another_thread(receiver.protocol.opening)
-        assert receiver.opened() == [[b"first", LARGE]] and receiver.protocol.opening is None
+        run_in_another_thread(opening_of(receiver, sender))
+        assert receiver.opened() == [[b"first", LARGE]] and not receiver.protocol.opening
         assert receive(receiver, sender, 1) == [[b"second", LARGE[100:]]], "that is shorter"
 
 
