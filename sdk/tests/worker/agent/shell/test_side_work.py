@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any, Callable, Iterator, List, Optional
 
 import pytest
@@ -142,18 +143,20 @@ def test_closing_waits_for_the_work_that_has_begun_and_drops_the_rest(busy: Benc
     assert busy.outcomes == [("later", None)], "no thread is begun any more"
 
 
-def test_what_comes_rarely_is_nothing_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def has_others_after(pause_seconds: float, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether others count that come with such pauses."""
     now = [100.0]
-    monkeypatch.setattr(rounds_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     loop = BuiltinLoop()
     rounds = Rounds(loop, lambda: None)
     for _ in range(2 * FEW_OTHERS):
-        now[0] += 1.0
+        now[0] += pause_seconds
         rounds.note_others()
-    assert not rounds.has_others
-    for _ in range(FEW_OTHERS):
-        now[0] += 0.01
-        rounds.note_others()
-    assert rounds.has_others
     rounds.close()
     loop.close()
+    return rounds.has_others
+
+
+def test_what_comes_rarely_is_nothing_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not has_others_after(1.0, monkeypatch)
+    assert has_others_after(0.01, monkeypatch)
