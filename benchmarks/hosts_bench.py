@@ -296,9 +296,17 @@ def counters(host: str) -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def program(host: str, command: list[str], environment: dict[str, str] | None = None) -> Iterator[int]:
-    """A program on a host, while the block runs; gives the number of its process."""
-    process = subprocess.Popen(inside(host, command), start_new_session=True, env=environment or ENVIRONMENT)
+def program(
+    host: str, command: list[str], environment: dict[str, str] | None = None, output: int | None = None
+) -> Iterator[int]:
+    """A program on a host, while the block runs; gives the number of its process.
+
+    Parameters:
+        output: where its output goes, as for `subprocess`.
+    """
+    process = subprocess.Popen(
+        inside(host, command), start_new_session=True, env=environment or ENVIRONMENT, stdout=output, stderr=output
+    )
     try:
         yield process.pid
     finally:
