@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, List, Tuple
 
+from scaler.data_serving.rounds import Rounds
+from scaler.data_serving.side_work import SideWork
 from scaler.worker.agent.core.effects import (
     CloseData,
     ConnectData,
@@ -17,31 +19,11 @@ from scaler.worker.agent.core.worker_objects import WorkerObjects
 from scaler.worker.agent.shell.worker_files import WorkerFiles
 from scaler.worker.frames import ContentPlace
 from scaler_protocol import messages as m
+from scaler_protocol.programs.event_loop import BuiltinLoop
 
 CREATE = m.ObjectAction.CREATE
 INLINE, SHARED, REMOTE = m.ObjectStorage.INLINE, m.ObjectStorage.SHARED, m.ObjectStorage.REMOTE
 CHUNK = 1000
-
-
-class _Parts:
-    """Data connections, as far as files need them: without a thread."""
-
-    def __init__(self) -> None:
-        self.side_work = self
-
-    def memory(self, connection: int, size: int) -> memoryview:
-        return memoryview(bytearray(size))
-
-    def is_aside(self, size_bytes: int) -> bool:
-        return False
-
-    def run(self, work: Callable[[], object], then: Callable[[Optional[Exception]], None], size_bytes: int) -> None:
-        try:
-            work()
-        except OSError as error:
-            then(error)
-        else:
-            then(None)
 
 
 class Bench:
@@ -59,8 +41,10 @@ class Bench:
         self.objects.offers_transfers = True
         self.objects.listener = self
         core: Any = self  # as far as files need it
-        parts: Any = _Parts()
-        self.files = WorkerFiles(core, self.patterns.append, parts)
+        self._loop = BuiltinLoop()
+        self._rounds = Rounds(self._loop, lambda: None)
+        connections: Any = self  # as far as files need it
+        self.files = WorkerFiles(core, self.patterns.append, connections, SideWork(self._rounds))
         self.start_session(3, **welcome)
 
     def start_session(self, session: int, **fields: Any) -> None:
@@ -73,6 +57,8 @@ class Bench:
         self.objects.forget_all()
         self.perform()
         self.files.close()
+        self._rounds.close()
+        self._loop.close()
 
     def perform(self) -> None:
         """Do what was asked for, until nothing is."""
@@ -91,6 +77,11 @@ class Bench:
     def remove_leftovers(self, process_id: int) -> None:
         self.effects.append(RemoveLeftovers(process_id))
         self.perform()
+
+    # As data connections
+
+    def memory(self, connection: int, size: int) -> memoryview:
+        return memoryview(bytearray(size))
 
     # As a core
 

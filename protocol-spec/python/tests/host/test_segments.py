@@ -18,6 +18,7 @@ from scaler_protocol.host.segments import (
     is_lock_abandoned,
     map_object,
     shares_directory,
+    write_chunk,
 )
 from scaler_protocol.host.spill import link_to_disk
 
@@ -132,3 +133,12 @@ def test_a_directory_whose_name_another_user_has_taken_is_not_used(
         assert os.listdir(directory.path) == []
     finally:
         directory.remove()
+
+
+def test_only_the_first_chunk_makes_the_file(tmp_path: Path) -> None:
+    path = str(tmp_path / "object")
+    with pytest.raises(FileNotFoundError):
+        write_chunk(path, 2, b"rest", is_first=False)
+    write_chunk(path, 0, b"a ")
+    write_chunk(path, 2, b"rest", is_first=False)
+    assert Path(path).read_bytes() == b"a rest"

@@ -136,7 +136,7 @@ class DataConnections:
     kind: "Worker" or "Client", for the log.
 
     Attributes:
-        side_work: beside the event loop, until `close`.
+        side_work: of ciphers, beside the event loop, until `close`.
     """
 
     def __init__(self, rounds: Rounds, loop: TimerLoop, owner: DataOwner, kind: str = "Worker") -> None:
@@ -396,6 +396,7 @@ class DataConnections:
             seal = each.connection.send_aside(frames, SMALLEST_BYTES)
             if seal is not None:
                 each.is_sealing = True
+                self._watch_room(each)  # what waits before it leaves with it
                 self.side_work.run(seal, partial(self._on_sealed, each), len(effect.payload))
                 return
             each.connection.send(frames)

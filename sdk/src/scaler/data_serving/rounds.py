@@ -215,7 +215,9 @@ class Rounds:
             self._epoll.close()
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop watching. Idempotent."""
+        if self._is_closed:
+            return
         self._is_closed = True
         self._watched.clear()
         self._loop.remove_reader(self._epoll.fileno())

@@ -5,9 +5,10 @@
 Rules:
 - Work is to seal, to open or to write one part: its bytes belong to it until `then` is called, and nothing else of the
   program is touched by it. So there are no locks, and all decisions are made in the event loop.
-- Work is done in the order in which it is given, and outcomes arrive in that order.
+- Work is done in the order in which it is given, and outcomes arrive in that order. So what may take long has a thread
+  of its own: a slow disk does not keep parts from being opened.
 - It is done where it is given if nothing waits for the event loop meanwhile: what one processor has read, the other one
-  has not in its cache. Likewise if the system has no thread or descriptor left.
+  has not in its cache. Likewise for ever, once the system has had no thread or descriptor for it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+import time
 from collections import deque
 from typing import Callable, Deque, Optional, Tuple
 
-from scaler.data_serving.rounds import Rounds
+from scaler.data_serving.rounds import ERROR_PAUSE_SECONDS, Rounds
 from scaler_protocol.host.waker import Waker
 
 SMALLEST_BYTES = 128 * 1024
@@ -40,7 +42,7 @@ class SideWork:
         self._thread: Optional[threading.Thread] = None
         self._waker: Optional[Waker] = None
         self._undone = 0  # of which the outcomes were not passed on
-        self._is_closed = False
+        self._is_closed = self._has_no_thread = False
 
     def run(self, work: Work, then: Then, size_bytes: int) -> None:
         """Have `work` done, and `then` called with what it has raised: at once, or later if it is done aside.
@@ -51,7 +53,7 @@ class SideWork:
         if self.is_aside(size_bytes):
             self.put(work, then)
         else:
-            then(_error_of(work))
+            then(error_of(work))
 
     def is_aside(self, size_bytes: int) -> bool:
         """Whether work on so many bytes is to be done aside, with `put`."""
@@ -65,7 +67,7 @@ class SideWork:
         self._queue.put((work, then))
 
     def _start(self) -> bool:
-        if self._is_closed:
+        if self._is_closed or self._has_no_thread:
             return False
         try:
             self._waker = Waker()
@@ -74,6 +76,7 @@ class SideWork:
             thread.start()
         except (OSError, MemoryError, RuntimeError):  # the last one: no thread can be started
             self._close_waker()
+            self._has_no_thread = True
             return False
         self._thread = thread
         return True
@@ -85,10 +88,18 @@ class SideWork:
             if given is None:
                 return
             work, then = given
-            self._done.append((then, _error_of(work)))
+            self._tell(then, error_of(work))
             del given, work, then  # and with them the memory that they may hold
             with contextlib.suppress(OSError):  # it is full: the event loop is being woken
                 waker.write(b"\0")
+
+    def _tell(self, then: Then, error: Optional[Exception]) -> None:
+        while True:
+            try:
+                self._done.append((then, error))
+                return
+            except MemoryError:
+                time.sleep(ERROR_PAUSE_SECONDS)
 
     def _pass_on(self) -> None:
         if self._waker is not None:
@@ -126,7 +137,8 @@ class SideWork:
             waker.close()
 
 
-def _error_of(work: Work) -> Optional[Exception]:
+def error_of(work: Work) -> Optional[Exception]:
+    """What it raises when it is done, here and now."""
     try:
         work()
     except Exception as error:

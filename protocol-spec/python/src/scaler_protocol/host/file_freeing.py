@@ -5,6 +5,7 @@
 Rules:
 - The name is gone at once, as without a thread.
 - Who has the file mapped keeps its bytes, as ever: they are freed when that one lets go of them.
+- Any thread may remove files.
 - Whatever is missing for this, a descriptor or a thread, costs time and nothing else: then the file is freed at once.
 """
 
@@ -30,6 +31,7 @@ class FileFreeing:
         self._queue: queue.SimpleQueue[int] = queue.SimpleQueue()  # descriptors
         self._thread: Optional[threading.Thread] = None
         self._null = -1
+        self._starting = threading.Lock()
 
     def remove(self, path: str) -> None:
         """Remove an object's file, wherever it is.
@@ -68,12 +70,13 @@ class FileFreeing:
 
     def _start(self) -> None:
         """Raises RuntimeError, OSError or MemoryError if there is no thread, nor room for one."""
-        if self._thread is None:
-            if self._null < 0:
-                self._null = os.open(os.devnull, os.O_RDONLY)
-            thread = threading.Thread(target=self._run, name="scaler-free", daemon=True)
-            thread.start()
-            self._thread = thread
+        with self._starting:
+            if self._thread is None:
+                if self._null < 0:
+                    self._null = os.open(os.devnull, os.O_RDONLY)
+                thread = threading.Thread(target=self._run, name="scaler-free", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def _run(self) -> None:
         while True:

@@ -326,9 +326,13 @@ def _read_some(descriptor: int, memory: memoryview, offset: int) -> int:
     return len(chunk)
 
 
-def write_chunk(path: str, offset: int, chunk: Buffer) -> None:
-    """Write one chunk of an object file that is being received; the first chunk creates the file."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | system.O_CLOEXEC, 0o600)
+def write_chunk(path: str, offset: int, chunk: Buffer, is_first: bool = True) -> None:
+    """Write one chunk of an object file that is being received; the first chunk creates the file.
+
+    Raises OSError; FileNotFoundError if it is not the first one, and the file is gone.
+    """
+    create = os.O_CREAT if is_first else 0
+    descriptor = os.open(path, os.O_WRONLY | create | system.O_CLOEXEC, 0o600)
     try:
         view = flat_view(chunk)
         while len(view):

@@ -326,6 +326,22 @@ def test_whatever_is_wrong_with_a_holder_the_scheduler_learns_of_it(pair: Pair, 
     assert "going on" in pair.fetcher.bench.logs[-1]
 
 
+def test_a_holder_is_not_given_up_while_what_it_has_sent_is_being_written(pair: Pair) -> None:
+    pair.fetch()
+    pair.issue()
+    connection = pair.connect()
+    pair.fetcher.bench.sent()
+    first = m.ObjectResponse(id=pair.object_id, size=len(pair.content))
+    pair.fetcher.transfers.on_message(connection, first, pair.content[:CHUNK], pair.now)
+    for _ in range(3):
+        pair.watch(STALL_SECONDS)
+    pair.fetcher.bench.perform()
+    pair.watch(STALL_SECONDS - 0.1)
+    assert pair.fetcher.bench.sent() == []
+    pair.watch(0.1)
+    assert pair.fetcher.bench.sent() == [m.TicketRequest(id=pair.object_id, failed_holder=HOLDER)]
+
+
 def test_so_many_are_fetched_at_once_and_the_others_in_turn(pair: Pair) -> None:
     ids = [99 << 40 | number for number in range(1, MAXIMUM_DIRECT_FETCHES + 3)]
     for object_id in ids:

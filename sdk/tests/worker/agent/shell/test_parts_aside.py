@@ -13,6 +13,7 @@ import pytest
 from scaler.data_serving import rounds as rounds_module
 from scaler.data_serving.data_connections import KEPT_PARTS, DataConnections
 from scaler.data_serving.rounds import FEW_OTHERS, Rounds
+from scaler.data_serving.side_work import SideWork
 from scaler.worker.agent.core.agent_core import AgentCore
 from scaler.worker.agent.core.effects import CloseData, ConnectData, RemoveFiles, SendData, WriteChunk
 from scaler.worker.agent.shell import worker_files
@@ -170,6 +171,22 @@ def test_a_refusal_after_a_part_waits_for_its_sealing(secure: Scene) -> None:
     secure.fetcher.take("closed")
 
 
+def test_what_waits_before_a_part_does_not_take_it_along_unsealed(secure: Scene) -> None:
+    gate = threading.Event()
+    secure.holder.connections.side_work.run(lambda: gate.wait(DEADLINE_SECONDS), lambda error: None, SIZE)
+    connection = secure.holder.connections._connections[secure.caller].connection
+    sent: List[bytes] = []
+    while not connection.has_unsent:  # of small parts, which are sealed at once
+        sent.append(os.urandom(60_000))
+        secure.send(sent[-1])
+    sent.append(b"x" * SIZE)
+    secure.send(sent[-1])
+    secure.run_some_rounds()
+    gate.set()
+    for part in sent:
+        assert secure.fetcher.take("message")[2] == part
+
+
 def test_what_is_closed_meanwhile_is_not_touched_any_more(secure: Scene) -> None:
     secure.send(b"x" * SIZE)
     secure.fetcher.do(CloseData(1))
@@ -241,11 +258,19 @@ class FilesScene(Scene):
     def __init__(self) -> None:
         super().__init__(has_keys=False)
         self.core = Core(self.loop)
-        self.files = WorkerFiles(cast(AgentCore, self.core), lambda pattern: None, self.fetcher.connections)
-        self._gate = threading.Event()
-        self.fetcher.connections.side_work.run(
-            lambda: self._gate.wait(DEADLINE_SECONDS), lambda error: self.loop.stop(), SIZE
-        )
+        self.side_work = SideWork(self.fetcher.rounds)
+        core = cast(AgentCore, self.core)
+        self.files = WorkerFiles(core, lambda pattern: None, self.fetcher.connections, self.side_work)
+        self.gate = threading.Event()
+        self.side_work.run(lambda: self.gate.wait(DEADLINE_SECONDS), lambda error: self.loop.stop(), SIZE)
+
+    @property
+    def path(self) -> Path:
+        """Of the object that is written."""
+        return Path(self.files._own_directory().object_path(7))
+
+    def remove(self, path: Path) -> None:
+        self.files.operations[RemoveFiles](RemoveFiles((str(path),)))
 
     def write(self, effect: WriteChunk) -> None:
         self.files.operations[WriteChunk](effect)
@@ -253,16 +278,16 @@ class FilesScene(Scene):
     def open_gate(self, answers: int) -> List[Tuple[Any, ...]]:
         """Let the other thread go on, and wait for so many answers."""
         assert self.core.answers == []
-        self._gate.set()
+        self.gate.set()
         while len(self.core.answers) < answers:
             self.loop.run_forever()
         found: List[Tuple[Any, ...]] = self.core.answers
         return found
 
     def close(self) -> None:
-        self._gate.set()
-        super().close()
+        self.gate.set()
         self.files.close()
+        super().close()
 
 
 @pytest.fixture
@@ -294,12 +319,30 @@ def test_a_part_that_arrives_is_kept_until_it_is_written(files: FilesScene) -> N
 
 
 def test_a_file_is_removed_after_the_parts_that_came_before_and_before_those_that_come_after(files: FilesScene) -> None:
-    path = files.files._own_directory().object_path(7)
-    files.write(WriteChunk(7, 1, 0, memoryview(b"1" * SIZE), SIZE, True))
-    files.files.operations[RemoveFiles](RemoveFiles((path,)))
-    files.write(WriteChunk(7, 2, 10, memoryview(b"2" * 10), SIZE, True))
-    files.open_gate(2)
-    assert Path(path).read_bytes() == bytes(10) + b"2" * 10
+    files.write(WriteChunk(7, 1, 0, memoryview(b"1" * SIZE), 2 * SIZE, True))
+    files.remove(files.path)
+    files.write(WriteChunk(7, 1, SIZE, memoryview(b"1" * SIZE), 2 * SIZE, False))
+    files.write(WriteChunk(7, 2, 0, memoryview(b"2" * 10), 10, True))
+    answers = files.open_gate(3)
+    assert [answer[0] for answer in answers] == ["written", "failed", "written"], "there is no file for the second part"
+    assert files.path.read_bytes() == b"2" * 10
+
+
+def test_nothing_is_left_of_a_file_that_an_earlier_attempt_has_begun(files: FilesScene) -> None:
+    files.path.write_bytes(b"1" * 100)
+    files.write(WriteChunk(7, 2, 0, memoryview(b"2" * 10), 10, True))
+    files.open_gate(1)
+    assert files.path.read_bytes() == b"2" * 10
+
+
+def test_what_waits_to_be_removed_is_removed_at_the_end(files: FilesScene, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "a result"
+    elsewhere.touch()
+    files.remove(elsewhere)
+    assert elsewhere.exists()
+    threading.Timer(0.01, files.gate.set).start()
+    files.files.close()
+    assert not elsewhere.exists()
 
 
 def test_a_file_that_cannot_be_written_fails_as_ever(files: FilesScene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,4 +354,4 @@ def test_a_file_that_cannot_be_written_fails_as_ever(files: FilesScene, monkeypa
     files.write(WriteChunk(7, 3, 0, memoryview(bytes(SIZE)), SIZE, True))
     [(what, object_id, fetch, reason, is_full)] = files.open_gate(1)
     assert (what, object_id, fetch, is_full) == ("failed", 7, 3, True) and "no room" in reason
-    assert not list(Path(files.files._own_directory().path).glob(f"{7:016x}")), "nothing is left of it"
+    assert not files.path.exists(), "nothing is left of it"

@@ -115,14 +115,16 @@ def test_work_is_done_at_once_if_nothing_else_waits_for_the_loop(bench: Bench) -
     assert bench.outcomes == [("large", None)] and bench.threads == [threading.get_ident()]
 
 
-def test_work_is_done_at_once_if_there_is_no_thread(busy: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_is_done_at_once_for_ever_if_there_was_no_thread(busy: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def start(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", start)
-    busy.run("large")
-    assert busy.outcomes == [("large", None)] and busy.threads == [threading.get_ident()]
-    monkeypatch.undo()
+    with monkeypatch.context() as without:
+        without.setattr(threading.Thread, "start", start)
+        busy.run("large")
+    busy.run("another")
+    assert busy.outcomes == [("large", None), ("another", None)], "who asked before may have relied on the answer"
+    assert set(busy.threads) == {threading.get_ident()}
 
 
 def test_closing_waits_for_the_work_that_has_begun_and_drops_the_rest(busy: Bench) -> None:

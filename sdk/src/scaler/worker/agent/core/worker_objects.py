@@ -230,7 +230,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
         self._next_fetch += 1
         if object_id in self._held and self.transfers.is_used:
             fetch.is_direct = True
-            self.transfers.fetches.begin(object_id, window)
+            self.transfers.fetches.begin(object_id, fetch)
         else:
             self._request(object_id, fetch)
 
@@ -295,7 +295,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
             return
         fetch.path = path
         fetch.written_bytes += length
-        if not fetch.window.is_complete or fetch.written_bytes < fetch.window.received_bytes:
+        if not fetch.window.is_complete or fetch.is_writing:
             self._request(object_id, fetch)
             return
         del self._fetches[object_id]

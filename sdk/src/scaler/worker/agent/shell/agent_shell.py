@@ -30,6 +30,7 @@ from typing import Any, Callable, Dict, List, Optional, Type
 from scaler.data_serving.data_address import data_address_of
 from scaler.data_serving.data_connections import NOWHERE, DataConnections
 from scaler.data_serving.rounds import ERROR_PAUSE_SECONDS, Rounds
+from scaler.data_serving.side_work import SideWork
 from scaler.exceptions import ObjectStorageFullError
 from scaler.values.failures import failure_payload
 from scaler.values.texts import too_large
@@ -130,7 +131,7 @@ class Agent:
         self._credentials = credentials
         self._connection = ResumingConnection(self._rounds, loop, credentials, self)
         self._data_connections = DataConnections(self._rounds, loop, self)
-        self._files = WorkerFiles(self._core, fork_server.remove_at_end, self._data_connections)
+        self._files = WorkerFiles(self._core, fork_server.remove_at_end, self._data_connections, SideWork(self._rounds))
         self._data_address = data_address_of(settings.data_address)
         self._notice_address: Optional[NoticeAddress] = None
         self._finished: Completion[int] = Completion(loop)
@@ -188,8 +189,8 @@ class Agent:
                 steps.callback(self._notice_address.close)
             steps.callback(self._rounds.close)
             steps.callback(self._connection.close, CLOSE_TIMEOUT_SECONDS)
+            steps.callback(self._data_connections.close)
             steps.callback(self._files.close)
-            steps.callback(self._data_connections.close)  # before, so that no file is written any more
             for handle in self._handles.values():
                 steps.callback(handle.close)
             steps.callback(self._end_processors)

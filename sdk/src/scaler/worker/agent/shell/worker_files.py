@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, Callable, Dict, Optional, Set, Type
 
 from scaler.data_serving.data_connections import DataConnections
+from scaler.data_serving.side_work import SideWork, error_of
 from scaler.worker.agent.core.agent_core import AgentCore
 from scaler.worker.agent.core.effects import (
     FindObject,
@@ -43,7 +44,7 @@ from scaler_protocol.host.segments import (
     shares_directory,
     write_chunk,
 )
-from scaler_protocol.host.spill import NoRoomError, WriterLock, make_room, remove_file
+from scaler_protocol.host.spill import NoRoomError, WriterLock, make_room
 
 logger = logging.getLogger("scaler")
 
@@ -55,6 +56,7 @@ class WorkerFiles:
         core: gets their results.
         remove_at_end: called with a pattern of files that must not outlive the worker.
         connections: over which parts of objects come and go.
+        side_work: of files.
     """
 
     def __init__(
@@ -62,12 +64,14 @@ class WorkerFiles:
         core: AgentCore,
         remove_at_end: Callable[[str], None],
         connections: DataConnections,
+        side_work: SideWork,
     ) -> None:
         self._core = core
         self._connections = connections
+        self._side_work = side_work
         self._freeing = FileFreeing()
         self._remove_at_end = remove_at_end
-        self._beside: Set[str] = set()  # files of results for which there was no directory
+        self._beside: Set[str] = set()  # files that are in no directory of ours, or are being removed
         self._token = f"new-{os.getpid()}-{os.urandom(6).hex()}-"
         self._private: Optional[ObjectDirectory] = None
         self._scheduler_directory = ""
@@ -129,6 +133,7 @@ class WorkerFiles:
 
     def close(self) -> None:
         """Remove all files of the worker from the disk."""
+        self._side_work.close()
         self._remove_leftovers("")
         for path in list(self._beside):
             self._remove_path(path)
@@ -148,12 +153,31 @@ class WorkerFiles:
         except (OSError, MemoryError) as error:
             self._core.on_chunk_failed(effect.object_id, effect.fetch, why(error), True)
             return
-        side_work, work = self._connections.side_work, partial(_write_part, effect, path)
-        on_written = partial(self._on_written, effect, path)
-        if side_work.is_aside(len(effect.chunk)) and isinstance(effect.chunk, memoryview):
-            side_work.put(work, partial(on_written, self._connections.keep(effect.chunk)))
+        work, on_written = partial(self._write_part, effect, path), partial(self._on_written, effect, path)
+        if self._side_work.is_aside(len(effect.chunk)):
+            chunk = effect.chunk
+            use_again = self._connections.keep(chunk) if isinstance(chunk, memoryview) else None
+            self._side_work.put(work, partial(on_written, use_again))
         else:
-            side_work.run(work, partial(on_written, None), len(effect.chunk))
+            on_written(None, error_of(work))
+
+    def _write_part(self, effect: WriteChunk, path: str) -> None:
+        """In any thread. Raises OSError, MemoryError; nothing is left then of a file that would have begun with it."""
+        if not effect.is_first:
+            write_chunk(path, effect.offset, effect.chunk, is_first=False)
+            return
+        self._remove_file(path)  # what an earlier attempt may have left, as to fetch it in a session that has ended
+        try:
+            make_room(path, effect.size)
+            write_chunk(path, effect.offset, effect.chunk)
+        except (OSError, MemoryError):
+            self._remove_file(path)
+            raise
+
+    def _remove_file(self, path: str) -> None:
+        """In any thread."""
+        with contextlib.suppress(OSError, MemoryError):
+            self._freeing.remove(path)
 
     def _on_written(
         self, effect: WriteChunk, path: str, use_again: Optional[Callable[[], None]], error: Optional[Exception]
@@ -195,18 +219,19 @@ class WorkerFiles:
         self._core.on_result_kept(effect.object_id, effect.target, reason)
 
     def _remove(self, effect: RemoveFiles) -> None:
-        side_work = self._connections.side_work
         for path in effect.paths:
-            if side_work.is_aside(0):  # parts are being written, maybe of that file
-                self._beside.discard(path)
-                side_work.put(partial(_remove_beside, path), _pass_over)
+            if self._side_work.is_aside(0):  # parts are being written, maybe of that file
+                self._beside.add(path)  # so it goes at the end, if it has not gone before
+                self._side_work.put(partial(self._remove_file, path), partial(self._on_removed, path))
             else:
                 self._remove_path(path)
 
+    def _on_removed(self, path: str, error: Optional[Exception]) -> None:
+        self._beside.discard(path)
+
     def _remove_path(self, path: str) -> None:
         self._beside.discard(path)
-        with contextlib.suppress(OSError, MemoryError):
-            self._freeing.remove(path)
+        self._remove_file(path)
 
     def _remove_leftovers(self, process_id: str) -> None:
         """Remove what a processor, or any processor, was writing when it died."""
@@ -239,28 +264,6 @@ class WorkerFiles:
     def _remove_code(self, effect: RemoveCode) -> None:
         for folder in effect.folders:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _write_part(effect: WriteChunk, path: str) -> None:
-    """In any thread. Raises OSError, MemoryError; nothing is left then of a file that would have begun with it."""
-    try:
-        if effect.is_first:
-            make_room(path, effect.size)
-        write_chunk(path, effect.offset, effect.chunk)
-    except (OSError, MemoryError):
-        if effect.is_first:
-            _remove_beside(path)
-        raise
-
-
-def _remove_beside(path: str) -> None:
-    """In any thread, and without another one for what it frees."""
-    with contextlib.suppress(OSError, MemoryError):
-        remove_file(path)
-
-
-def _pass_over(error: Optional[Exception]) -> None:
-    assert error is None
 
 
 def why(error: Exception) -> str:

@@ -10,8 +10,9 @@ Rules:
 - Of several objects from one holder the first one comes nearly alone: for each of the others, one request is open
   meanwhile. So tasks begin one after the other while the next bytes come, and not all of them late.
 - How many parts are requested ahead depends on how far the holder is (see `RequestPace`): each holder begins with few.
-- A holder that sends nothing for STALL_SECONDS although it was asked counts as gone, and one to which there is no
-  connection after CONNECT_SECONDS: a client may be behind a router, which drops what would reach it.
+- A holder that sends nothing for STALL_SECONDS although it was asked counts as gone, unless this worker still writes
+  what it has sent before, and reads no more meanwhile. So does one to which there is no connection after
+  CONNECT_SECONDS: a client may be behind a router, which drops what would reach it.
 
 Source: SCL-OBJ-028.
 """
@@ -22,11 +23,11 @@ from array import array
 from typing import Dict, List, Optional, Protocol
 
 from scaler.worker.agent.core.effects import DEBUG, INFO, CloseData, ConnectData, Effect, Log, Send, SendData
+from scaler.worker.agent.core.transfers.object_progress import ObjectFetch
 from scaler.worker.agent.core.transfers.request_pace import RequestPace
 from scaler.worker.frames import Buffer
 from scaler_protocol import MalformedMessageError
 from scaler_protocol import messages as m
-from scaler_protocol.session.fetching import FetchWindow
 
 MAXIMUM_DIRECT_FETCHES = 8
 OPEN_BEHIND_OTHERS = 1  # requests
@@ -52,10 +53,11 @@ class FetchOwner(Protocol):
 
 
 class _DirectFetch:
-    __slots__ = ("window", "pace", "ticket", "connection", "is_connected", "heard_at")
+    __slots__ = ("progress", "window", "pace", "ticket", "connection", "is_connected", "heard_at")
 
-    def __init__(self, window: FetchWindow) -> None:
-        self.window = window
+    def __init__(self, progress: ObjectFetch) -> None:
+        self.progress = progress
+        self.window = progress.window
         self.pace = RequestPace()
         self.ticket: Optional[m.Ticket] = None  # None: it was asked for
         self.connection = 0
@@ -73,7 +75,7 @@ class DirectFetches:
     def __init__(self, effects: List[Effect], owner: FetchOwner) -> None:
         self._effects = effects
         self._owner = owner
-        self._waiting: Dict[int, FetchWindow] = {}  # for their turn
+        self._waiting: Dict[int, ObjectFetch] = {}  # for their turn
         self._fetches: Dict[int, _DirectFetch] = {}  # by object
         self._objects: Dict[int, int] = {}  # by connection
         self._last_connection = 0
@@ -81,15 +83,15 @@ class DirectFetches:
     def __len__(self) -> int:
         return len(self._fetches)
 
-    def begin(self, object_id: int, window: FetchWindow) -> None:
+    def begin(self, object_id: int, progress: ObjectFetch) -> None:
         """Fetch an object from its holders, now or when others are done."""
         if len(self._fetches) >= MAXIMUM_DIRECT_FETCHES:
-            self._waiting[object_id] = window
+            self._waiting[object_id] = progress
         else:
-            self._ask(object_id, window, 0)
+            self._ask(object_id, progress, 0)
 
-    def _ask(self, object_id: int, window: FetchWindow, failed: int) -> None:
-        self._fetches[object_id] = _DirectFetch(window)
+    def _ask(self, object_id: int, progress: ObjectFetch, failed: int) -> None:
+        self._fetches[object_id] = _DirectFetch(progress)
         self._effects.append(Send(m.TicketRequest(id=object_id, failed_holder=failed)))
 
     def on_ticket(self, ticket: m.Ticket, now: float) -> None:
@@ -172,6 +174,8 @@ class DirectFetches:
     def watch(self, now: float) -> None:
         """Give up holders that do not answer."""
         for object_id, fetch in list(self._fetches.items()):
+            if fetch.progress.is_writing:
+                fetch.heard_at = now
             is_asked = not fetch.is_connected or fetch.window.has_unanswered
             limit_seconds = STALL_SECONDS if fetch.is_connected else CONNECT_SECONDS
             if fetch.ticket is not None and is_asked and now - fetch.heard_at >= limit_seconds:
@@ -185,7 +189,7 @@ class DirectFetches:
         self._effects.append(Log(INFO, f"object {object_id:x} cannot be fetched from {place}: {reason}; going on"))
         self._close(fetch)
         fetch.window.request_again()
-        self._ask(object_id, fetch.window, fetch.ticket.holder)
+        self._ask(object_id, fetch.progress, fetch.ticket.holder)
 
     def _close(self, fetch: _DirectFetch) -> None:
         if self._objects.pop(fetch.connection, None) is not None:
@@ -209,9 +213,9 @@ class DirectFetches:
 
     def _begin_next(self) -> None:
         while self._waiting and len(self._fetches) < MAXIMUM_DIRECT_FETCHES:
-            object_id, window = next(iter(self._waiting.items()))
+            object_id, progress = next(iter(self._waiting.items()))
             del self._waiting[object_id]
-            self._ask(object_id, window, 0)
+            self._ask(object_id, progress, 0)
 
     def clear(self) -> None:
         """The session has ended."""

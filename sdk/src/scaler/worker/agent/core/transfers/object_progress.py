@@ -26,6 +26,11 @@ class ObjectFetch:
         self.path = ""
         self.is_direct = False
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether bytes have come that are not written yet."""
+        return self.written_bytes < self.window.received_bytes
+
 
 class ServedObject:
     """A large result made here, or a copy fetched from another worker, until the scheduler deletes it. Of an old
