@@ -19,7 +19,7 @@ _WINDOW = "scaler_protocol.session.fetching:FetchWindow"
 
 TRANSFER_BUGS: Dict[str, PlantedBug] = {
     "a fetch that has failed is not begun again": PlantedBug(
-        "agent", f"{_FETCHES}._fail", "self._ask(object_id, fetch.window, fetch.ticket.holder)", "pass"
+        "agent", f"{_FETCHES}._fail", "self._ask(object_id, fetch.progress, fetch.ticket.holder)", "pass"
     ),
     "a fetch goes on elsewhere without what was under way": PlantedBug(
         "session", f"{_WINDOW}.request_again", "*(PartRequest(*each) for each in self._unanswered.items())", ""
