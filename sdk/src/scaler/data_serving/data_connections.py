@@ -96,7 +96,6 @@ class _DataConnection:
         "is_served",
         "is_ending",
         "is_sealing",
-        "is_opening",
         "kept_parts",
         "watches_room",
         "is_read",
@@ -118,7 +117,6 @@ class _DataConnection:
         self.is_served = False  # a caller has got bytes
         self.is_ending = False  # nothing is read any more: the core has closed it
         self.is_sealing = False  # the part that is sent next
-        self.is_opening = False  # the part that was received last
         self.kept_parts = 0
         self.watches_room = False
         self.is_read = True
@@ -127,7 +125,8 @@ class _DataConnection:
     @property
     def may_be_read(self) -> bool:
         """Whether there is room for what comes."""
-        return not self.is_opening and self.kept_parts < KEPT_PARTS and (self.is_ending or not self.inbox)
+        is_opening = self.connection.protocol.opening is not None
+        return not is_opening and self.kept_parts < KEPT_PARTS and (self.is_ending or not self.inbox)
 
 
 class DataConnections:
@@ -290,12 +289,10 @@ class DataConnections:
         if opening is None:
             self._take(each, received)
         else:
-            each.is_opening = True
             self.side_work.run(opening, partial(self._on_opened, each), SMALLEST_BYTES)
             self._read_on(each)
 
     def _on_opened(self, each: _DataConnection, error: Optional[Exception]) -> None:
-        each.is_opening = False
         if self._connections.get(each.number) is not each:
             return
         if error is not None:

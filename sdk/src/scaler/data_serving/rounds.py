@@ -184,11 +184,12 @@ class Rounds:
         self.has_others = len(self._others) == FEW_OTHERS and now - self._others[0] < OTHERS_WITHIN_SECONDS
 
     def _run_round(self, ready: List[Tuple[int, int]]) -> None:
-        watched = self._watched
-        self.note_others(any(descriptor in watched and not watched[descriptor].is_bulk for descriptor, _ in ready))
+        are_others = False
         for descriptor, events in ready:
-            entry = watched.get(descriptor)
+            entry = self._watched.get(descriptor)
             is_handled = False
+            if entry is not None and not entry.is_bulk:
+                are_others = True
             if entry is not None and entry.on_writable is not None and events & _WRITABLE:
                 entry.on_writable()
                 is_handled = True
@@ -197,6 +198,7 @@ class Rounds:
                 is_handled = True
             if not is_handled:
                 self._stop_watching(descriptor)
+        self.note_others(are_others)
         self._on_end()
 
     def _stop_watching(self, descriptor: int) -> None:

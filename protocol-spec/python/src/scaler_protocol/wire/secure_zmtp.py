@@ -103,7 +103,6 @@ class SecureZmtp(Zmtp):
         self._joins = False  # the peer reads messages of two frames as one
         self._sealing_memory = bytearray()  # of large frames, see `reused_bytes`
         self._is_sealing_memory_free = True
-        self._opening: Optional[Opening] = None
         super().__init__(socket_type, maximum_message_bytes, maximum_first_frame_bytes, maximum_frames, identity)
         self._curve: Union[CurveClient, CurveServer]
         if isinstance(security, ServerSecurity):
@@ -226,26 +225,26 @@ class SecureZmtp(Zmtp):
         if self._sealed is None:
             super()._take_frame(flags, body, messages)
         elif isinstance(body, memoryview):
-            opening = self._opening = self._sealed.opening(body)
+            opening = self._sealed.opening(body)
             if 0 < self.aside_bytes <= len(body):
                 self.opening = opening
             else:
                 opening()
-                self._take_opening(messages)
+                self._take_opening(self._sealed, opening, messages)
         else:
             sealed_flags, content = self._sealed.open(body, 0, len(body))
             self._take_opened(sealed_flags, content, messages)
 
     def opened(self) -> List[List[bytes]]:
         messages: List[List[bytes]] = []
-        self._take_opening(messages)
+        opening, self.opening = self.opening, None
+        assert self._sealed is not None and isinstance(opening, Opening)
+        self._take_opening(self._sealed, opening, messages)
         self._is_between = not self._frames
         return messages
 
-    def _take_opening(self, messages: List[List[bytes]]) -> None:
-        assert self._sealed is not None and self._opening is not None
-        flags, opened = self._sealed.take_opened(self._opening)
-        self.opening = self._opening = None
+    def _take_opening(self, sealed: SealedFrames, opening: Opening, messages: List[List[bytes]]) -> None:
+        flags, opened = sealed.take_opened(opening)
         if flags:
             self._take_opened(flags, bytes(opened), messages)
         else:
