@@ -15,6 +15,7 @@ from scaler.worker.agent.core.effects import (
     Finish,
     KeepResult,
     KillProcessor,
+    LinkCopy,
     Log,
     MeasureMemory,
     MeasureProcesses,
@@ -57,6 +58,7 @@ class Agent:
         self.logs: List[str] = []
         self.processors: Dict[int, List[Frame]] = {}  # frames delivered to those that live
         self.files: Dict[str, bytearray] = {}
+        self.nearby: Dict[str, bytes] = {}  # files of other workers on this host, by name
         self.resident_bytes = 2  # of each processor
         self.exit_code: Optional[int] = None
         identity = AgentIdentity("the worker", "the host", 77, "Python")
@@ -103,7 +105,7 @@ class Agent:
             self.logs.append(effect.text)
         elif isinstance(effect, Finish):
             self.exit_code = effect.exit_code if self.exit_code is None else self.exit_code
-        elif isinstance(effect, (OpenObjects, FindObject, WriteChunk, ReadChunk, KeepResult, RemoveFiles)):
+        elif isinstance(effect, (OpenObjects, FindObject, WriteChunk, LinkCopy, ReadChunk, KeepResult, RemoveFiles)):
             if self.answers_files:
                 self.answer(effect)
             else:
@@ -125,10 +127,16 @@ class Agent:
         elif isinstance(effect, WriteChunk) and self.disk_is_full:
             core.on_chunk_failed(effect.object_id, effect.fetch, "no space left on device", True)
         elif isinstance(effect, WriteChunk):
-            path = f"/own/{effect.object_id:016x}"
+            path = f"/own/{effect.name}"
             file = self.files.setdefault(path, bytearray(effect.size))
             file[effect.offset : effect.offset + len(effect.chunk)] = effect.chunk
             core.on_chunk_written(effect.object_id, effect.fetch, len(effect.chunk), path)
+        elif isinstance(effect, LinkCopy):
+            content = self.nearby.get(effect.name)
+            if content is not None:
+                self.files[f"/own/{effect.name}"] = bytearray(content)
+            path = "" if content is None else f"/own/{effect.name}"
+            core.on_copy_linked(effect.object_id, effect.fetch, path)
         elif isinstance(effect, ReadChunk):
             chunk = bytes(self.files.get(effect.path, b"")[effect.offset : effect.offset + effect.length])
             core.on_chunk_read(effect.object_id, effect.offset, effect.length, chunk)

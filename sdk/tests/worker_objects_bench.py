@@ -38,7 +38,7 @@ class Bench:
         self.write_prefix = ""
         self._events: List[Tuple[str, int]] = []
         self.objects = WorkerObjects(self.effects, iter(range(1, 1 << 39)))
-        self.objects.offers_transfers = True
+        self.objects.data_address = "tcp://127.0.0.1:1"
         self.objects.listener = self
         core: Any = self  # as far as files need it
         self._loop = BuiltinLoop()
@@ -95,11 +95,14 @@ class Bench:
     def on_chunk_written(self, *answer: Any) -> None:
         self.objects.on_chunk_written(*answer)
 
+    def on_copy_linked(self, *answer: Any) -> None:
+        self.objects.on_copy_linked(*answer)
+
     def on_chunk_failed(self, *answer: Any) -> None:
         self.objects.on_chunk_failed(*answer)
 
     def on_chunk_read(self, *answer: Any) -> None:
-        self.objects.on_chunk_read(*answer)
+        self.objects.served.on_chunk_read(*answer)
 
     def on_result_kept(self, *answer: Any) -> None:
         self.objects.on_kept(*answer)

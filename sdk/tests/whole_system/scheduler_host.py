@@ -134,6 +134,7 @@ class SchedulerHost(Process):
             chunk_bytes=random.choice(CHUNK_BYTES),
             last_session=self.last_session,
             object_directory=self.directory,
+            object_directory_token=self.generation.to_bytes(16, "big"),
             scheduler_id=self.generation.to_bytes(16, "little"),
         )
         self.core = SchedulerCore(settings)

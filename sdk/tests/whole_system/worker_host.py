@@ -13,18 +13,18 @@ from __future__ import annotations
 
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence, Set
 
 from whole_system.links.data_links import DataLinks
 from whole_system.links.link_end import DATA_EFFECTS, LinkEnd
 from whole_system.links.resuming_peer import ResumingPeer
+from whole_system.links.worker_disk import WorkerDisk
 from whole_system.processors import Processor, Slowness, chance_of, measured
 from whole_system.scheduler_host import SchedulerHost
 from whole_system.simulated_world import CLOCK_STEPS_SECONDS, Pipe, World
 from whole_system.tenants import Key, serves
-from whole_system.user_tasks import GPU, SERVED_FUNCTIONS, Task, digest_of
+from whole_system.user_tasks import GPU, SERVED_FUNCTIONS, Task
 
-from scaler.values.code_notes import read_note
 from scaler.worker import frames
 from scaler.worker.agent.core.agent_core import AgentCore
 from scaler.worker.agent.core.agent_identity import AgentIdentity
@@ -33,28 +33,18 @@ from scaler.worker.agent.core.effects import (
     ERROR,
     Deliver,
     EndProcessors,
-    FindObject,
     Finish,
     ImportModule,
-    KeepResult,
     KillProcessor,
     Log,
     MeasureMemory,
     MeasureProcesses,
-    OpenObjects,
-    ReadChunk,
-    ReadNote,
-    RemoveCode,
-    RemoveFiles,
-    RemoveLeftovers,
     Send,
     SpawnProcessor,
     StopProcessor,
-    UnpackCode,
-    WriteChunk,
 )
 from scaler.worker.exit_codes import EXIT_NO_SCHEDULER
-from scaler.worker.frames import ContentPlace, Frame, FrameKind
+from scaler.worker.frames import Frame, FrameKind
 from scaler.worker.worker_settings import WorkerSettings
 from scaler_protocol import messages as m
 from scaler_protocol.session.effects import Connect, Disconnect, StopConnecting
@@ -65,7 +55,7 @@ if TYPE_CHECKING:
     from whole_system.nested_users import NestedUser
 
 
-class WorkerHost(LinkEnd, ResumingPeer):
+class WorkerHost(LinkEnd, WorkerDisk, ResumingPeer):
     """Parameters:
     new_client: starts a client in a task of a tenant.
     links: between workers.
@@ -91,7 +81,6 @@ class WorkerHost(LinkEnd, ResumingPeer):
         self.tasks = tasks
         self.new_client = new_client
         self.is_stopping = False
-        self.lost_files = 0
         self.ended_instances: Set[int] = set()  # whose outcomes the core has
         self._started_instances: Set[int] = set()
         self._undealt: Dict[int, int] = {}  # functions of tasks that need nothing else, by instance
@@ -99,8 +88,7 @@ class WorkerHost(LinkEnd, ResumingPeer):
         self.is_shared = world.uses("shared_files")
         self.prepare_links(world, scheduler.network)
         self.open_links(links)
-        self.files: Dict[str, bytes] = {}
-        self.folders: Dict[str, bytes] = {}  # of clients' code: the archive that each was unpacked from
+        self.open_disk()
         self.processors: Dict[int, Processor] = {}
         drawn = Random(f"earlier schedulers: {world.plan.seed} {name}").random()  # apart from all other draws
         self._meets_earlier_schedulers = drawn < world.rates["earlier_schedulers"]
@@ -109,7 +97,7 @@ class WorkerHost(LinkEnd, ResumingPeer):
         self._next_process, self._timer_at = 1, NEVER
         self._frame_seconds = random.choice((0.0, 0.0005, 0.005))
         slow = random.choice(((0.0, 0.05), (0.0, 0.7), (0.3, 3.0)))
-        self._disk = Pipe(self, self._operate, lambda: random.choice(slow) if world.fault("slow_disk") else 0.0)
+        self._disk = Pipe(self, self.operate, lambda: random.choice(slow) if world.fault("slow_disk") else 0.0)
         self._rounds: Sequence[float] = random.choice(((), (0.0, 0.001), (0.0, 0.005, 0.05)))  # how long they take
         self._is_turn_due = False
         self._slots = world.choose("slots", (1, 1, 2, 4))
@@ -229,15 +217,8 @@ class WorkerHost(LinkEnd, ResumingPeer):
             processor.die("its worker ended")
         self.processors.clear()
         self.end_links()
-        self.files.clear()
-        self.folders.clear()
-        for path in [path for path in self._scheduler.files if path.rpartition("/")[2].startswith(self._token)]:
-            del self._scheduler.files[path]
+        self.end_disk()
         self.drop()
-
-    @property
-    def _token(self) -> str:
-        return f"new-{self.name}-"
 
     # Turns ----------------------------------------------------------------------------------------------------------
 
@@ -417,89 +398,6 @@ class WorkerHost(LinkEnd, ResumingPeer):
         self.world.say(self.name, "starts task", task.key, "instance", instance)
         assert not task.at_most_once or task.start_count == 1, f"task {task.key} may run at most once"
 
-    # Files ----------------------------------------------------------------------------------------------------------
-
-    def _store(self, path: str) -> Dict[str, bytes]:
-        if not path.startswith("/shared/"):
-            return self.files
-        return self._scheduler.files if self._scheduler.has_directory(path) else {}
-
-    def read(self, path: str) -> Optional[bytes]:
-        return self._store(path).get(path)
-
-    def write(self, path: str, content: bytes) -> None:
-        self._store(path)[path] = content
-
-    def _lose_sometimes(self, path: str) -> None:
-        """The file of a large result may be gone, as after an error of the disk."""
-        if self.world.fault("result_lost"):
-            self.world.say(self.name, "loses", path)
-            self.lost_files += 1
-            self._store(path).pop(path, None)
-
-    def _operate(self, effect: Any) -> None:
-        core, now = self.core, self.now
-        if isinstance(effect, OpenObjects):
-            directory = effect.directory if self.is_shared else "/own"
-            core.on_objects_opened(self.is_shared, f"{directory}/{self._token}", now)
-        elif isinstance(effect, FindObject):
-            core.on_object_found(effect.object_id, self.read(effect.path) is not None)
-        elif isinstance(effect, WriteChunk):
-            self._write_chunk(effect)
-        elif isinstance(effect, ReadChunk):
-            self._lose_sometimes(effect.path)
-            self.answer_part(effect, self.read(effect.path))
-        elif isinstance(effect, ReadNote):
-            core.on_note_read(effect.function, read_note(self.read(effect.path) or b""))
-        elif isinstance(effect, UnpackCode):
-            self._unpack(effect)
-        elif isinstance(effect, RemoveCode):
-            for folder in effect.folders:
-                del self.folders[folder]
-        elif isinstance(effect, KeepResult):
-            self._lose_sometimes(effect.path)
-            content = self._store(effect.path).pop(effect.path, None)
-            if content is None:
-                core.on_result_kept(effect.object_id, effect.target, "No such file")
-            else:
-                self.write(effect.target, content)
-                core.on_result_kept(effect.object_id, effect.target)
-        elif isinstance(effect, RemoveFiles):
-            for path in effect.paths:
-                self._store(path).pop(path, None)
-        else:
-            assert isinstance(effect, RemoveLeftovers), effect
-            beginning = f"{self._token}{effect.process_id}-"
-            for files in (self.files, self._scheduler.files):
-                for path in [path for path in files if path.rpartition("/")[2].startswith(beginning)]:
-                    del files[path]
-        self._round()
-
-    def _write_chunk(self, effect: WriteChunk) -> None:
-        core, path = self.core, f"/own/{effect.object_id:016x}"
-        if self.world.fault("worker_disk_full"):
-            self.lost_files += 1
-            self.files.pop(path, None)
-            core.on_chunk_failed(effect.object_id, effect.fetch, "no space left on device", True)
-            return
-        before = self.files.get(path, bytes(effect.size))
-        end = effect.offset + len(effect.chunk)
-        self.files[path] = before[: effect.offset] + bytes(effect.chunk) + before[end:]
-        core.on_chunk_written(effect.object_id, effect.fetch, len(effect.chunk), path)
-
-    def _unpack(self, effect: UnpackCode) -> None:
-        is_file = effect.place == ContentPlace.FILE
-        content = self.read(bytes(effect.content).decode()) if is_file else bytes(effect.content)
-        if content is None or self.world.fault("worker_disk_full"):
-            self.lost_files += content is not None
-            self.core.on_code_failed(effect.digest, "no space left on device")
-        elif digest_of(content) != effect.digest:
-            self.core.on_code_failed(effect.digest, "it is another archive")
-        else:
-            folder = f"/code/{effect.digest}"
-            self.folders[folder] = content
-            self.core.on_code_unpacked(effect.digest, folder)
-
     # The scheduler --------------------------------------------------------------------------------------------------
 
     def on_connected(self) -> None:
@@ -539,7 +437,7 @@ class WorkerHost(LinkEnd, ResumingPeer):
         """What it keeps of clients; nothing, once no client is there and it has learned so."""
         core = self.core
         kept = [] if core.tasks.is_empty else ["tasks"]
-        for name in ("_inline", "_paths", "_sizes", "_fetches", "_kept", "_served", "_own_files", "_looked_for"):
+        for name in ("_inline", "_paths", "_sizes", "_fetches", "_kept", "served", "_own_files", "_looked_for"):
             table = getattr(core.objects, name)
             if table:
                 kept.append(f"{name} {table}")

@@ -7,15 +7,18 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Iterator
 
 import pytest
+from other_user import OTHER_USER_ID, needs_root
 
-from scaler_protocol.host import system
+from scaler_protocol.host import segments, system
 from scaler_protocol.host.segments import (
     SPILL_NAME,
     TOKEN_NAME,
     ObjectDirectory,
     is_lock_abandoned,
+    link_copy,
     map_object,
     shares_directory,
     write_chunk,
@@ -142,3 +145,77 @@ def test_only_the_first_chunk_makes_the_file(tmp_path: Path) -> None:
     write_chunk(path, 0, b"a ")
     write_chunk(path, 2, b"rest", is_first=False)
     assert Path(path).read_bytes() == b"a rest"
+
+
+class Neighbours:
+    """Two directories of one user."""
+
+    def __init__(self, parent: Path) -> None:
+        self.first, self.second = ObjectDirectory(str(parent)), ObjectDirectory(str(parent))
+        self.file, self.copy = Path(self.first.path, "name"), Path(self.second.path, "name")
+
+    def link(self, size: int = 7) -> bool:
+        return link_copy(self.second.path, "name", size)
+
+
+@pytest.fixture
+def neighbours(tmp_path: Path) -> Iterator[Neighbours]:
+    made = Neighbours(tmp_path)
+    yield made
+    made.first.remove()
+    made.second.remove()
+
+
+def test_a_file_of_another_directory_of_this_user_gets_a_name_here(neighbours: Neighbours) -> None:
+    assert not neighbours.link()
+    neighbours.file.write_bytes(b"content")
+    assert neighbours.link() and neighbours.copy.samefile(neighbours.file)
+    neighbours.first.remove()
+    assert neighbours.copy.read_bytes() == b"content", "it is there until both are removed"
+    assert not neighbours.link(), "it is no file of another directory"
+
+
+def test_a_file_of_another_size_is_no_copy(neighbours: Neighbours) -> None:
+    neighbours.file.write_bytes(b"content")
+    assert not neighbours.link(size=8) and not neighbours.copy.exists()
+
+
+def test_a_file_that_is_here_stays(neighbours: Neighbours) -> None:
+    neighbours.file.write_bytes(b"content")
+    neighbours.copy.write_bytes(b"ours")
+    assert not neighbours.link() and neighbours.copy.read_bytes() == b"ours"
+
+
+def test_what_another_owner_has_on_disk_is_no_copy(
+    neighbours: Neighbours, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    neighbours.first.open_spill(str(tmp_path))
+    link_to_disk(str(neighbours.file))
+    neighbours.file.write_bytes(b"content")
+    assert neighbours.file.is_symlink()
+    assert not neighbours.link() and not os.path.lexists(neighbours.copy)
+
+    def link_what_has_just_been_moved(source: str, target: str) -> None:
+        os.symlink(os.readlink(neighbours.file), target)
+
+    monkeypatch.setattr(segments, "_is_file", lambda path, size: path == str(neighbours.file))
+    monkeypatch.setattr(os, "link", link_what_has_just_been_moved)
+    assert not neighbours.link() and not os.path.lexists(neighbours.copy)
+
+
+def test_what_others_could_have_put_there_is_not_taken(neighbours: Neighbours, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "name").write_bytes(b"content")
+    (tmp_path / f"scaler-{system.user_id()}-link").symlink_to(outside)
+    assert not neighbours.link(), "behind a link, it may be anywhere"
+    (tmp_path / f"scaler-{system.user_id() + 1}-of-another-user").mkdir()
+    (tmp_path / f"scaler-{system.user_id() + 1}-of-another-user" / "name").write_bytes(b"content")
+    assert not neighbours.link()
+
+
+@needs_root
+def test_a_directory_of_another_user_with_our_name_is_not_used(neighbours: Neighbours) -> None:
+    neighbours.file.write_bytes(b"content")
+    os.chown(neighbours.first.path, OTHER_USER_ID, OTHER_USER_ID)
+    assert not neighbours.link()

@@ -14,6 +14,7 @@ import itertools
 from random import Random
 from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Union
 
+from whole_system.links.worker_disk import WorkerDisk
 from whole_system.simulated_world import Pipe, World
 
 from scaler_protocol.wire import messages as m
@@ -134,6 +135,15 @@ class DataLinks:
         address = f"tcp://{place}:{next(self._ports)}"
         self.serving[address] = host
         return address
+
+    def file_nearby(self, worker: WorkerDisk, path: str) -> Optional[bytes]:
+        """The file that another worker on the same host has at this path of its own."""
+        place = worker.data_address.rpartition(":")[0]
+        for address, host in self.serving.items():
+            is_near = address.rpartition(":")[0] == place and host is not worker and host.is_alive
+            if is_near and isinstance(host, WorkerDisk) and path in host.files:
+                return host.files[path]
+        return None
 
     def next_number(self) -> int:
         self._last_number -= 1

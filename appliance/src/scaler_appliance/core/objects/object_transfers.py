@@ -15,7 +15,8 @@ Rules:
 - A holder from which a worker could not fetch an object is not named to it again for that object; a client not for
   others either (see `client_reach`). Such a worker fetches what the scheduler has from there (see `worker_reach`).
 - How long transfers take, from their tickets on, is measured: it says what others from that holder will take. What the
-  scheduler sends while it arrives there says nothing.
+  scheduler sends while it arrives there says nothing, nor does what stays on a host, where a worker may even find the
+  file of another one.
 - If a worker does not say that it holds what it has got from the scheduler, no one waits for copies any more.
 - A ticket is a secret that only its two ends are told. It is made from a random seed, so that a run can be repeated.
 - When a fetcher's session ends, the holders take back its tickets: its key may not be admitted any more.
@@ -324,7 +325,8 @@ class ObjectTransfers:
             copies.holders[number].copies += 1
         copies.transfers[fetcher.number] = number
         self._count_serving(number, 1)
-        is_measured = number != HERE or record.arrived >= record.size
+        is_whole = number != HERE or record.arrived >= record.size
+        is_measured = is_whole and (holder is None or holder.place != fetcher.place)
         if is_measured:
             self.rates.begin(number, now)
         shares = max(COPIES_PER_HOLDER, self._serving[number])  # of what the holder sends in all

@@ -12,6 +12,7 @@ Rules:
 - Sharing is proven, not assumed: a peer that can read the scheduler's token at the path sees the same file system, and
   the owner of that file is the user whose files both can read.
 - Objects that do not fit in memory are on disk, behind a link (see `spill`).
+- Owners of one user that have the same object may have one file of it: it gets a name in each directory.
 """
 
 from __future__ import annotations
@@ -168,6 +169,49 @@ def names_in_parts(directory: str) -> Iterator[List[str]]:
     with os.scandir(directory) as entries:
         while names := [entry.name for entry in itertools.islice(entries, NAMES_OF_A_PART)]:
             yield names
+
+
+def link_copy(directory: str, name: str, size: int) -> bool:
+    """Give the file of an object in another directory of this user, beside this one, this name here as well.
+
+    Its bytes are there once, until both files are removed. What is on disk, behind a link, is not found.
+
+    Parameters:
+        name: of the file in any of the directories, by which it is known to be whole.
+        size: that it has, in bytes.
+
+    Returns whether there was one. Raises OSError if the directories cannot be listed.
+    """
+    parent, own = os.path.split(directory)
+    prefix = f"{_DIRECTORY_PREFIX}{system.user_id()}-"
+    for found in names_in_parts(parent):
+        for path in [os.path.join(parent, each) for each in found if each.startswith(prefix) and each != own]:
+            with contextlib.suppress(OSError):  # it is not there, or on another file system
+                if _is_ours(path) and _link_file(os.path.join(path, name), os.path.join(directory, name), size):
+                    return True
+    return False
+
+
+def _link_file(source: str, target: str, size: int) -> bool:
+    """Whether `source` is a file of this size, and `target` now, too. Raises OSError."""
+    if not _is_file(source, size):
+        return False
+    os.link(source, target)
+    if _is_file(target, size):
+        return True
+    os.unlink(target)  # a link to the disk has just taken its place: that is another owner's
+    return False
+
+
+def _is_file(path: str, size: int) -> bool:
+    found = os.lstat(path)
+    return stat.S_ISREG(found.st_mode) and found.st_size == size
+
+
+def _is_ours(directory: str) -> bool:
+    """Whether this user has made it, so that no other one could put a file there. Raises OSError."""
+    found = os.lstat(directory)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == system.user_id()
 
 
 def remove_abandoned(parent: str) -> Iterator[None]:

@@ -146,7 +146,7 @@ def test_an_object_comes_from_its_holder_and_the_fetcher_is_one_then(pair: Pair)
     for now in (1.0, 1e9):
         pair.fetcher.objects.forget_unused(now, 1.0, set)
     assert pair.fetcher.objects.is_available(pair.object_id), "however long it is not used: others count on it"
-    pair.fetcher.objects.on_request(m.ObjectRequest(id=pair.object_id, offset=0, length=CHUNK))
+    pair.fetcher.objects.served.on_request(m.ObjectRequest(id=pair.object_id, offset=0, length=CHUNK))
     assert pair.fetcher.bench.sent_with_payloads()[0][1] == pair.content[:CHUNK], "also for the scheduler"
     assert pair.fetcher.objects.owes_results
     for action, owes in ((DROP, False), (DELETE, False)):

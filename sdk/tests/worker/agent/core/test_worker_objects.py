@@ -223,14 +223,14 @@ def test_a_result_is_served_and_then_forgotten(bench: Bench) -> None:
 
     for offset in (0, CHUNK, 2 * CHUNK):
         assert bench.events == []
-        bench.objects.on_request(m.ObjectRequest(id=object_id, offset=offset, length=CHUNK))
+        bench.objects.served.on_request(m.ObjectRequest(id=object_id, offset=offset, length=CHUNK))
     sent = bench.sent_with_payloads()
     assert b"".join(payload for _, payload in sent) == content
     assert {message.size for message, _ in sent} == {len(content)}
     assert bench.events == [("served", object_id)]
     assert sorted(os.listdir(os.path.dirname(bench.write_prefix))) == ["spill", "token"]
 
-    bench.objects.on_request(m.ObjectRequest(id=object_id, offset=0, length=CHUNK))
+    bench.objects.served.on_request(m.ObjectRequest(id=object_id, offset=0, length=CHUNK))
     assert [message.status for message in bench.sent()] == [m.ObjectResponseStatus.MISSING]
 
 
@@ -255,7 +255,7 @@ def test_a_result_is_used_here_and_served_until_its_deletion(keeping: Bench) -> 
 
     for _ in range(2):
         for offset in (0, CHUNK, 2 * CHUNK):
-            keeping.objects.on_request(m.ObjectRequest(id=object_id, offset=offset, length=CHUNK))
+            keeping.objects.served.on_request(m.ObjectRequest(id=object_id, offset=offset, length=CHUNK))
         assert b"".join(payload for _, payload in keeping.sent_with_payloads()) == content
     keeping.objects.forget_unused(1e9, 1.0, set)
     assert keeping.objects.is_available(object_id), "however long it was not used"
@@ -264,7 +264,7 @@ def test_a_result_is_used_here_and_served_until_its_deletion(keeping: Bench) -> 
     keeping.perform()
     assert not os.path.exists(os.fsdecode(path))
     assert not keeping.objects.is_available(object_id)
-    keeping.objects.on_request(m.ObjectRequest(id=object_id, offset=0, length=CHUNK))
+    keeping.objects.served.on_request(m.ObjectRequest(id=object_id, offset=0, length=CHUNK))
     assert [message.status for message in keeping.sent()] == [m.ObjectResponseStatus.MISSING]
 
 
@@ -273,7 +273,7 @@ def test_a_worker_owes_results_until_they_are_fetched_or_deleted(keeping: Bench)
     fetched, deleted = keeping.write_result(bytes(CHUNK + 1)), keeping.write_result(bytes(5))
     for offset in (0, CHUNK):
         owed.append(keeping.objects.owes_results)
-        keeping.objects.on_request(m.ObjectRequest(id=fetched, offset=offset, length=CHUNK))
+        keeping.objects.served.on_request(m.ObjectRequest(id=fetched, offset=offset, length=CHUNK))
         keeping.perform()
     owed.append(keeping.objects.owes_results)
     keeping.objects.on_instruction(m.ObjectInstruction(action=DELETE, ids=[deleted]), b"")
@@ -286,7 +286,7 @@ def test_a_kept_result_whose_file_is_gone_is_not_available(keeping: Bench) -> No
     object_id = keeping.write_result(bytes(2 * CHUNK))
     keeping.sent()
     os.unlink(os.fsdecode(keeping.definition(object_id)[2]))
-    keeping.objects.on_request(m.ObjectRequest(id=object_id, offset=0, length=CHUNK))
+    keeping.objects.served.on_request(m.ObjectRequest(id=object_id, offset=0, length=CHUNK))
 
     assert [message.status for message in keeping.sent()] == [m.ObjectResponseStatus.MISSING]
     assert not keeping.objects.is_available(object_id) and not keeping.objects.owes_results
@@ -314,7 +314,7 @@ def test_bytes_beyond_the_end_of_a_result_are_missing_and_it_stays(bench: Bench,
     object_id = bench.write_result(bytes(2 * CHUNK))
     bench.sent()
     for asked in (offset, 2 * CHUNK, CHUNK):
-        bench.objects.on_request(m.ObjectRequest(id=object_id, offset=asked, length=CHUNK))
+        bench.objects.served.on_request(m.ObjectRequest(id=object_id, offset=asked, length=CHUNK))
 
     assert [message.status == m.ObjectResponseStatus.MISSING for message in bench.sent()] == [True, False, False]
     assert bench.events == []  # its first bytes have not been asked for
@@ -329,7 +329,7 @@ def test_a_result_that_disappears_before_it_was_fetched_is_lost(bench: Bench, wh
         bench.objects.on_instruction(m.ObjectInstruction(action=DELETE, ids=[object_id]), b"")
     else:
         os.unlink(path) if what == "gone" else os.truncate(path, 5)
-        bench.objects.on_request(m.ObjectRequest(id=object_id, offset=0, length=CHUNK))
+        bench.objects.served.on_request(m.ObjectRequest(id=object_id, offset=0, length=CHUNK))
         assert [message.status for message in bench.sent()] == [m.ObjectResponseStatus.MISSING]
 
     assert bench.events == [("unserved", object_id)]

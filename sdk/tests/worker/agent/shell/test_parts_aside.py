@@ -15,17 +15,19 @@ from scaler.data_serving.data_connections import KEPT_PARTS, DataConnections
 from scaler.data_serving.rounds import FEW_OTHERS, Rounds
 from scaler.data_serving.side_work import SideWork
 from scaler.worker.agent.core.agent_core import AgentCore
-from scaler.worker.agent.core.effects import CloseData, ConnectData, RemoveFiles, SendData, WriteChunk
+from scaler.worker.agent.core.effects import CloseData, ConnectData, LinkCopy, RemoveFiles, SendData, WriteChunk
 from scaler.worker.agent.shell import worker_files
 from scaler.worker.agent.shell.worker_files import WorkerFiles
 from scaler_protocol import messages as m
 from scaler_protocol.host.addresses import Address
+from scaler_protocol.host.segments import ObjectDirectory
 from scaler_protocol.host.sodium import SodiumBox, load_sodium
 from scaler_protocol.host.spill import NoRoomError
 from scaler_protocol.programs.event_loop import BuiltinLoop
 from scaler_protocol.wire.secure_zmtp import ClientSecurity
 
 SIZE = 1 << 20
+NAME = "0000000000000007-token"  # of the file of an object
 DEADLINE_SECONDS = 60.0
 
 
@@ -247,6 +249,9 @@ class Core:
     def on_chunk_failed(self, *answer: Any) -> None:
         self._note("failed", *answer)
 
+    def on_copy_linked(self, *answer: Any) -> None:
+        self._note("linked", *answer)
+
     def _note(self, *answer: Any) -> None:
         self.answers.append(answer)
         self._loop.stop()
@@ -267,13 +272,18 @@ class FilesScene(Scene):
     @property
     def path(self) -> Path:
         """Of the object that is written."""
-        return Path(self.files._own_directory().object_path(7))
+        return Path(self.files._own_directory().path, NAME)
 
     def remove(self, path: Path) -> None:
         self.files.operations[RemoveFiles](RemoveFiles((str(path),)))
 
     def write(self, effect: WriteChunk) -> None:
         self.files.operations[WriteChunk](effect)
+
+    def write_part(self, fetch: int, chunk: Any, size: int, offset: int = 0) -> None:
+        """Write a part of the object, which has so many bytes."""
+        is_last = offset + len(chunk) == size
+        self.write(WriteChunk(7, fetch, offset, chunk, NAME, size, not offset, is_last))
 
     def open_gate(self, answers: int) -> List[Tuple[Any, ...]]:
         """Let the other thread go on, and wait for so many answers."""
@@ -299,40 +309,58 @@ def files() -> Iterator[FilesScene]:
 
 def test_parts_are_written_in_another_thread_and_in_order(files: FilesScene) -> None:
     content = os.urandom(SIZE + 10)
-    files.write(WriteChunk(7, 1, 0, memoryview(content)[:SIZE], len(content), True))
-    files.write(WriteChunk(7, 1, SIZE, content[SIZE:], len(content), False))
+    files.write_part(1, memoryview(content)[:SIZE], len(content))
+    files.write_part(1, content[SIZE:], len(content), offset=SIZE)
     first, second = files.open_gate(2)
-    assert first[:4] == ("written", 7, 1, SIZE) and second[:4] == ("written", 7, 1, 10)
-    assert Path(first[4]).read_bytes() == content
+    assert first[:4] == ("written", 7, 1, SIZE) and second == ("written", 7, 1, 10, str(files.path))
+    assert files.path.read_bytes() == content and not Path(first[4]).exists(), "it has got its name"
 
 
 def test_a_part_that_arrives_is_kept_until_it_is_written(files: FilesScene) -> None:
     parts = [os.urandom(SIZE) for _ in range(5)]
     files.fetcher.on_part = lambda message, payload: files.write(
-        WriteChunk(7, 1, message.offset * SIZE, payload, 5 * SIZE, not message.offset)
+        WriteChunk(
+            7, 1, message.offset * SIZE, payload, NAME, 5 * SIZE, not message.offset, message.offset == len(parts) - 1
+        )
     )
     for number, part in enumerate(parts):
         files.send(part, number)
     files.run_some_rounds()
     answers = files.open_gate(5)
-    assert Path(answers[0][4]).read_bytes() == b"".join(parts)
+    assert Path(answers[-1][4]).read_bytes() == b"".join(parts)
 
 
 def test_a_file_is_removed_after_the_parts_that_came_before_and_before_those_that_come_after(files: FilesScene) -> None:
-    files.write(WriteChunk(7, 1, 0, memoryview(b"1" * SIZE), 2 * SIZE, True))
+    files.write_part(1, memoryview(b"1" * SIZE), SIZE)
     files.remove(files.path)
-    files.write(WriteChunk(7, 1, SIZE, memoryview(b"1" * SIZE), 2 * SIZE, False))
-    files.write(WriteChunk(7, 2, 0, memoryview(b"2" * 10), 10, True))
-    answers = files.open_gate(3)
-    assert [answer[0] for answer in answers] == ["written", "failed", "written"], "there is no file for the second part"
+    files.write_part(2, memoryview(b"2" * 10), 10)
+    files.open_gate(2)
     assert files.path.read_bytes() == b"2" * 10
 
 
-def test_nothing_is_left_of_a_file_that_an_earlier_attempt_has_begun(files: FilesScene) -> None:
-    files.path.write_bytes(b"1" * 100)
-    files.write(WriteChunk(7, 2, 0, memoryview(b"2" * 10), 10, True))
-    files.open_gate(1)
-    assert files.path.read_bytes() == b"2" * 10
+def test_a_fetch_that_was_given_up_disturbs_no_later_one_and_leaves_no_file(files: FilesScene) -> None:
+    files.write_part(1, memoryview(b"1" * SIZE), 2 * SIZE)
+    files.write_part(2, memoryview(b"2" * 10), 10)
+    first, _ = files.open_gate(2)
+    files.remove(Path(first[4]))
+    files.write_part(1, memoryview(b"1" * SIZE), 2 * SIZE, offset=SIZE)
+    while len(files.core.answers) < 3:
+        files.loop.run_forever()
+    assert files.core.answers[-1][0] == "failed", "there is no file for its second part"
+    assert files.path.read_bytes() == b"2" * 10 and not Path(first[4]).exists()
+
+
+def test_a_file_nearby_is_linked_after_what_is_written_and_removed(files: FilesScene) -> None:
+    other = ObjectDirectory()
+    try:
+        Path(other.path, NAME).write_bytes(b"1" * 10)
+        files.path.write_bytes(b"of a fetch that has ended")
+        files.remove(files.path)
+        files.files.operations[LinkCopy](LinkCopy(7, 3, NAME, 10))
+        assert files.open_gate(1) == [("linked", 7, 3, str(files.path))]
+        assert files.path.samefile(Path(other.path, NAME))
+    finally:
+        other.remove()
 
 
 def test_what_waits_to_be_removed_is_removed_at_the_end(files: FilesScene, tmp_path: Path) -> None:
@@ -351,7 +379,7 @@ def test_a_file_that_cannot_be_written_fails_as_ever(files: FilesScene, monkeypa
         raise NoRoomError(28, "no room")
 
     monkeypatch.setattr(worker_files, "make_room", make_no_room)
-    files.write(WriteChunk(7, 3, 0, memoryview(bytes(SIZE)), SIZE, True))
+    files.write_part(3, memoryview(bytes(SIZE)), SIZE)
     [(what, object_id, fetch, reason, is_full)] = files.open_gate(1)
     assert (what, object_id, fetch, is_full) == ("failed", 7, 3, True) and "no room" in reason
-    assert not files.path.exists(), "nothing is left of it"
+    assert not list(files.path.parent.glob("new-*")), "nothing is left"

@@ -131,7 +131,7 @@ class AgentCore(DataEvents):
             m.TaskCancel: lambda message, _: self.tasks.on_cancel(message),
             m.BalanceRequest: lambda message, _: self.tasks.on_balance(message),
             m.ObjectInstruction: self._on_object_instruction,
-            m.ObjectRequest: lambda message, _: self.objects.on_request(message),
+            m.ObjectRequest: lambda message, _: self.objects.served.on_request(message),
             m.ObjectResponse: self.objects.on_response,
             m.Ticket: lambda message, _: self._on_ticket(message),
             m.HeartbeatEcho: lambda message, _: self.tasks.watch(message.is_watched),
@@ -325,7 +325,7 @@ class AgentCore(DataEvents):
         """
         self._is_unreachable = False
         offer_transfers(self._hello, data_address, data_key)
-        self.objects.offers_transfers = bool(data_address)
+        self.objects.data_address = data_address
         self._hello.remaining_milliseconds = self._departure.remaining_milliseconds(now)
         self.session.on_connected(now)
         self._follow_session(now)

@@ -117,16 +117,35 @@ class WriteChunk(NamedTuple):
     Parameters:
         fetch: number of the fetch, for the answer.
         chunk: may be a view of memory that the next part overwrites: it is written in the turn in which it came.
+        name: that its file has in our own directory when it is whole.
         size: of the whole object in bytes.
         is_first: this is the first part, so there may be no room for the object.
+        is_last: of the parts in the order in which they are to be written; not of their offsets.
     """
 
     object_id: int
     fetch: int
     offset: int
     chunk: Buffer
+    name: str
     size: int
     is_first: bool
+    is_last: bool
+
+
+class LinkCopy(NamedTuple):
+    """Make the whole file of an object that another worker on this host has ours, too. `on_copy_linked` follows.
+
+    Parameters:
+        fetch: number of the fetch, for the answer.
+        name: of that file, in the directories of both workers.
+        size: in bytes.
+    """
+
+    object_id: int
+    fetch: int
+    name: str
+    size: int
 
 
 class ReadChunk(NamedTuple):
@@ -219,6 +238,7 @@ Effect = Union[
     OpenObjects,
     FindObject,
     WriteChunk,
+    LinkCopy,
     ReadChunk,
     KeepResult,
     RemoveFiles,

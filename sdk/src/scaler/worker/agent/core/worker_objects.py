@@ -2,7 +2,8 @@
 
     inline ── in memory ───────────────────────────────────────┐
     shared ── a file in the scheduler's directory ─────────────┼──▶ processors (bytes, or a path to map)
-    elsewhere ── fetched, chunk by chunk, to a file of our own ┘   from other workers that have it, or the scheduler
+    elsewhere ── fetched, chunk by chunk, to a file of our own ┤   from other workers that have it, or the scheduler
+         └────── a file of another worker on this host, linked ┘   if it is whole
 
     large result ── renamed in the scheduler's directory if it is shared, else kept here until the scheduler deletes it
                     (an old scheduler: until it has fetched it); tasks here use it where it is, other workers fetch it
@@ -10,6 +11,10 @@
 Rules:
 - Unknown objects are requested: the scheduler answers every ObjectRequest, if only with "missing".
 - A fetch keeps a few requests open (see `FetchWindow`), and requests more when received parts are on disk.
+- What others hold is looked for on this host before it is requested: when a task needs it, and again when the scheduler
+  names a holder on this host, for which this worker may have waited. A file that is found there becomes ours, too.
+- Files of our own are named after the object and the scheduler's token: another scheduler, whose workers may be on the
+  same host, has objects with the same id.
 - An outcome whose result is here is sent when the file has its name. With an old scheduler, it is not sent before that
   has all of it (see `ObjectListener`).
 - Objects that were not used for long are forgotten, and requested again when a task needs them. Objects that a task
@@ -27,18 +32,18 @@ from scaler.worker.agent.core.effects import (
     Effect,
     FindObject,
     KeepResult,
+    LinkCopy,
     Log,
     ObjectListener,
     ObjectSource,
-    ReadChunk,
     RemoveFiles,
     Send,
-    SendData,
     WriteChunk,
 )
 from scaler.worker.agent.core.function_ids.named_function_ids import NamedFunctionIds
 from scaler.worker.agent.core.transfers.direct_fetches import FetchOwner
-from scaler.worker.agent.core.transfers.object_progress import GivenUpRequests, ObjectFetch, ServedObject
+from scaler.worker.agent.core.transfers.object_progress import GivenUpRequests, ObjectFetch
+from scaler.worker.agent.core.transfers.served_objects import ServedObjects
 from scaler.worker.agent.core.transfers.worker_transfers import WorkerTransfers
 from scaler.worker.frames import Buffer, ContentPlace
 from scaler_protocol import MalformedMessageError
@@ -62,19 +67,22 @@ class WorkerObjects(ObjectSource, FetchOwner):
         numbers: yields a new number for each object of this worker.
 
     Attributes:
-        offers_transfers: this worker has listed the feature `peerFetch`.
+        data_address: where others reach this worker, if it has listed the feature `peerFetch`.
+        served: what is here for others.
     """
 
     listener: ObjectListener
 
     def __init__(self, effects: List[Effect], numbers: Iterator[int]) -> None:
         self.named_functions = NamedFunctionIds()
-        self.transfers = WorkerTransfers(effects, self, self._read_for_worker)
-        self.offers_transfers = False
+        self.served = ServedObjects(effects, self._is_open, self._forget, self._on_fetched)
+        self.transfers = WorkerTransfers(effects, self, self.served.on_request)
+        self.data_address = ""
         self.is_shared = False  # whether this host sees the scheduler's object directory
         self._keeps = False  # results until the scheduler deletes them
         self._effects = effects
         self._directory = ""  # for results, and with the scheduler's objects if it is shared
+        self._token = ""  # of the scheduler
         self._session = 0
         self._chunk_bytes = DEFAULT_CHUNK_BYTES
         self._maximum_object_bytes = 0
@@ -90,7 +98,6 @@ class WorkerObjects(ObjectSource, FetchOwner):
         self._fetches: Dict[int, ObjectFetch] = {}
         self._given_up = GivenUpRequests()
         self._kept: Dict[int, Tuple[str, int]] = {}  # results being renamed: path and size
-        self._served: Dict[int, ServedObject] = {}
         self._last_uses: Dict[int, float] = {}  # when the content of objects that are here was last used
 
     @property
@@ -103,10 +110,12 @@ class WorkerObjects(ObjectSource, FetchOwner):
         """Start with nothing; `open` follows before anything else."""
         self.forget_all()
         self._session = welcome.session
+        self._token = welcome.object_directory_token.hex()
         self._chunk_bytes = welcome.limits.chunk_bytes or DEFAULT_CHUNK_BYTES
         self._maximum_object_bytes = welcome.limits.maximum_object_bytes
         self._keeps = KEPT_RESULTS in welcome.features
-        self.transfers.start_session(welcome, self.offers_transfers)
+        self.served.start_session(self._chunk_bytes, self._keeps)
+        self.transfers.start_session(welcome, self.data_address)
 
     def open(self, is_shared: bool, write_prefix: str) -> None:
         """It is known now whether objects are shared through memory.
@@ -119,7 +128,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
 
     def forget_all(self) -> None:
         """The session has ended: its objects are gone."""
-        paths = [*self._own_files.values(), *(served.path for served in self._served.values())]
+        paths = [*self._own_files.values(), *self.served.paths.values()]
         paths += [fetch.path for fetch in self._fetches.values() if fetch.path]
         self._remove(paths)
         tables = (self._kinds, self._inline, self._paths, self._own_files, self._sizes, self._fetches)
@@ -128,7 +137,8 @@ class WorkerObjects(ObjectSource, FetchOwner):
         self.named_functions.clear()
         self.transfers.clear()
         self._given_up.clear()
-        for table in (*tables, self._kept, self._served, self._last_uses):
+        self.served.clear()
+        for table in (*tables, self._kept, self._last_uses):
             table.clear()
 
     def _remove(self, paths: Iterable[str]) -> None:
@@ -157,7 +167,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
         found.update(dict.fromkeys(self._inline, "in memory"))
         found.update({each: f"in {path}" for each, path in self._paths.items()})
         found.update({each: f"result, to be {path}" for each, (path, _) in self._kept.items()})
-        found.update({each: f"result, in {served.path}" for each, served in self._served.items()})
+        found.update({each: f"result, in {path}" for each, path in self.served.paths.items()})
         return found
 
     def definition(self, object_id: int) -> Optional[Tuple[int, ContentPlace, Buffer]]:
@@ -190,7 +200,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
             needed: the objects that tasks and processors have or will need, however old.
         """
         last_uses = self._last_uses
-        here = [each for each in (*self._inline, *self._paths) if each not in self._served]
+        here = [each for each in (*self._inline, *self._paths) if each not in self.served]
         unused = [each for each in here if now - last_uses.setdefault(each, now) > retention_seconds]
         for object_id in set(unused).difference(needed()) if unused else ():
             self._inline.pop(object_id, None)
@@ -228,11 +238,39 @@ class WorkerObjects(ObjectSource, FetchOwner):
         window = FetchWindow(self._chunk_bytes, self._sizes.get(object_id))
         fetch = self._fetches[object_id] = ObjectFetch(self._next_fetch, window)
         self._next_fetch += 1
-        if object_id in self._held and self.transfers.is_used:
-            fetch.is_direct = True
-            self.transfers.fetches.begin(object_id, fetch)
-        else:
+        if not (object_id in self._held and self.transfers.is_used):
             self._request(object_id, fetch)
+            return
+        fetch.is_direct = True
+        if self._token:
+            self.look_nearby(object_id)
+        else:
+            self.transfers.fetches.begin(object_id, fetch)
+
+    def look_nearby(self, object_id: int) -> None:
+        """See whether another worker on this host has the whole object, before it is fetched."""
+        name, size = self._own_name(object_id), self._sizes[object_id]
+        self._effects.append(LinkCopy(object_id, self._fetches[object_id].number, name, size))
+
+    def on_copy_linked(self, object_id: int, number: int, path: str) -> None:
+        """Another worker on this host has the whole object, which is our file now as well; or none has it.
+
+        Parameters:
+            path: of that file; empty: none.
+        """
+        fetch = self._fetches.get(object_id)
+        if fetch is None or fetch.number != number:
+            if path and object_id not in self._paths:
+                self._remove([path])
+        elif path:
+            fetch.written_bytes = self._sizes[object_id]
+            self._complete(object_id, fetch, path)
+        else:
+            self.transfers.fetches.go_on(object_id, fetch)
+
+    def _own_name(self, object_id: int) -> str:
+        """Of the file of an object that is not in the scheduler's directory."""
+        return f"{object_name(object_id)}-{self._token}" if self._token else object_name(object_id)
 
     # SCL-OBJ-011
     def _request(self, object_id: int, fetch: ObjectFetch) -> None:
@@ -262,7 +300,8 @@ class WorkerObjects(ObjectSource, FetchOwner):
         # SCL-OBJ-034
         is_first = not fetch.window.received_bytes
         fetch.window.accept(message.offset, len(chunk), message.size, fetch.is_direct)
-        effect = WriteChunk(object_id, fetch.number, message.offset, chunk, message.size, is_first)
+        name, is_last = self._own_name(object_id), fetch.window.is_complete
+        effect = WriteChunk(object_id, fetch.number, message.offset, chunk, name, message.size, is_first, is_last)
         self._effects.append(effect)
 
     def on_response(self, message: m.ObjectResponse, chunk: bytes) -> None:
@@ -298,6 +337,10 @@ class WorkerObjects(ObjectSource, FetchOwner):
         if not fetch.window.is_complete or fetch.is_writing:
             self._request(object_id, fetch)
             return
+        self._complete(object_id, fetch, path)
+
+    def _complete(self, object_id: int, fetch: ObjectFetch, path: str) -> None:
+        """The whole object is here now."""
         del self._fetches[object_id]
         self._paths[object_id] = path
         if object_id in self._held and self.transfers.is_used:
@@ -309,7 +352,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
     # SCL-OBJ-029
     def _keep_copy(self, object_id: int, path: str, fetch: ObjectFetch) -> None:
         """An object is here that other workers have: from now on it can be fetched here, too."""
-        self._served[object_id] = ServedObject(path, fetch.written_bytes)
+        self.served.add(object_id, path, fetch.written_bytes)
         self._effects.append(Send(_about(m.ObjectAction.HOLD, object_id)))
         self.transfers.fetches.end(object_id, is_told=False)
 
@@ -357,7 +400,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
             return 0
         # SCL-OBJ-001, SCL-OBJ-012
         object_id = object_id_of(self._session, next(self._numbers))
-        target = f"{path.rpartition('/')[0]}/{object_name(object_id)}"
+        target = self._result_path(path.rpartition("/")[0], object_id)
         self._kept[object_id] = target, size
         # SCL-OBJ-008
         self._effects.append(KeepResult(object_id, path, target))
@@ -390,7 +433,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
         )
         self._effects.append(Send(instruction))
         if not self.is_shared:
-            self._served[object_id] = ServedObject(path, size)
+            self.served.add(object_id, path, size)
         if self._keeps and not self.is_shared:
             self._paths[object_id] = path
         if self._keeps or self.is_shared:
@@ -399,75 +442,24 @@ class WorkerObjects(ObjectSource, FetchOwner):
     @property
     def owes_results(self) -> bool:
         """Whether results are here that the scheduler has neither fetched nor deleted."""
-        return any(served.sent < served.size for served in self._served.values())
+        return self.served.are_owed
+
+    def _is_open(self, connection: int) -> bool:
+        return self.transfers.service.is_open(connection)
+
+    def _on_fetched(self, object_id: int) -> None:
+        """An old scheduler has all bytes of a result."""
+        self._remove([self.served.pop(object_id)])
+        self.listener.on_object_served(object_id)
 
     def discard(self, object_ids: Iterable[int]) -> None:
         """Remove kept results that were never announced."""
         for object_id in object_ids:
-            self._served.pop(object_id, None)
-            self._remove([self._shared_path(object_id)])
+            self.served.pop(object_id)
+            self._remove([self._result_path(self._directory, object_id)])
 
-    # SCL-OBJ-009
-    def on_request(self, message: m.ObjectRequest) -> None:
-        """The scheduler requests a part of a large result."""
-        served = self._served.get(message.id)
-        if served is None or message.offset > served.size:
-            self._refuse(message.id, message.offset)
-            return
-        length = min(message.length, self._chunk_bytes, served.size - message.offset)
-        self._effects.append(ReadChunk(message.id, served.path, message.offset, length))
-
-    def _read_for_worker(self, request: m.ObjectRequest, connection: int) -> None:
-        """Another worker requests a part of an object, with a ticket for it."""
-        served = self._served.get(request.id)
-        if served is None or request.offset > served.size:
-            self._refuse(request.id, request.offset, connection)
-            return
-        length = min(request.length, self._chunk_bytes, served.size - request.offset)
-        self._effects.append(ReadChunk(request.id, served.path, request.offset, length, connection))
-
-    def on_chunk_read(
-        self, object_id: int, offset: int, length: int, chunk: Buffer, why: str = "", connection: int = 0
-    ) -> None:
-        """A part of a large result.
-
-        Parameters:
-            length: the requested number of bytes.
-            why: the reason why it could not be read; empty if it was read.
-            connection: to the worker that requested it; 0: the scheduler did.
-        """
-        served = self._served.get(object_id)
-        if served is None:
-            self._refuse(object_id, offset, connection)
-            return
-        if not why and len(chunk) < length:
-            why = "its file became shorter"
-        if why:
-            self._effects.append(Log(ERROR, f"a large result is lost: {served.path}: {why}"))
-            self._refuse(object_id, offset, connection)
-            if connection:
-                self._effects.append(Send(_about(m.ObjectAction.DROP, object_id)))
-            self._forget(object_id)
-            return
-        response = m.ObjectResponse(id=object_id, offset=offset, size=served.size)
-        if connection:
-            if self.transfers.service.is_open(connection):
-                self._effects.append(SendData(connection, response, chunk))
-            return
-        self._effects.append(Send(response, chunk))
-        if offset <= served.sent:
-            served.sent = max(served.sent, offset + len(chunk))
-        if served.sent >= served.size and not self._keeps:
-            del self._served[object_id]
-            self._remove([served.path])
-            self.listener.on_object_served(object_id)
-
-    def _refuse(self, object_id: int, offset: int, connection: int = 0) -> None:
-        response = m.ObjectResponse(id=object_id, offset=offset, status=m.ObjectResponseStatus.MISSING)
-        if not connection:
-            self._effects.append(Send(response))
-        elif self.transfers.service.is_open(connection):
-            self._effects.append(SendData(connection, response))
+    def _result_path(self, directory: str, object_id: int) -> str:
+        return f"{directory}/{object_name(object_id) if self.is_shared else self._own_name(object_id)}"
 
     # From the scheduler -------------------------------------------------------------------------------------
 
@@ -484,11 +476,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
         elif message.action == m.ObjectAction.DELETE:
             gone = list(message.ids)
         elif message.action == m.ObjectAction.DROP:
-            # SCL-OBJ-023
-            for object_id in message.ids:
-                served = self._served.get(object_id)
-                if served is not None:
-                    served.sent = served.size
+            self.served.owe_no_more(message.ids)
             gone = []
         else:
             # SCL-OBJ-016
@@ -531,11 +519,11 @@ class WorkerObjects(ObjectSource, FetchOwner):
             table.pop(object_id, None)
         if is_awaited:
             self.listener.on_object_missing(object_id)
-        served = self._served.pop(object_id, None)
+        path = self.served.pop(object_id)
         kept = self._kept.pop(object_id, None)
-        if served is not None:
-            self._remove([served.path])
-        if served is not None or kept is not None:
+        if path:
+            self._remove([path])
+        if path or kept is not None:
             self.listener.on_object_unserved(object_id)
 
 

@@ -15,7 +15,7 @@ import os
 import shutil
 import time
 from functools import partial
-from typing import Any, Callable, Dict, Optional, Set, Type
+from typing import Any, Callable, Dict, List, Optional, Set, Type
 
 from scaler.data_serving.data_connections import DataConnections
 from scaler.data_serving.side_work import SideWork, error_of
@@ -23,6 +23,7 @@ from scaler.worker.agent.core.agent_core import AgentCore
 from scaler.worker.agent.core.effects import (
     FindObject,
     KeepResult,
+    LinkCopy,
     OpenObjects,
     ReadChunk,
     ReadNote,
@@ -38,6 +39,7 @@ from scaler_protocol.host.file_freeing import FileFreeing
 from scaler_protocol.host.segments import (
     ObjectDirectory,
     default_parent,
+    link_copy,
     map_object,
     read_chunk,
     read_chunk_into,
@@ -80,6 +82,7 @@ class WorkerFiles:
             OpenObjects: self._open,
             FindObject: self._find,
             WriteChunk: self._write,
+            LinkCopy: self._link,
             ReadChunk: self._read,
             KeepResult: self._keep,
             RemoveFiles: self._remove,
@@ -149,11 +152,14 @@ class WorkerFiles:
 
     def _write(self, effect: WriteChunk) -> None:
         try:
-            path = self._own_directory().object_path(effect.object_id)
+            directory = self._own_directory().path
         except (OSError, MemoryError) as error:
             self._core.on_chunk_failed(effect.object_id, effect.fetch, why(error), True)
             return
-        work, on_written = partial(self._write_part, effect, path), partial(self._on_written, effect, path)
+        path = os.path.join(directory, f"{self._token}fetch{effect.fetch}")
+        whole = os.path.join(directory, effect.name) if effect.is_last else ""
+        work = partial(self._write_part, effect, path, whole)
+        on_written = partial(self._on_written, effect, whole or path)
         if self._side_work.is_aside(len(effect.chunk)):
             chunk = effect.chunk
             use_again = self._connections.keep(chunk) if isinstance(chunk, memoryview) else None
@@ -161,18 +167,42 @@ class WorkerFiles:
         else:
             on_written(None, error_of(work))
 
-    def _write_part(self, effect: WriteChunk, path: str) -> None:
-        """In any thread. Raises OSError, MemoryError; nothing is left then of a file that would have begun with it."""
-        if not effect.is_first:
+    def _write_part(self, effect: WriteChunk, path: str, whole: str) -> None:
+        """In any thread. Raises OSError, MemoryError; nothing is left then of a file that would have begun with it.
+
+        Parameters:
+            whole: the path that the file gets with this part; empty: not yet.
+        """
+        if effect.is_first:
+            try:
+                make_room(path, effect.size)
+                write_chunk(path, effect.offset, effect.chunk)
+            except (OSError, MemoryError):
+                self._remove_file(path)
+                raise
+        else:
             write_chunk(path, effect.offset, effect.chunk, is_first=False)
-            return
-        self._remove_file(path)  # what an earlier attempt may have left, as to fetch it in a session that has ended
-        try:
-            make_room(path, effect.size)
-            write_chunk(path, effect.offset, effect.chunk)
-        except (OSError, MemoryError):
-            self._remove_file(path)
-            raise
+        if whole:
+            os.replace(path, whole)
+
+    def _link(self, effect: LinkCopy) -> None:
+        """After the files that are being written or removed."""
+        found: List[str] = []
+        work = partial(self._link_copy, effect, found)
+        if self._side_work.is_aside(0):
+            self._side_work.put(work, partial(self._on_linked, effect, found))
+        else:
+            self._on_linked(effect, found, error_of(work))
+
+    def _link_copy(self, effect: LinkCopy, found: List[str]) -> None:
+        """In any thread. Raises OSError, MemoryError."""
+        if link_copy(self._own_directory().path, effect.name, effect.size):
+            found.append(os.path.join(self._own_directory().path, effect.name))
+
+    def _on_linked(self, effect: LinkCopy, found: List[str], error: Optional[Exception]) -> None:
+        if error is not None and not isinstance(error, (OSError, MemoryError)):
+            raise error
+        self._core.on_copy_linked(effect.object_id, effect.fetch, found[0] if found else "")
 
     def _remove_file(self, path: str) -> None:
         """In any thread."""

@@ -59,6 +59,10 @@ class DataEvents:
         """The file at `path` now has `size` bytes of an object."""
         self.objects.on_chunk_written(object_id, fetch, length, path)
 
+    def on_copy_linked(self, object_id: int, fetch: int, path: str) -> None:
+        """The file at `path` is that of an object which another worker on this host has; empty: none has it."""
+        self.objects.on_copy_linked(object_id, fetch, path)
+
     def on_chunk_failed(self, object_id: int, fetch: int, why: str, is_full: bool) -> None:
         """A part of an object could not be written, because memory and disk are full or for another reason."""
         self.objects.on_chunk_failed(object_id, fetch, why, is_full)
@@ -76,4 +80,4 @@ class DataEvents:
             connection: that of the effect.
         """
         if self.session.is_open:
-            self.objects.on_chunk_read(object_id, offset, length, chunk, why, connection)
+            self.objects.served.on_chunk_read(object_id, offset, length, chunk, why, connection)

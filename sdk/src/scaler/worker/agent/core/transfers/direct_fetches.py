@@ -1,6 +1,7 @@
 """Objects that are fetched from other workers, or a client: at whom, with which ticket, and what follows if that fails.
 
     begin ─▶ TicketRequest ─▶ Ticket ─▶ connect ─▶ requests and answers ─▶ whole: the scheduler learns of the copy
+                  │              ├─ of a holder on this host: its file is looked for first
                   ▲              └─ no holder: through the scheduler, from the offset that has been reached
                   └── it fails: closed, refused, silent, without the bytes; the next request names the holder
 
@@ -38,6 +39,9 @@ STALL_SECONDS = 10.0
 
 class FetchOwner(Protocol):
     """Notified about direct fetches."""
+
+    def look_nearby(self, object_id: int) -> None:
+        """A holder on this host is named: its file may be reached. `go_on` follows if it cannot."""
 
     def on_holder_ready(self, object_id: int) -> None:
         """The connection to a holder is made: requests may be sent."""
@@ -79,6 +83,8 @@ class DirectFetches:
         self._fetches: Dict[int, _DirectFetch] = {}  # by object
         self._objects: Dict[int, int] = {}  # by connection
         self._last_connection = 0
+        self.data_host = ""
+        """Where others connect to this worker, without the port; empty: files on this host are not looked for."""
 
     def __len__(self) -> int:
         return len(self._fetches)
@@ -105,8 +111,26 @@ class DirectFetches:
             self._owner.on_no_holder(ticket.id)
             self._begin_next()
             return
+        fetch.ticket, fetch.heard_at = ticket, now
+        is_near = bool(self.data_host) and host_of(ticket.address) == self.data_host
+        if is_near and not fetch.window.received_bytes:
+            self._owner.look_nearby(ticket.id)
+        else:
+            self._connect(fetch)
+
+    def go_on(self, object_id: int, progress: ObjectFetch) -> None:
+        """Fetch an object of which there is no file on this host: ask for a holder, or connect to the one named."""
+        fetch = self._fetches.get(object_id)
+        if fetch is None:
+            self.begin(object_id, progress)
+        elif fetch.ticket is not None and not fetch.connection:
+            self._connect(fetch)
+
+    def _connect(self, fetch: _DirectFetch) -> None:
+        ticket = fetch.ticket
+        assert ticket is not None
         self._last_connection += 1
-        fetch.ticket, fetch.connection, fetch.heard_at = ticket, self._last_connection, now
+        fetch.connection = self._last_connection
         self._objects[fetch.connection] = ticket.id
         chunk_bytes = fetch.window.chunk_bytes
         self._effects.append(ConnectData(fetch.connection, ticket.address, ticket.key, chunk_bytes))
@@ -174,7 +198,7 @@ class DirectFetches:
     def watch(self, now: float) -> None:
         """Give up holders that do not answer."""
         for object_id, fetch in list(self._fetches.items()):
-            if fetch.progress.is_writing:
+            if fetch.progress.is_writing or not fetch.connection:
                 fetch.heard_at = now
             is_asked = not fetch.is_connected or fetch.window.has_unanswered
             limit_seconds = STALL_SECONDS if fetch.is_connected else CONNECT_SECONDS
@@ -225,3 +249,8 @@ class DirectFetches:
             self._close(fetch)
         self._fetches.clear()
         self._waiting.clear()
+
+
+def host_of(data_address: str) -> str:
+    """All of it but the port."""
+    return data_address.rpartition(":")[0]

@@ -12,7 +12,7 @@ from typing import Callable, List
 
 from scaler.data_serving.ticket_service import TicketService
 from scaler.worker.agent.core.effects import Effect
-from scaler.worker.agent.core.transfers.direct_fetches import DirectFetches, FetchOwner
+from scaler.worker.agent.core.transfers.direct_fetches import DirectFetches, FetchOwner, host_of
 from scaler.worker.frames import Buffer
 from scaler_protocol import messages as m
 from scaler_protocol.session.features import PEER_FETCH
@@ -36,13 +36,14 @@ class WorkerTransfers:
         """When `watch` has to be called."""
         self._session = 0
 
-    def start_session(self, welcome: m.Welcome, is_offered: bool) -> None:
+    def start_session(self, welcome: m.Welcome, data_address: str) -> None:
         """
         Parameters:
-            is_offered: this worker has listed the feature.
+            data_address: where others reach this worker, if it has listed the feature.
         """
         self._session = welcome.session
-        self.is_used = is_offered and PEER_FETCH in welcome.features
+        self.fetches.data_host = host_of(data_address) if welcome.object_directory_token else ""
+        self.is_used = bool(data_address) and PEER_FETCH in welcome.features
 
     def clear(self) -> None:
         """The session has ended."""
