@@ -91,16 +91,20 @@ def measure(scene: str, megabytes: int) -> dict[str, Any]:
         stack.enter_context(network(HOSTS))
         start = [sys.executable, "-m", "scaler_appliance", ADDRESS, "--insecure", "--no-announce", "-lp", "/dev/null"]
         scheduler = stack.enter_context(program("scheduler", start))
+        first: dict[str, int] = {}  # process of each host
         for number, host in enumerate(SCENES[scene].workers, 1):
             name = ["-wn", f"{host} as {number}"]
             worker = [sys.executable, "-m", "scaler.worker", ADDRESS, "--insecure", "-n", "1", *name]
-            stack.enter_context(program(host, [*worker, "-lp", "/dev/null"]))
+            process = stack.enter_context(program(host, [*worker, "-lp", "/dev/null"], process=first.get(host, 0)))
+            if host not in first:
+                wait_for_memory(process)
+                first[host] = process
         for host in set(SCENES[scene].workers) if SCENES[scene].link else ():
             limit_link(host, SCENES[scene].link)
         before = {host: counters(host) for host in HOSTS}
         began = time.monotonic()
         this = [sys.executable, __file__, "--inside", scene, "--megabytes", str(megabytes)]
-        with Sampling(WORKERS, 5 * SAMPLE_SECONDS) as sampling:
+        with Sampling(WORKERS, 5 * SAMPLE_SECONDS, tuple(first.values())) as sampling:
             is_beside = SCENES[scene].client == "scheduler"
             command = beside(scheduler, this) if is_beside else inside(SCENES[scene].client, this)
             subprocess.run(command, check=True, timeout=600, env=ENVIRONMENT)
@@ -115,24 +119,26 @@ def measure(scene: str, megabytes: int) -> dict[str, Any]:
     }
     figures["seconds"] = round(seconds, 2)
     figures["megabytes per second"] = round(sampling.megabytes_per_second(of_all=True))
+    figures["most in memory"] = round(sampling.most_bytes_in_memory / MEGABYTE)
     return figures
 
 
 def table(figures: dict[str, dict[str, Any]], megabytes: int) -> str:
     """The figures as a table in Markdown."""
     lines = [
-        f"Megabytes out of / into hosts; results and arguments have {megabytes} MB.",
+        f"Megabytes out of / into hosts; results and arguments have {megabytes} MB. In memory: of files, the most that",
+        "one worker's host had at a time.",
         "",
-        "| scene | scheduler | client | the worker's host with most out | the others | all, MB/s | seconds |",
-        "| --- | --: | --: | --: | --: | --: | --: |",
+        "| scene | scheduler | client | the host with most out | the others | all, MB/s | in memory | seconds |",
+        "| --- | --: | --: | --: | --: | --: | --: | --: |",
     ]
     for name, found in figures.items():
         source = max(WORKERS, key=lambda host: float(found[host]["out"]))
         others = {way: sum(found[host][way] for host in WORKERS if host != source) for way in ("out", "in")}
         cells = [found["scheduler"], found["client"], found[source], others]
         texts = [f"{cell['out']:.1f} / {cell['in']:.1f}" for cell in cells]
-        rate, seconds = found["megabytes per second"], found["seconds"]
-        lines.append(f"| {SCENES[name].title} | {' | '.join(texts)} | {rate} | {seconds:g} |")
+        rate, seconds, memory = found["megabytes per second"], found["seconds"], found["most in memory"]
+        lines.append(f"| {SCENES[name].title} | {' | '.join(texts)} | {rate} | {memory} | {seconds:g} |")
     return "\n".join(lines)
 
 
@@ -140,9 +146,17 @@ def table(figures: dict[str, dict[str, Any]], megabytes: int) -> str:
 
 
 class Sampling:
-    """Reads how many bytes hosts have sent, again and again, while the block runs."""
+    """Reads how many bytes hosts have sent, again and again, while the block runs.
 
-    def __init__(self, hosts: Sequence[str], interval_seconds: float = SAMPLE_SECONDS) -> None:
+    Parameters:
+        processes: one of each host of which the files in memory are read, too.
+    """
+
+    def __init__(
+        self, hosts: Sequence[str], interval_seconds: float = SAMPLE_SECONDS, processes: Sequence[int] = ()
+    ) -> None:
+        self._processes = tuple(processes)
+        self.most_bytes_in_memory = 0
         self._hosts = tuple(hosts)
         self._interval_seconds = interval_seconds
         self._samples: list[tuple[float, list[int]]] = []
@@ -160,6 +174,8 @@ class Sampling:
     def _run(self) -> None:
         while not self._is_over.wait(self._interval_seconds):
             self._samples.append((time.monotonic(), [counters(host)["out"] for host in self._hosts]))
+            in_memory = [bytes_in_memory(process) for process in self._processes]
+            self.most_bytes_in_memory = max([self.most_bytes_in_memory, *in_memory])
 
     def busiest(self) -> str:
         """The host that has sent most."""
@@ -289,6 +305,21 @@ def limit_link(host: str, limit: str) -> None:
     subprocess.run(["tc", "qdisc", "add", "dev", link, "root", *limit.split()], check=True)
 
 
+def wait_for_memory(process: int) -> None:
+    """Wait until a process that was just started on a host has its own /dev/shm. Raises TimeoutError."""
+    deadline = time.monotonic() + READY_SECONDS
+    while os.stat(f"/proc/{process}/root/dev/shm").st_dev == os.stat("/dev/shm").st_dev:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"process {process} has no /dev/shm of its own")
+        time.sleep(0.01)
+
+
+def bytes_in_memory(process: int) -> int:
+    """Of the files in memory that a process sees."""
+    found = os.statvfs(f"/proc/{process}/root/dev/shm")
+    return (found.f_blocks - found.f_bfree) * found.f_frsize
+
+
 def counters(host: str) -> dict[str, int]:
     """Bytes that the bridge has got from a host, and sent to it."""
     folder = Path(f"/sys/class/net/sc-{HOSTS.index(host) + 1}/statistics")
@@ -297,26 +328,32 @@ def counters(host: str) -> dict[str, int]:
 
 @contextlib.contextmanager
 def program(
-    host: str, command: list[str], environment: dict[str, str] | None = None, output: int | None = None
+    host: str,
+    command: list[str],
+    environment: dict[str, str] | None = None,
+    output: int | None = None,
+    process: int = 0,
 ) -> Iterator[int]:
     """A program on a host, while the block runs; gives the number of its process.
 
     Parameters:
         output: where its output goes, as for `subprocess`.
+        process: on that host, whose files in memory the program sees; 0: it has its own.
     """
-    process = subprocess.Popen(
-        inside(host, command), start_new_session=True, env=environment or ENVIRONMENT, stdout=output, stderr=output
+    line = beside(process, command) if process else inside(host, command)
+    started = subprocess.Popen(
+        line, start_new_session=True, env=environment or ENVIRONMENT, stdout=output, stderr=output
     )
     try:
-        yield process.pid
+        yield started.pid
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
+            os.killpg(started.pid, signal.SIGTERM)
         try:
-            process.wait(READY_SECONDS)
+            started.wait(READY_SECONDS)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            os.killpg(started.pid, signal.SIGKILL)
+            started.wait()
 
 
 if __name__ == "__main__":
