@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mutants import mutant
 from mutants.scheduler.reference_scheduler import ReferenceScheduler
-from mutants.scheduler.scheduler_state import Client, Object, Peer, Worker
+from mutants.scheduler.scheduler_state import Client, Object, Peer, Refused, Worker
+from scaler_conformance.codec.schema_codec import Message
 
 
 @mutant(breaks="SCL-OBJ-026", caught_by="scheduler/transfers/ticket-is-told-to-both-ends")
@@ -36,6 +37,13 @@ class AnswersNothingWithoutAHolder(ReferenceScheduler):
 class LeavesTicketsValid(ReferenceScheduler):
     def take_back_tickets(self, fetcher: Peer) -> None:
         pass
+
+
+@mutant(breaks="SCL-OBJ-046", caught_by="scheduler/transfers/copy-without-a-ticket-counts")
+class WantsATicketForEachCopy(ReferenceScheduler):
+    def on_copy(self, peer: Peer, message: Message) -> None:
+        if not any(id_ in message.ids for _, id_, _ in self.issued_tickets.get(peer.number, [])):
+            raise Refused("protocolViolation", "a copy without a ticket")
 
 
 @mutant(breaks="SCL-OBJ-033", caught_by="scheduler/transfers/older-worker-knows-of-no-transfers")

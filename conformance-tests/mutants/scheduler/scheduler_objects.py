@@ -67,9 +67,12 @@ class ObjectKeeper:
         elif message.action == "clear":
             self.let_go_all(peer)
         elif message.action in ("hold", "drop") and self.fetches_from_workers(peer):
-            pass  # it names the makers of objects only
+            self.on_copy(peer, message)
         else:
             raise Refused("malformed", f"action {message.action}")
+
+    def on_copy(self, peer: Peer, message: Message) -> None:
+        """A worker has copies of objects, or has them no longer: this scheduler names the makers of objects only."""
 
     def create(self, peer: Peer, message: Message) -> None:
         self.check_object_columns(peer, message)

@@ -80,6 +80,21 @@ def test_a_copy_on_the_same_host_is_preferred_however_often_it_was_fetched(harne
     assert sources([near[2]]) == [0], "another copy is on its way there, which has been fetched less often"
 
 
+def test_what_stays_on_a_host_does_not_say_how_fast_its_holder_sends(harness: Harness, client: Client) -> None:
+    maker, result, (near, distant) = broadcast(harness, client, "source", "b")
+    rates = harness.state.transfers.rates
+    before = rates.of(maker.peer.session)
+    near.ask_ticket(result)
+    harness.now += 0.001  # the other one's file is there
+    near.hold(result)
+    assert sources([near]) == [maker.peer.session] and rates.of(maker.peer.session) == before
+    distant.ask_ticket(result)
+    harness.now += 2.0
+    distant.hold(result)
+    size = harness.state.objects.find(result).size
+    assert rates.of(sources([distant])[0]) == size / 2.0, "what leaves the host does"
+
+
 @pytest.mark.parametrize("end", ["vanish", "drop", "fail"])
 def test_who_waits_for_its_host_goes_on_when_the_fetch_there_does_not(
     harness: Harness, client: Client, end: str

@@ -27,7 +27,10 @@ UNIT_TESTS = {
         "appliance/tests/core/placement/test_waiting_for_memory.py",
         "appliance/tests/core/placement/test_large_among_others.py",
     ],
-    "agent": ["sdk/tests/worker/agent/core/test_transfers.py"],
+    "agent": [
+        "sdk/tests/worker/agent/core/test_transfers.py",
+        "sdk/tests/worker/agent/core/test_copies_nearby.py",
+    ],
     "provisioner": ["sdk/tests/provision/test_provision_core.py"],
     "client": ["sdk/tests/client/core/test_argument_service.py"],
 }

@@ -25,10 +25,13 @@ TRANSFER_BUGS: Dict[str, PlantedBug] = {
         "session", f"{_WINDOW}.request_again", "*(PartRequest(*each) for each in self._unanswered.items())", ""
     ),
     "what is whole does not become a copy for others": PlantedBug(
-        "agent", f"{_OBJECTS}._keep_copy", "self._served[object_id] = ServedObject(path, fetch.written_bytes)", "pass"
+        "agent", f"{_OBJECTS}._keep_copy", "self.served.add(object_id, path, fetch.written_bytes)", "pass"
     ),
     "the scheduler is not asked when it names no holder": PlantedBug(
         "agent", f"{_OBJECTS}.on_no_holder", "self._request(object_id, fetch)", "pass"
+    ),
+    "what is not found on the host is not fetched either": PlantedBug(
+        "agent", f"{_OBJECTS}.on_copy_linked", "self.transfers.fetches.go_on(object_id, fetch)", "pass"
     ),
     "how fast a worker sends is known after it is gone": PlantedBug(
         "scheduler", f"{_TRANSFERS}.forget_worker", "self.rates.forget(number)", "pass"
@@ -122,6 +125,21 @@ QUIET_TRANSFER_BUGS: Dict[str, PlantedBug] = {
         "needless.append(record.object_id)",
         "pass",
     ),
+    "what stays on a host says how fast it sends": PlantedBug(
+        "scheduler", f"{_TRANSFERS}._issue", "holder is None or holder.place != fetcher.place", "True"
+    ),
+    "objects of two clusters have files of one name": PlantedBug(
+        "agent",
+        f"{_OBJECTS}._own_name",
+        'f"{object_name(object_id)}-{self._token}" if self._token else object_name(object_id)',
+        "object_name(object_id)",
+    ),
+    "the file of a holder on the same host is not looked for": PlantedBug(
+        "agent", f"{_FETCHES}.on_ticket", "self._owner.look_nearby(ticket.id)", "self._connect(fetch)"
+    ),
+    "a holder has failed when its file takes long to be looked for": PlantedBug(
+        "agent", f"{_FETCHES}.watch", " or not fetch.connection", ""
+    ),
     "a silent holder is waited for": PlantedBug(
         "agent", f"{_FETCHES}.watch", "now - fetch.heard_at >= limit_seconds", "False"
     ),
@@ -151,6 +169,6 @@ QUIET_TRANSFER_BUGS: Dict[str, PlantedBug] = {
         "agent", f"{_SERVICE}.watch", "now - caller.heard_at >= limit", "False"
     ),
     "a copy is removed although others count on it": PlantedBug(
-        "agent", f"{_OBJECTS}.forget_unused", "if each not in self._served", ""
+        "agent", f"{_OBJECTS}.forget_unused", "if each not in self.served", ""
     ),
 }

@@ -175,6 +175,7 @@ class ObjectReactions:
             self._state.count_useless(worker, UNITS_OF_A_REFUSAL)
         self._state.transfers.request(worker, message.id, record, message.failed_holder)
 
+    # SCL-OBJ-046
     def _add_copies(self, worker: WorkerSession, message: m.ObjectInstruction) -> Steps:
         """A worker has fetched objects, and keeps them."""
         for start, stop in parts(len(message.ids), max(1, self._state.part // UNITS_OF_AN_OBJECT)):

@@ -86,6 +86,16 @@ def ticket_request_is_always_answered(bench: RoleBench) -> None:
     other.expect("Ticket", id=made)
 
 
+@case(covers=["SCL-OBJ-046"], features=["peer-fetch"])
+def copy_without_a_ticket_counts(bench: RoleBench) -> None:
+    """A worker may find the bytes on its host, and say that it holds them, without having asked where they are."""
+    _, other, made = shared_result(bench)
+    other.send("ObjectInstruction", action="hold", ids=[made])
+    bench.quiet(other)
+    refused = other.waiting("Refusal")
+    check(not refused, f"no Refusal of hold for object {made:x}, which was announced", refused)
+
+
 @case(covers=["SCL-OBJ-035"], features=["peer-fetch"])
 def ticket_of_a_lost_fetcher_is_taken_back(bench: RoleBench) -> None:
     """When a worker with a Ticket is gone, the holder is told that it is valid no longer."""
