@@ -8,7 +8,7 @@ from whole_system.bugs.planting import AGENT, SCHEDULER, PlantedBug
 
 KEPT_RESULT_BUGS: Dict[str, PlantedBug] = {
     "a result that is kept is removed once it was fetched": PlantedBug(
-        "agent", f"{AGENT}.transfers.served_objects:ServedObjects.on_chunk_read", " and not self._keeps", ""
+        "agent", f"{AGENT}.transfers.served_files:ServedFiles.on_chunk_read", " and not self._keeps", ""
     ),
     "a worker does not learn the end of a result that it keeps": PlantedBug(
         "scheduler",

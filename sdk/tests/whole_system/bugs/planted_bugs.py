@@ -150,7 +150,7 @@ _FIRST_BUGS: Dict[str, PlantedBug] = {
     ),
     "a large result is removed after its first chunk": PlantedBug(
         "agent",
-        f"{_AGENT}.transfers.served_objects:ServedObjects.on_chunk_read",
+        f"{_AGENT}.transfers.served_files:ServedFiles.on_chunk_read",
         "served.sent >= served.size and not self._keeps",
         "served.sent",
     ),

@@ -43,7 +43,7 @@ from scaler.worker.agent.core.effects import (
 from scaler.worker.agent.core.function_ids.named_function_ids import NamedFunctionIds
 from scaler.worker.agent.core.transfers.direct_fetches import FetchOwner
 from scaler.worker.agent.core.transfers.object_progress import GivenUpRequests, ObjectFetch
-from scaler.worker.agent.core.transfers.served_objects import ServedObjects
+from scaler.worker.agent.core.transfers.served_files import ServedFiles
 from scaler.worker.agent.core.transfers.worker_transfers import WorkerTransfers
 from scaler.worker.frames import Buffer, ContentPlace
 from scaler_protocol import MalformedMessageError
@@ -75,7 +75,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
 
     def __init__(self, effects: List[Effect], numbers: Iterator[int]) -> None:
         self.named_functions = NamedFunctionIds()
-        self.served = ServedObjects(effects, self._is_open, self._forget, self._on_fetched)
+        self.served = ServedFiles(effects, self._is_open, self._forget, self._on_fetched)
         self.transfers = WorkerTransfers(effects, self, self.served.on_request)
         self.data_address = ""
         self.is_shared = False  # whether this host sees the scheduler's object directory

@@ -22,7 +22,7 @@ from scaler.worker.frames import Buffer
 from scaler_protocol import messages as m
 
 
-class ServedObjects:
+class ServedFiles:
     """Parameters:
     effects: shared with the rest of the core.
     is_open: whether a data connection is.
