@@ -19,10 +19,19 @@ from security.keyed_scheduler import KeyedScheduler
 
 from scaler import Client, aio
 from scaler_protocol import messages as m
+from scaler_protocol.host.segments import default_parent, object_name
 from scaler_protocol.host.sodium import load_sodium
 
 TIMEOUT_SECONDS = 60.0
 HERE, ELSEWHERE = "tcp://127.0.0.1:0", "tcp://127.0.0.2:0"  # workers are at the first
+CONTAINED_WORKER = """
+import sys
+from scaler.worker import worker_program
+from scaler_protocol.host import segments
+folder = sys.argv.pop(1)
+segments.default_parent = lambda: folder  # its files are in a folder of its own, as in a container
+sys.exit(worker_program.main())
+"""
 SIZE = 5_000_000
 
 
@@ -113,28 +122,56 @@ def test_an_argument_does_not_pass_the_scheduler_and_is_let_go_of_afterwards(clu
         assert not [each for each in client._shell.core.objects.kept() if each.size >= SIZE]
 
 
-def test_two_workers_on_one_host_fetch_an_argument_from_their_client_once(
+def record_tickets(client: Client) -> List[m.Ticket]:
+    """Those that a client is told from now on."""
+    tickets: List[m.Ticket] = []
+    core: Any = client._shell.core
+    on_message = core.on_message
+
+    def record(message: Any, payload: bytes) -> None:
+        if isinstance(message, m.Ticket):
+            tickets.append(message)
+        on_message(message, payload)
+
+    core.on_message = record
+    return tickets
+
+
+def test_two_workers_on_one_host_fetch_an_argument_from_their_client_once_and_have_one_file_of_it(
     cluster: Cluster, data: bytes, tmp_path: Path
 ) -> None:
     first, second = str(tmp_path / "first"), str(tmp_path / "second")
     with cluster.client(data_address=ELSEWHERE) as client:
         assert client.submit(digest, data).result(TIMEOUT_SECONDS) == digest(data)  # the client can be reached
-        tickets: List[m.Ticket] = []
-        core: Any = client._shell.core
-        on_message = core.on_message
-
-        def record(message: Any, payload: bytes) -> None:
-            if isinstance(message, m.Ticket):
-                tickets.append(message)
-            on_message(message, payload)
-
-        core.on_message = record
+        tickets = record_tickets(client)
         large = data * 10  # so that the second one needs it while the first one fetches it
         sent = client.send_object(large)
         futures = [client.submit(digest_beside, sent, *each) for each in ((first, second), (second, first))]
         assert {each.result(TIMEOUT_SECONDS) for each in futures} == {digest(large)}
         assert len(tickets) == 1
         assert not cluster.stored()
+        files = list(Path(default_parent()).glob(f"scaler-*/{object_name(tickets[0].id)}-*"))
+        assert len(files) == 2 and files[0].samefile(files[1])
+
+
+def test_a_worker_that_sees_no_files_of_others_on_its_host_fetches_from_them(
+    cluster: Cluster, data: bytes, tmp_path: Path
+) -> None:
+    key_file = cluster.scheduler.admitted_key("worker", "contained")
+    options = ("-lp", str(tmp_path / "log"), "--capabilities", "contained")
+    process = cluster.scheduler.worker(*options, key_file=key_file, program=("-c", CONTAINED_WORKER, str(tmp_path)))
+    try:
+        with cluster.client(data_address=ELSEWHERE) as client:
+            tickets = record_tickets(client)
+            sent = client.send_object(data)
+            assert client.submit(digest, sent).result(TIMEOUT_SECONDS) == digest(data)
+            there = client.options(capabilities={"contained": 0}).submit(digest, sent)
+            assert there.result(TIMEOUT_SECONDS) == digest(data)
+            assert len(tickets) == 1 and not cluster.stored(), "the client and the scheduler send nothing more"
+            assert list(tmp_path.glob(f"scaler-*/{object_name(tickets[0].id)}-*"))
+    finally:
+        process.terminate()
+        process.wait(TIMEOUT_SECONDS)
 
 
 @pytest.mark.parametrize("options", [{"data_address": "off"}, {"data_address": HERE, "direct_bytes": "1GB"}, {}])
