@@ -19,6 +19,7 @@ from scaler.worker.agent.core.effects import (
     Log,
     MeasureMemory,
     MeasureProcesses,
+    NameCopy,
     OpenObjects,
     ReadChunk,
     RemoveFiles,
@@ -105,7 +106,9 @@ class Agent:
             self.logs.append(effect.text)
         elif isinstance(effect, Finish):
             self.exit_code = effect.exit_code if self.exit_code is None else self.exit_code
-        elif isinstance(effect, (OpenObjects, FindObject, WriteChunk, LinkCopy, ReadChunk, KeepResult, RemoveFiles)):
+        elif isinstance(
+            effect, (OpenObjects, FindObject, WriteChunk, NameCopy, LinkCopy, ReadChunk, KeepResult, RemoveFiles)
+        ):
             if self.answers_files:
                 self.answer(effect)
             else:
@@ -127,10 +130,15 @@ class Agent:
         elif isinstance(effect, WriteChunk) and self.disk_is_full:
             core.on_chunk_failed(effect.object_id, effect.fetch, "no space left on device", True)
         elif isinstance(effect, WriteChunk):
-            path = f"/own/{effect.name}"
+            path = f"/own/new-{effect.fetch}"
             file = self.files.setdefault(path, bytearray(effect.size))
             file[effect.offset : effect.offset + len(effect.chunk)] = effect.chunk
             core.on_chunk_written(effect.object_id, effect.fetch, len(effect.chunk), path)
+        elif isinstance(effect, NameCopy) and effect.path not in self.files:  # it was given up
+            core.on_chunk_failed(effect.object_id, effect.fetch, "No such file or directory", False)
+        elif isinstance(effect, NameCopy):
+            self.files[f"/own/{effect.name}"] = self.files.pop(effect.path)
+            core.on_copy_named(effect.object_id, effect.fetch, f"/own/{effect.name}")
         elif isinstance(effect, LinkCopy):
             content = self.nearby.get(effect.name)
             if content is not None:

@@ -95,6 +95,9 @@ class Bench:
     def on_chunk_written(self, *answer: Any) -> None:
         self.objects.on_chunk_written(*answer)
 
+    def on_copy_named(self, *answer: Any) -> None:
+        self.objects.on_copy_named(*answer)
+
     def on_copy_linked(self, *answer: Any) -> None:
         self.objects.on_copy_linked(*answer)
 

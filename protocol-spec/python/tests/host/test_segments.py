@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, List
 
 import pytest
 from other_user import OTHER_USER_ID, needs_root
@@ -16,9 +16,9 @@ from scaler_protocol.host import segments, system
 from scaler_protocol.host.segments import (
     SPILL_NAME,
     TOKEN_NAME,
+    Neighbours,
     ObjectDirectory,
     is_lock_abandoned,
-    link_copy,
     map_object,
     shares_directory,
     write_chunk,
@@ -147,75 +147,97 @@ def test_only_the_first_chunk_makes_the_file(tmp_path: Path) -> None:
     assert Path(path).read_bytes() == b"a rest"
 
 
-class Neighbours:
-    """Two directories of one user."""
+class Pair:
+    """Two directories of one user, and who looks for files from the second one."""
 
     def __init__(self, parent: Path) -> None:
         self.first, self.second = ObjectDirectory(str(parent)), ObjectDirectory(str(parent))
         self.file, self.copy = Path(self.first.path, "name"), Path(self.second.path, "name")
+        self.neighbours = Neighbours(self.second.path)
 
     def link(self, size: int = 7) -> bool:
-        return link_copy(self.second.path, "name", size)
+        return self.neighbours.link("name", size)
 
 
 @pytest.fixture
-def neighbours(tmp_path: Path) -> Iterator[Neighbours]:
-    made = Neighbours(tmp_path)
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path)
     yield made
     made.first.remove()
     made.second.remove()
 
 
-def test_a_file_of_another_directory_of_this_user_gets_a_name_here(neighbours: Neighbours) -> None:
-    assert not neighbours.link()
-    neighbours.file.write_bytes(b"content")
-    assert neighbours.link() and neighbours.copy.samefile(neighbours.file)
-    neighbours.first.remove()
-    assert neighbours.copy.read_bytes() == b"content", "it is there until both are removed"
-    assert not neighbours.link(), "it is no file of another directory"
+def test_a_file_of_another_directory_of_this_user_gets_a_name_here(pair: Pair) -> None:
+    assert not pair.link()
+    pair.file.write_bytes(b"content")
+    assert pair.link() and pair.copy.samefile(pair.file)
+    pair.first.remove()
+    assert pair.copy.read_bytes() == b"content", "it is there until both are removed"
+    assert not pair.link(), "it is no file of another directory"
 
 
-def test_a_file_of_another_size_is_no_copy(neighbours: Neighbours) -> None:
-    neighbours.file.write_bytes(b"content")
-    assert not neighbours.link(size=8) and not neighbours.copy.exists()
+def test_a_file_of_another_size_is_no_copy(pair: Pair) -> None:
+    pair.file.write_bytes(b"content")
+    assert not pair.link(size=8) and not pair.copy.exists()
 
 
-def test_a_file_that_is_here_stays(neighbours: Neighbours) -> None:
-    neighbours.file.write_bytes(b"content")
-    neighbours.copy.write_bytes(b"ours")
-    assert not neighbours.link() and neighbours.copy.read_bytes() == b"ours"
+def test_a_file_that_is_here_stays(pair: Pair) -> None:
+    pair.file.write_bytes(b"content")
+    pair.copy.write_bytes(b"ours")
+    assert not pair.link() and pair.copy.read_bytes() == b"ours"
 
 
-def test_what_another_owner_has_on_disk_is_no_copy(
-    neighbours: Neighbours, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    neighbours.first.open_spill(str(tmp_path))
-    link_to_disk(str(neighbours.file))
-    neighbours.file.write_bytes(b"content")
-    assert neighbours.file.is_symlink()
-    assert not neighbours.link() and not os.path.lexists(neighbours.copy)
+def test_what_another_owner_has_on_disk_is_no_copy(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.first.open_spill(str(tmp_path))
+    link_to_disk(str(pair.file))
+    pair.file.write_bytes(b"content")
+    assert pair.file.is_symlink()
+    assert not pair.link() and not os.path.lexists(pair.copy)
 
     def link_what_has_just_been_moved(source: str, target: str) -> None:
-        os.symlink(os.readlink(neighbours.file), target)
+        os.symlink(os.readlink(pair.file), target)
 
-    monkeypatch.setattr(segments, "_is_file", lambda path, size: path == str(neighbours.file))
+    monkeypatch.setattr(segments, "_is_file", lambda path, size: path == str(pair.file))
     monkeypatch.setattr(os, "link", link_what_has_just_been_moved)
-    assert not neighbours.link() and not os.path.lexists(neighbours.copy)
+    assert not pair.link() and not os.path.lexists(pair.copy)
 
 
-def test_what_others_could_have_put_there_is_not_taken(neighbours: Neighbours, tmp_path: Path) -> None:
+def test_what_others_could_have_put_there_is_not_taken(pair: Pair, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "name").write_bytes(b"content")
     (tmp_path / f"scaler-{system.user_id()}-link").symlink_to(outside)
-    assert not neighbours.link(), "behind a link, it may be anywhere"
+    assert not pair.link(), "behind a link, it may be anywhere"
     (tmp_path / f"scaler-{system.user_id() + 1}-of-another-user").mkdir()
     (tmp_path / f"scaler-{system.user_id() + 1}-of-another-user" / "name").write_bytes(b"content")
-    assert not neighbours.link()
+    assert not pair.link()
 
 
 @needs_root
-def test_a_directory_of_another_user_with_our_name_is_not_used(neighbours: Neighbours) -> None:
-    neighbours.file.write_bytes(b"content")
-    os.chown(neighbours.first.path, OTHER_USER_ID, OTHER_USER_ID)
-    assert not neighbours.link()
+def test_a_directory_of_another_user_with_our_name_is_not_used(pair: Pair) -> None:
+    pair.file.write_bytes(b"content")
+    os.chown(pair.first.path, OTHER_USER_ID, OTHER_USER_ID)
+    assert not pair.link()
+
+
+def test_directories_that_come_and_go_are_noticed_and_others_are_not_listed_again(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: List[str] = []
+    names_in_parts = segments.names_in_parts
+
+    def list_names(path: str) -> Iterator[List[str]]:
+        listed.append(path)
+        return names_in_parts(path)
+
+    monkeypatch.setattr(segments, "names_in_parts", list_names)
+    settled = 1_000_000_000
+    os.utime(tmp_path, ns=(settled, settled))
+    assert not pair.link() and not pair.link() and listed == [str(tmp_path)]
+    third = ObjectDirectory(str(tmp_path))
+    Path(third.path, "name").write_bytes(b"content")
+    listed.clear()
+    assert pair.link() and listed == [str(tmp_path)]
+    pair.copy.unlink()
+    third.remove()
+    assert not pair.link()

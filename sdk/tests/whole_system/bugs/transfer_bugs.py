@@ -25,10 +25,13 @@ TRANSFER_BUGS: Dict[str, PlantedBug] = {
         "session", f"{_WINDOW}.request_again", "*(PartRequest(*each) for each in self._unanswered.items())", ""
     ),
     "what is whole does not become a copy for others": PlantedBug(
-        "agent", f"{_OBJECTS}._keep_copy", "self.served.add(object_id, path, fetch.written_bytes)", "pass"
+        "agent", f"{_OBJECTS}._keep_copy", "self.served.add(object_id, path, fetch.window.size or 0)", "pass"
     ),
     "the scheduler is not asked when it names no holder": PlantedBug(
         "agent", f"{_OBJECTS}.on_no_holder", "self._request(object_id, fetch)", "pass"
+    ),
+    "what was written of an object that was forgotten stays": PlantedBug(
+        "agent", f"{_OBJECTS}.on_chunk_written", "self._remove([path])", "pass"
     ),
     "what is not found on the host is not fetched either": PlantedBug(
         "agent", f"{_OBJECTS}.on_copy_linked", "self.transfers.fetches.go_on(object_id, fetch)", "pass"

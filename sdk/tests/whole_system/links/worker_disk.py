@@ -19,6 +19,7 @@ from scaler.worker.agent.core.effects import (
     FindObject,
     KeepResult,
     LinkCopy,
+    NameCopy,
     OpenObjects,
     ReadChunk,
     ReadNote,
@@ -101,6 +102,8 @@ class WorkerDisk:
             core.on_object_found(effect.object_id, self.read(effect.path) is not None)
         elif isinstance(effect, WriteChunk):
             self._write_chunk(effect)
+        elif isinstance(effect, NameCopy):
+            self._name_copy(effect)
         elif isinstance(effect, LinkCopy):
             self._link_copy(effect)
         elif isinstance(effect, ReadChunk):
@@ -136,7 +139,8 @@ class WorkerDisk:
         core, path = self.core, f"/own/{self._token}fetch{effect.fetch}"
         if self.world.fault("worker_disk_full"):
             self.lost_files += 1
-            self.files.pop(path, None)
+            if effect.is_first:
+                self.files.pop(path, None)
             core.on_chunk_failed(effect.object_id, effect.fetch, "no space left on device", True)
             return
         assert not (effect.is_first and path in self.files), "a file is begun twice"
@@ -146,10 +150,16 @@ class WorkerDisk:
         before = self.files.get(path, bytes(effect.size))
         end = effect.offset + len(effect.chunk)
         self.files[path] = before[: effect.offset] + bytes(effect.chunk) + before[end:]
-        if effect.is_last:
-            content, path = self.files.pop(path), f"/own/{effect.name}"
-            self.files[path] = content
         core.on_chunk_written(effect.object_id, effect.fetch, len(effect.chunk), path)
+
+    def _name_copy(self, effect: NameCopy) -> None:
+        path, content = f"/own/{effect.name}", self.files.pop(effect.path, None)
+        if content is None:
+            self.core.on_chunk_failed(effect.object_id, effect.fetch, "No such file", False)  # it was given up
+            return
+        assert path not in self.files, "there is a file of that name"
+        self.files[path] = content
+        self.core.on_copy_named(effect.object_id, effect.fetch, path)
 
     def _link_copy(self, effect: LinkCopy) -> None:
         path = f"/own/{effect.name}"

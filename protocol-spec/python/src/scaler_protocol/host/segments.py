@@ -25,6 +25,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from typing import Iterator, List, Optional, Sequence
 
 from scaler_protocol.host import system
@@ -35,6 +36,7 @@ SPILL_NAME = "spill"
 NAMES_OF_A_PART = 512  # whose files are removed within 5 ms
 _DIRECTORY_PREFIX = "scaler-"
 _NONE = -1  # no descriptor
+_SETTLED_NANOSECONDS = 1_000_000_000  # a file system counts time in steps: a change may follow with the same time
 _MAXIMUM_BUFFERS_PER_WRITE = 512  # below IOV_MAX of every system
 _MAXIMUM_BYTES_PER_WRITE = 1 << 30
 _temporary_numbers = itertools.count(1)
@@ -171,25 +173,56 @@ def names_in_parts(directory: str) -> Iterator[List[str]]:
             yield names
 
 
-def link_copy(directory: str, name: str, size: int) -> bool:
-    """Give the file of an object in another directory of this user, beside this one, this name here as well.
-
-    Its bytes are there once, until both files are removed. What is on disk, behind a link, is not found.
+class Neighbours:
+    """The other object directories of this user beside one.
 
     Parameters:
-        name: of the file in any of the directories, by which it is known to be whole.
-        size: that it has, in bytes.
-
-    Returns whether there was one. Raises OSError if the directories cannot be listed.
+        directory: its path.
     """
-    parent, own = os.path.split(directory)
-    prefix = f"{_DIRECTORY_PREFIX}{system.user_id()}-"
-    for found in names_in_parts(parent):
-        for path in [os.path.join(parent, each) for each in found if each.startswith(prefix) and each != own]:
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._found: List[str] = []
+        self._as_of_nanoseconds = -1  # when the last one was made or removed
+
+    def link(self, name: str, size: int) -> bool:
+        """Give a file in another directory this name here as well, if there is one.
+
+        Its bytes are there once, until both files are removed. What is on disk, behind a link, is not found.
+
+        Parameters:
+            name: of the file in any of the directories, by which it is known to be whole.
+            size: that it has, in bytes.
+
+        Raises OSError if the directories cannot be listed.
+        """
+        for path in self._directories():
             with contextlib.suppress(OSError):  # it is not there, or on another file system
-                if _is_ours(path) and _link_file(os.path.join(path, name), os.path.join(directory, name), size):
+                if _link_file(os.path.join(path, name), os.path.join(self._directory, name), size):
                     return True
-    return False
+        return False
+
+    def _directories(self) -> List[str]:
+        """They are listed when one has come or gone: to look into each of hundreds takes a millisecond."""
+        parent, own = os.path.split(self._directory)
+        changed_at = os.stat(parent).st_mtime_ns
+        if changed_at != self._as_of_nanoseconds:
+            is_settled = time.time_ns() - changed_at > _SETTLED_NANOSECONDS
+            self._as_of_nanoseconds = changed_at if is_settled else -1
+            prefix = f"{_DIRECTORY_PREFIX}{system.user_id()}-"
+            names = [each for found in names_in_parts(parent) for each in found if each.startswith(prefix)]
+            paths = [os.path.join(parent, each) for each in names if each != own]
+            self._found = [path for path in paths if _is_ours(path)]
+        return self._found
+
+
+def _is_ours(path: str) -> bool:
+    """Whether this user has made a directory, so that no other one could put a file there."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False  # it has just gone
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == system.user_id()
 
 
 def _link_file(source: str, target: str, size: int) -> bool:
@@ -206,12 +239,6 @@ def _link_file(source: str, target: str, size: int) -> bool:
 def _is_file(path: str, size: int) -> bool:
     found = os.lstat(path)
     return stat.S_ISREG(found.st_mode) and found.st_size == size
-
-
-def _is_ours(directory: str) -> bool:
-    """Whether this user has made it, so that no other one could put a file there. Raises OSError."""
-    found = os.lstat(directory)
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == system.user_id()
 
 
 def remove_abandoned(parent: str) -> Iterator[None]:

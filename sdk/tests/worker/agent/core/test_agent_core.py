@@ -342,7 +342,7 @@ def test_a_disk_that_is_full_while_an_object_is_written_loses_the_tasks_that_nee
         agent.receive(m.ObjectResponse(id=OBJECT, offset=request.offset, size=3 * CHUNK), bytes(CHUNK))
 
     assert agent.outcomes() == {10: LOST}
-    assert RemoveFiles((f"/own/{OBJECT:016x}",)) in agent.performed
+    assert RemoveFiles(("/own/new-1",)) in agent.performed
     agent.disk_is_full = False
     agent.send_tasks(11)
     [(number, chunk)] = agent.dealt()

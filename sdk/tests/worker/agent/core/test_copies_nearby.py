@@ -3,6 +3,7 @@ scheduler."""
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Any, Iterator, List
 
@@ -11,7 +12,9 @@ from worker_objects_bench import CHUNK, Bench
 
 from scaler.worker.agent.core.effects import ConnectData, LinkCopy, RemoveFiles
 from scaler.worker.agent.core.transfers.direct_fetches import CONNECT_SECONDS
+from scaler.worker.agent.shell import worker_files
 from scaler_protocol import messages as m
+from scaler_protocol.host.segments import write_chunk
 from scaler_protocol.session.features import KEPT_RESULTS, PEER_FETCH
 
 HELD = m.ObjectStorage.HELD
@@ -125,6 +128,34 @@ def _receive(side: Side, object_id: int, offset: int, part: bytes) -> None:
     response = m.ObjectResponse(id=object_id, offset=offset, size=len(CONTENT))
     side.objects.transfers.on_message(1, response, part, 0.0)
     side.bench.perform()
+
+
+def test_a_file_of_which_a_part_could_not_be_written_is_never_found(
+    sides: List[Side], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    object_id = 9 << 40 | 1
+    first, second = Side(OTHER), Side(FETCHER)
+    sides.extend((first, second))
+    first.need(object_id, size=4 * CHUNK)
+    first.be_told(object_id, FAR)
+    first.bench.perform()
+    first.objects.transfers.on_connected(1, 0.0)
+    first.bench.perform()
+
+    def fail_once(path: str, offset: int, chunk: bytes, is_first: bool = True) -> None:
+        if offset == CHUNK:
+            raise OSError(errno.EMFILE, "Too many open files")
+        write_chunk(path, offset, chunk, is_first)
+
+    monkeypatch.setattr(worker_files, "write_chunk", fail_once)
+    for start in range(0, 4 * CHUNK, CHUNK):  # the first four are requested at once, and come at once
+        response = m.ObjectResponse(id=object_id, offset=start, size=4 * CHUNK)
+        first.objects.transfers.on_message(1, response, CONTENT[start : start + CHUNK], 0.0)
+    assert first.bench.events == [("missing", object_id)]
+    second.need(object_id, size=4 * CHUNK)
+    assert second.bench.sent() == [m.TicketRequest(id=object_id)]
+    folder = os.path.dirname(first.bench.write_prefix)
+    assert sorted(os.listdir(folder)) == ["spill", "token"], "nothing is left of it"
 
 
 def test_a_holder_on_this_host_is_asked_if_there_is_no_file_of_it(sides: List[Side]) -> None:

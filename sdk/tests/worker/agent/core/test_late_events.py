@@ -14,13 +14,14 @@ from worker_objects_bench import Bench as ObjectsBench
 from scaler.values.code_notes import NO_CODE, CodeNote, add_note
 from scaler.values.payload import join
 from scaler.worker import exit_codes, frames
-from scaler.worker.agent.core.effects import ReadNote, RemoveFiles, RemoveLeftovers, UnpackCode
+from scaler.worker.agent.core.effects import NameCopy, ReadNote, RemoveFiles, RemoveLeftovers, Send, UnpackCode
 from scaler.worker.agent.core.heartbeats import LARGE_BYTES
 from scaler.worker.agent.core.task_durations import MAXIMUM_FUNCTIONS, TaskDurations
 from scaler.worker.frames import Frame, FrameKind
 from scaler.worker.progress import MAXIMUM_PROCESSORS
 from scaler_protocol import decode_struct
 from scaler_protocol import messages as m
+from scaler_protocol.host.segments import object_name
 
 SUCCESS, LOST = m.TaskStatus.SUCCESS, m.TaskStatus.LOST
 OBJECT = 1 << 40 | 2
@@ -100,6 +101,18 @@ def test_the_file_of_a_large_result_that_was_never_announced_is_removed() -> Non
 
     assert agent.take(m.ObjectInstruction) == []
     assert [each.paths for each in agent.unanswered if isinstance(each, RemoveFiles)] == [(keep.target,)] * 1
+
+
+def test_of_a_copy_that_was_not_announced_only_our_own_name_is_removed() -> None:
+    agent = agent_with_task()
+    agent.core.objects.is_shared = True
+    hold = m.ObjectInstruction(action=m.ObjectAction.HOLD, ids=array("Q", [OBJECT]))
+    agent.core.objects.served.add(OBJECT, "/own/copy", 5)
+    agent.core.effects.append(Send(hold))
+    agent.core.on_disconnected("connection reset by peer", agent.now)  # in the same turn
+    agent.turn()
+    removed = [path for each in agent.performed if isinstance(each, RemoveFiles) for path in each.paths]
+    assert removed == ["/own/copy"], "and not the scheduler's file, of which there may be one by now"
 
 
 # Functions and code ---------------------------------------------------------------------------------------------------
@@ -368,19 +381,32 @@ def test_a_chunk_that_is_written_after_its_object_was_forgotten_is_removed(objec
     assert objects_bench.effects == [RemoveFiles(("/own/9",))]
 
 
-def test_a_chunk_of_an_earlier_fetch_does_not_remove_what_the_present_one_has_written(
+def test_what_an_earlier_fetch_has_written_is_removed_and_what_the_present_one_has_stays(
     objects_bench: ObjectsBench,
 ) -> None:
+    objects = objects_bench.objects
     objects_bench.create(9, REMOTE, size=5)
-    objects_bench.objects.fetch(9)
-    objects_bench.objects.forget(9)
+    objects.fetch(9)
+    objects.forget(9)
     objects_bench.create(9, REMOTE, size=5)
-    objects_bench.objects.fetch(9)
+    objects.fetch(9)
+    assert len(objects_bench.sent()) == 2
+    objects.on_response(m.ObjectResponse(id=9, offset=0, size=5), b"12345")  # to the first one
+    objects.on_response(m.ObjectResponse(id=9, offset=0, size=5), b"12345")
+    [write] = objects_bench.effects
     objects_bench.effects.clear()
-    objects_bench.objects.on_chunk_written(9, 999, 5, "/own/9")
-    assert objects_bench.effects == []
-    objects_bench.objects.forget(9)
-    assert objects_bench.effects == [RemoveFiles(("/own/9",))]
+    objects.on_chunk_written(9, write.fetch - 1, 5, "/own/earlier")
+    assert objects_bench.effects == [RemoveFiles(("/own/earlier",))]
+    objects_bench.effects.clear()
+    objects.on_chunk_written(9, write.fetch, 5, "/own/present")
+    assert objects_bench.effects == [NameCopy(9, write.fetch, "/own/present", object_name(9))]
+    objects_bench.effects.clear()
+    objects.on_copy_named(9, write.fetch - 1, "/own/9")
+    assert objects_bench.effects == [RemoveFiles(("/own/9",))], "the next one to be named is named after that"
+    objects.on_copy_named(9, write.fetch, "/own/9")
+    objects_bench.effects.clear()
+    objects.on_copy_named(9, write.fetch - 1, "/own/9")
+    assert objects_bench.effects == [] and objects.is_available(9)
 
 
 def test_an_object_that_is_forgotten_while_it_is_fetched_is_not_kept(objects_bench: ObjectsBench) -> None:

@@ -15,7 +15,15 @@ from scaler.data_serving.data_connections import KEPT_PARTS, DataConnections
 from scaler.data_serving.rounds import FEW_OTHERS, Rounds
 from scaler.data_serving.side_work import SideWork
 from scaler.worker.agent.core.agent_core import AgentCore
-from scaler.worker.agent.core.effects import CloseData, ConnectData, LinkCopy, RemoveFiles, SendData, WriteChunk
+from scaler.worker.agent.core.effects import (
+    CloseData,
+    ConnectData,
+    LinkCopy,
+    NameCopy,
+    RemoveFiles,
+    SendData,
+    WriteChunk,
+)
 from scaler.worker.agent.shell import worker_files
 from scaler.worker.agent.shell.worker_files import WorkerFiles
 from scaler_protocol import messages as m
@@ -249,6 +257,9 @@ class Core:
     def on_chunk_failed(self, *answer: Any) -> None:
         self._note("failed", *answer)
 
+    def on_copy_named(self, *answer: Any) -> None:
+        self._note("named", *answer)
+
     def on_copy_linked(self, *answer: Any) -> None:
         self._note("linked", *answer)
 
@@ -282,8 +293,12 @@ class FilesScene(Scene):
 
     def write_part(self, fetch: int, chunk: Any, size: int, offset: int = 0) -> None:
         """Write a part of the object, which has so many bytes."""
-        is_last = offset + len(chunk) == size
-        self.write(WriteChunk(7, fetch, offset, chunk, NAME, size, not offset, is_last))
+        self.write(WriteChunk(7, fetch, offset, chunk, size, not offset))
+
+    def name(self, fetch: int) -> None:
+        """All of it is written."""
+        path = self.path.with_name(f"{self.files._token}fetch{fetch}")
+        self.files.operations[NameCopy](NameCopy(7, fetch, str(path), NAME))
 
     def open_gate(self, answers: int) -> List[Tuple[Any, ...]]:
         """Let the other thread go on, and wait for so many answers."""
@@ -311,17 +326,17 @@ def test_parts_are_written_in_another_thread_and_in_order(files: FilesScene) -> 
     content = os.urandom(SIZE + 10)
     files.write_part(1, memoryview(content)[:SIZE], len(content))
     files.write_part(1, content[SIZE:], len(content), offset=SIZE)
-    first, second = files.open_gate(2)
-    assert first[:4] == ("written", 7, 1, SIZE) and second == ("written", 7, 1, 10, str(files.path))
-    assert files.path.read_bytes() == content and not Path(first[4]).exists(), "it has got its name"
+    files.name(1)
+    first, second, named = files.open_gate(3)
+    assert first[:4] == ("written", 7, 1, SIZE) and second[:4] == ("written", 7, 1, 10)
+    assert named == ("named", 7, 1, str(files.path)) and not Path(first[4]).exists()
+    assert files.path.read_bytes() == content
 
 
 def test_a_part_that_arrives_is_kept_until_it_is_written(files: FilesScene) -> None:
     parts = [os.urandom(SIZE) for _ in range(5)]
     files.fetcher.on_part = lambda message, payload: files.write(
-        WriteChunk(
-            7, 1, message.offset * SIZE, payload, NAME, 5 * SIZE, not message.offset, message.offset == len(parts) - 1
-        )
+        WriteChunk(7, 1, message.offset * SIZE, payload, 5 * SIZE, not message.offset)
     )
     for number, part in enumerate(parts):
         files.send(part, number)
@@ -332,21 +347,26 @@ def test_a_part_that_arrives_is_kept_until_it_is_written(files: FilesScene) -> N
 
 def test_a_file_is_removed_after_the_parts_that_came_before_and_before_those_that_come_after(files: FilesScene) -> None:
     files.write_part(1, memoryview(b"1" * SIZE), SIZE)
+    files.name(1)
     files.remove(files.path)
     files.write_part(2, memoryview(b"2" * 10), 10)
-    files.open_gate(2)
+    files.name(2)
+    files.open_gate(4)
     assert files.path.read_bytes() == b"2" * 10
 
 
 def test_a_fetch_that_was_given_up_disturbs_no_later_one_and_leaves_no_file(files: FilesScene) -> None:
     files.write_part(1, memoryview(b"1" * SIZE), 2 * SIZE)
     files.write_part(2, memoryview(b"2" * 10), 10)
-    first, _ = files.open_gate(2)
+    files.name(2)
+    first, *_ = files.open_gate(3)
     files.remove(Path(first[4]))
     files.write_part(1, memoryview(b"1" * SIZE), 2 * SIZE, offset=SIZE)
-    while len(files.core.answers) < 3:
+    files.name(1)
+    while len(files.core.answers) < 5:
         files.loop.run_forever()
-    assert files.core.answers[-1][0] == "failed", "there is no file for its second part"
+    failed = [answer[0] for answer in files.core.answers[3:]]
+    assert failed == ["failed", "failed"], "there is no file for its second part, and none that could be named"
     assert files.path.read_bytes() == b"2" * 10 and not Path(first[4]).exists()
 
 

@@ -419,9 +419,10 @@ class AgentCore(DataEvents):
         self._early.clear()
         self.tasks.reset()
         for effect in self.effects:
+            message = effect.message if isinstance(effect, Send) else None
             # These objects were never announced, so only this worker can remove their files.
-            if isinstance(effect, Send) and isinstance(effect.message, m.ObjectInstruction):
-                self.objects.discard(effect.message.ids)
+            if isinstance(message, m.ObjectInstruction) and message.action == m.ObjectAction.CREATE:
+                self.objects.discard(message.ids)
         self.objects.forget_all()
         self.effects[:] = [effect for effect in self.effects if not isinstance(effect, Send)]
 

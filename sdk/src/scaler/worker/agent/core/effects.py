@@ -117,20 +117,30 @@ class WriteChunk(NamedTuple):
     Parameters:
         fetch: number of the fetch, for the answer.
         chunk: may be a view of memory that the next part overwrites: it is written in the turn in which it came.
-        name: that its file has in our own directory when it is whole.
         size: of the whole object in bytes.
         is_first: this is the first part, so there may be no room for the object.
-        is_last: of the parts in the order in which they are to be written; not of their offsets.
     """
 
     object_id: int
     fetch: int
     offset: int
     chunk: Buffer
-    name: str
     size: int
     is_first: bool
-    is_last: bool
+
+
+class NameCopy(NamedTuple):
+    """Give the file of a fetch, which is whole, this name in our own directory: others on this host may find it then.
+    `on_copy_named` follows, or `on_chunk_failed`.
+
+    Parameters:
+        fetch: number of the fetch, for the answer.
+    """
+
+    object_id: int
+    fetch: int
+    path: str
+    name: str
 
 
 class LinkCopy(NamedTuple):
@@ -238,6 +248,7 @@ Effect = Union[
     OpenObjects,
     FindObject,
     WriteChunk,
+    NameCopy,
     LinkCopy,
     ReadChunk,
     KeepResult,

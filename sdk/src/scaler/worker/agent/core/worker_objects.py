@@ -34,6 +34,7 @@ from scaler.worker.agent.core.effects import (
     KeepResult,
     LinkCopy,
     Log,
+    NameCopy,
     ObjectListener,
     ObjectSource,
     RemoveFiles,
@@ -259,14 +260,25 @@ class WorkerObjects(ObjectSource, FetchOwner):
             path: of that file; empty: none.
         """
         fetch = self._fetches.get(object_id)
-        if fetch is None or fetch.number != number:
-            if path and object_id not in self._paths:
-                self._remove([path])
-        elif path:
-            fetch.written_bytes = self._sizes[object_id]
-            self._complete(object_id, fetch, path)
-        else:
+        if path:
+            self.on_copy_named(object_id, number, path)
+        elif fetch is not None and fetch.number == number:
             self.transfers.fetches.go_on(object_id, fetch)
+
+    def on_copy_named(self, object_id: int, number: int, path: str) -> None:
+        """The whole object is in a file of ours that has its name."""
+        fetch = self._fetches.get(object_id)
+        if fetch is None or fetch.number != number:
+            if object_id not in self._paths:
+                self._remove([path])  # before another fetch can give it to its own file
+            return
+        del self._fetches[object_id]
+        self._paths[object_id] = path
+        if object_id in self._held and self.transfers.is_used:
+            self._keep_copy(object_id, path, fetch)
+        else:
+            self._own_files[object_id] = path
+        self.listener.on_object_available(object_id)
 
     def _own_name(self, object_id: int) -> str:
         """Of the file of an object that is not in the scheduler's directory."""
@@ -300,8 +312,7 @@ class WorkerObjects(ObjectSource, FetchOwner):
         # SCL-OBJ-034
         is_first = not fetch.window.received_bytes
         fetch.window.accept(message.offset, len(chunk), message.size, fetch.is_direct)
-        name, is_last = self._own_name(object_id), fetch.window.is_complete
-        effect = WriteChunk(object_id, fetch.number, message.offset, chunk, name, message.size, is_first, is_last)
+        effect = WriteChunk(object_id, fetch.number, message.offset, chunk, message.size, is_first)
         self._effects.append(effect)
 
     def on_response(self, message: m.ObjectResponse, chunk: bytes) -> None:
@@ -323,36 +334,22 @@ class WorkerObjects(ObjectSource, FetchOwner):
             self._give_up(object_id)
 
     def on_chunk_written(self, object_id: int, number: int, length: int, path: str) -> None:
-        """The file of a fetched object now has `size` bytes."""
+        """The file of a fetched object has more bytes."""
         fetch = self._fetches.get(object_id)
-        if fetch is None:
-            if object_id not in self._own_files:
-                self._remove([path])  # forgotten in the meantime
-            return
-        if fetch.number != number:  # to remove it now would remove what this fetch has written there before
-            fetch.path = path
+        if fetch is None or fetch.number != number:
+            self._remove([path])  # forgotten in the meantime
             return
         fetch.path = path
         fetch.written_bytes += length
         if not fetch.window.is_complete or fetch.is_writing:
             self._request(object_id, fetch)
-            return
-        self._complete(object_id, fetch, path)
-
-    def _complete(self, object_id: int, fetch: ObjectFetch, path: str) -> None:
-        """The whole object is here now."""
-        del self._fetches[object_id]
-        self._paths[object_id] = path
-        if object_id in self._held and self.transfers.is_used:
-            self._keep_copy(object_id, path, fetch)
         else:
-            self._own_files[object_id] = path
-        self.listener.on_object_available(object_id)
+            self._effects.append(NameCopy(object_id, number, path, self._own_name(object_id)))
 
     # SCL-OBJ-029
     def _keep_copy(self, object_id: int, path: str, fetch: ObjectFetch) -> None:
         """An object is here that other workers have: from now on it can be fetched here, too."""
-        self.served.add(object_id, path, fetch.written_bytes)
+        self.served.add(object_id, path, fetch.window.size or 0)
         self._effects.append(Send(_about(m.ObjectAction.HOLD, object_id)))
         self.transfers.fetches.end(object_id, is_told=False)
 

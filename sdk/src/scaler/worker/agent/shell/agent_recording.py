@@ -67,6 +67,7 @@ INPUTS = (
     "on_data_connected",
     "on_data_message",
     "on_data_closed",
+    "on_copy_named",
     "on_copy_linked",
 )
 """Methods of the core, by the kind of input less 1. Others are added at the end."""

@@ -15,15 +15,16 @@ import os
 import shutil
 import time
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Set, Type
+from typing import Any, Callable, Dict, List, Optional, Set, Type, Union
 
 from scaler.data_serving.data_connections import DataConnections
-from scaler.data_serving.side_work import SideWork, error_of
+from scaler.data_serving.side_work import SideWork, Then, Work, error_of
 from scaler.worker.agent.core.agent_core import AgentCore
 from scaler.worker.agent.core.effects import (
     FindObject,
     KeepResult,
     LinkCopy,
+    NameCopy,
     OpenObjects,
     ReadChunk,
     ReadNote,
@@ -37,9 +38,9 @@ from scaler.worker.agent.shell.code_folders import CodeError, note_of_file, unpa
 from scaler.worker.frames import Buffer, ContentPlace
 from scaler_protocol.host.file_freeing import FileFreeing
 from scaler_protocol.host.segments import (
+    Neighbours,
     ObjectDirectory,
     default_parent,
-    link_copy,
     map_object,
     read_chunk,
     read_chunk_into,
@@ -76,12 +77,14 @@ class WorkerFiles:
         self._beside: Set[str] = set()  # files that are in no directory of ours, or are being removed
         self._token = f"new-{os.getpid()}-{os.urandom(6).hex()}-"
         self._private: Optional[ObjectDirectory] = None
+        self._neighbours: Optional[Neighbours] = None
         self._scheduler_directory = ""
         self._writer_lock: Optional[WriterLock] = None
         self.operations: Dict[Type[Any], Callable[[Any], None]] = {
             OpenObjects: self._open,
             FindObject: self._find,
             WriteChunk: self._write,
+            NameCopy: self._name,
             LinkCopy: self._link,
             ReadChunk: self._read,
             KeepResult: self._keep,
@@ -157,9 +160,7 @@ class WorkerFiles:
             self._core.on_chunk_failed(effect.object_id, effect.fetch, why(error), True)
             return
         path = os.path.join(directory, f"{self._token}fetch{effect.fetch}")
-        whole = os.path.join(directory, effect.name) if effect.is_last else ""
-        work = partial(self._write_part, effect, path, whole)
-        on_written = partial(self._on_written, effect, whole or path)
+        work, on_written = partial(self._write_part, effect, path), partial(self._on_written, effect, path)
         if self._side_work.is_aside(len(effect.chunk)):
             chunk = effect.chunk
             use_again = self._connections.keep(chunk) if isinstance(chunk, memoryview) else None
@@ -167,37 +168,48 @@ class WorkerFiles:
         else:
             on_written(None, error_of(work))
 
-    def _write_part(self, effect: WriteChunk, path: str, whole: str) -> None:
-        """In any thread. Raises OSError, MemoryError; nothing is left then of a file that would have begun with it.
-
-        Parameters:
-            whole: the path that the file gets with this part; empty: not yet.
-        """
-        if effect.is_first:
-            try:
-                make_room(path, effect.size)
-                write_chunk(path, effect.offset, effect.chunk)
-            except (OSError, MemoryError):
-                self._remove_file(path)
-                raise
-        else:
+    def _write_part(self, effect: WriteChunk, path: str) -> None:
+        """In any thread. Raises OSError, MemoryError; nothing is left then of a file that would have begun with it."""
+        if not effect.is_first:
             write_chunk(path, effect.offset, effect.chunk, is_first=False)
-        if whole:
-            os.replace(path, whole)
+            return
+        try:
+            make_room(path, effect.size)
+            write_chunk(path, effect.offset, effect.chunk)
+        except (OSError, MemoryError):
+            self._remove_file(path)
+            raise
+
+    def _name(self, effect: NameCopy) -> None:
+        """When all of it is written."""
+        target = os.path.join(os.path.dirname(effect.path), effect.name)
+        self._in_order(partial(os.replace, effect.path, target), partial(self._on_named, effect, target))
+
+    def _on_named(self, effect: NameCopy, target: str, error: Optional[Exception]) -> None:
+        if error is None:
+            self._core.on_copy_named(effect.object_id, effect.fetch, target)
+        else:
+            self._on_chunk_failed(effect, error)
+
+    def _in_order(self, work: Work, then: Then) -> None:
+        """Have something done after what is being written and removed."""
+        if self._side_work.is_aside(0):
+            self._side_work.put(work, then)
+        else:
+            then(error_of(work))
 
     def _link(self, effect: LinkCopy) -> None:
         """After the files that are being written or removed."""
         found: List[str] = []
-        work = partial(self._link_copy, effect, found)
-        if self._side_work.is_aside(0):
-            self._side_work.put(work, partial(self._on_linked, effect, found))
-        else:
-            self._on_linked(effect, found, error_of(work))
+        self._in_order(partial(self._link_copy, effect, found), partial(self._on_linked, effect, found))
 
     def _link_copy(self, effect: LinkCopy, found: List[str]) -> None:
         """In any thread. Raises OSError, MemoryError."""
-        if link_copy(self._own_directory().path, effect.name, effect.size):
-            found.append(os.path.join(self._own_directory().path, effect.name))
+        directory = self._own_directory().path
+        if self._neighbours is None:
+            self._neighbours = Neighbours(directory)
+        if self._neighbours.link(effect.name, effect.size):
+            found.append(os.path.join(directory, effect.name))
 
     def _on_linked(self, effect: LinkCopy, found: List[str], error: Optional[Exception]) -> None:
         if error is not None and not isinstance(error, (OSError, MemoryError)):
@@ -216,11 +228,14 @@ class WorkerFiles:
             use_again()
         if error is None:
             self._core.on_chunk_written(effect.object_id, effect.fetch, len(effect.chunk), path)
-        elif isinstance(error, (OSError, MemoryError)):
-            is_full = isinstance(error, (NoRoomError, MemoryError))
-            self._core.on_chunk_failed(effect.object_id, effect.fetch, why(error), is_full)
         else:
+            self._on_chunk_failed(effect, error)
+
+    def _on_chunk_failed(self, effect: Union[WriteChunk, NameCopy], error: Exception) -> None:
+        if not isinstance(error, (OSError, MemoryError)):
             raise error
+        is_full = isinstance(error, (NoRoomError, MemoryError))
+        self._core.on_chunk_failed(effect.object_id, effect.fetch, why(error), is_full)
 
     def _read(self, effect: ReadChunk) -> None:
         chunk: Buffer = b""

@@ -59,6 +59,10 @@ class DataEvents:
         """The file at `path` now has `size` bytes of an object."""
         self.objects.on_chunk_written(object_id, fetch, length, path)
 
+    def on_copy_named(self, object_id: int, fetch: int, path: str) -> None:
+        """The whole file of an object that was fetched is at `path` now."""
+        self.objects.on_copy_named(object_id, fetch, path)
+
     def on_copy_linked(self, object_id: int, fetch: int, path: str) -> None:
         """The file at `path` is that of an object which another worker on this host has; empty: none has it."""
         self.objects.on_copy_linked(object_id, fetch, path)
