@@ -22,7 +22,7 @@ from scaler.worker.agent.core import task_durations
 from scaler.worker.agent.core.function_ids import named_function_ids
 from scaler_appliance.core.monitoring import status_changes
 from scaler_appliance.core.placement import able_workers
-from scaler_appliance.core.tasks import batches, figures_by_function
+from scaler_appliance.core.tasks import batches, figures_by_function, pace
 from scaler_appliance.ui import metrics
 from scaler_protocol.session.session_table import SessionState
 from scaler_protocol.wire import capnproto, small_frames
@@ -40,6 +40,7 @@ MOST_GROWTH = LIMIT
 LIMITS = (
     (task_durations, "MAXIMUM_FUNCTIONS"),
     (figures_by_function, "MAXIMUM_FUNCTIONS"),
+    (pace, "FUNCTIONS_OF_A_WORKER"),
     (status_changes, "MAXIMUM_IDLE_FUNCTIONS"),
     (batches, "_PLAIN_LIMIT"),
     (able_workers, "MAXIMUM_NEEDS_KNOWN"),

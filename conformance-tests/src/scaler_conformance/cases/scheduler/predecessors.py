@@ -21,8 +21,9 @@ def client_of(bench: RoleBench) -> PlayedClient:
 
 
 def submit_after(client: PlayedClient, payload: bytes, needed: Sequence[int], **fields: Any) -> int:
-    """Submit a task that needs other tasks, and return its id."""
+    """Submit a task that needs other tasks, and return its id once it is there, before a worker says anything."""
     (id_,) = client.submit_payloads([payload], predecessorCounts=[len(needed)], predecessors=list(needed), **fields)
+    client.fence()
     return id_
 
 
