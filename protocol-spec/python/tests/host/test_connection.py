@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import socket
 import sys
 import threading
@@ -15,6 +16,7 @@ from quiet_addresses import quiet_address
 
 from scaler_protocol.host.addresses import local_socket_name, parse_address
 from scaler_protocol.host.connection import (
+    COLLECTED_BYTES,
     KEEPALIVE_IDLE_SECONDS,
     LARGEST_WRITE_BYTES,
     SMALLEST_READ_BYTES,
@@ -466,3 +468,52 @@ def test_the_first_words_of_a_server_that_speaks_zmtp_are_not_foreign(spoken: by
         address = parse_address(f"tcp://127.0.0.1:{listener.getsockname()[1]}")
         assert first_words(address, 10.0) == found
         thread.join()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux alone tells when so many bytes are there")
+def test_an_owner_of_large_frames_is_told_to_read_when_much_or_the_rest_is_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        first = socket.create_connection(listener.getsockname())
+        second, _ = listener.accept()
+    writer, reader = Zmtp("DEALER", LIMIT_BYTES), Connection(second, Zmtp("ROUTER", LIMIT_BYTES))
+    with contextlib.closing(first), contextlib.closing(reader):
+        reader.start()
+        first.sendall(writer.take_output())
+        while not writer.is_ready:
+            if select.select([reader], [], [], 0)[0]:
+                reader.receive()
+            writer.feed(first.recv(65536))
+            first.sendall(writer.take_output())
+        sent = memoryview(b"".join(writer.encode([LARGE[: 3 * COLLECTED_BYTES + SMALLEST_READ_BYTES + 5]])))
+
+        def send(size: int) -> bool:
+            """Send so much more; returns whether there is something to read now."""
+            nonlocal sent
+            first.sendall(sent[:size])
+            sent = sent[size:]
+            return bool(select.select([reader], [], [], 0)[0])
+
+        def read() -> List[List[bytes]]:
+            messages = reader.receive()
+            reader.collect()
+            return messages
+
+        pieces, reads = 0, 0
+        assert send(10) and read() == [] and not send(1000), "little of a large frame"
+        messages: List[List[bytes]] = []
+        while sent:
+            is_readable, pieces = send(16_000), pieces + 1
+            if is_readable:
+                reads += 1
+                messages += read()
+        while not messages:
+            assert select.select([reader], [], [], 10)[0], "the rest is there"
+            messages += read()
+        assert reads < pieces / 2, "it is less only while the system has little memory for the connection"
+        assert messages == [[LARGE[: len(messages[0][0])]]] and len(messages[0][0]) > 3 * COLLECTED_BYTES
+        sent = memoryview(b"".join(writer.encode([b"small"])))
+        assert send(len(sent)) and read() == [[b"small"]]
+        sent = memoryview(b"".join(writer.encode([LARGE])))
+        assert send(1000) and read() == [] and not send(1000)
+        first.shutdown(socket.SHUT_WR)
+        assert select.select([reader], [], [], 10)[0], "the end of the connection is told at once"

@@ -11,6 +11,8 @@ Rules:
   system's own memory for the connection keeps the link busy meanwhile.
 - Parts that this worker fetches come in the memory of the part before the last one, too: one is read while the other is
   written. New memory for each part would cost more than to move its bytes, because the system has to clear and map it.
+- What comes from a holder is read when a quarter of a part is there: on a link that is slower than this worker, each
+  packet would wake it otherwise.
 - Large parts are sealed and opened beside the event loop (`SideWork`), so that small messages do not wait for that.
 - So many callers are served at once, in sum; more are turned away, and fetch through the scheduler.
 - Callers that have not got any bytes yet, because they have shown no valid ticket, take no place of these. If there are
@@ -283,6 +285,8 @@ class DataConnections:
                 received = each.connection.receive()
                 read_bytes += each.connection.read_bytes
                 opening = each.connection.protocol.opening
+            if each.number > 0:
+                each.connection.collect()
         except _ERRORS as error:
             self._lose(each, error)
             return
