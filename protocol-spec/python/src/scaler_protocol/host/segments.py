@@ -34,7 +34,6 @@ from scaler_protocol.wire.buffers import Buffer, flat_view
 TOKEN_NAME = "token"
 SPILL_NAME = "spill"
 NAMES_OF_A_PART = 512  # whose files are removed within 5 ms
-_DIRECTORY_PREFIX = "scaler-"
 _NONE = -1  # no descriptor
 _SETTLED_NANOSECONDS = 1_000_000_000  # a file system counts time in steps: a change may follow with the same time
 _MAXIMUM_BUFFERS_PER_WRITE = 512  # below IOV_MAX of every system
@@ -61,7 +60,7 @@ class ObjectDirectory:
         parent = os.path.abspath(parent or default_parent())  # peers and links read it from other folders
         for _ in remove_abandoned(parent):
             pass
-        self.path = tempfile.mkdtemp(prefix=f"{_DIRECTORY_PREFIX}{system.user_id()}-", dir=parent)
+        self.path = tempfile.mkdtemp(prefix=_prefix(), dir=parent)
         self.token = os.urandom(16)
         self._lock = _NONE
         try:
@@ -111,8 +110,7 @@ class ObjectDirectory:
         try:
             os.mkdir(self.path, 0o700)
         except FileExistsError:
-            found = os.lstat(self.path)
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != system.user_id():
+            if not _is_ours(self.path):
                 raise
         if self.spill is not None and not os.path.lexists(os.path.join(self.path, SPILL_NAME)):
             os.symlink(self.spill.path, os.path.join(self.path, SPILL_NAME))
@@ -162,6 +160,11 @@ class ObjectDirectory:
         self._unlock_directory()
 
 
+def _prefix() -> str:
+    """Of the names of this user's directories."""
+    return f"scaler-{system.user_id()}-"
+
+
 def default_parent() -> str:
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
 
@@ -203,13 +206,13 @@ class Neighbours:
         return False
 
     def _directories(self) -> List[str]:
-        """They are listed when one has come or gone: to look into each of hundreds takes a millisecond."""
+        """They are listed again when one has come or gone: to look at hundreds takes milliseconds."""
         parent, own = os.path.split(self._directory)
         changed_at = os.stat(parent).st_mtime_ns
         if changed_at != self._as_of_nanoseconds:
             is_settled = time.time_ns() - changed_at > _SETTLED_NANOSECONDS
             self._as_of_nanoseconds = changed_at if is_settled else -1
-            prefix = f"{_DIRECTORY_PREFIX}{system.user_id()}-"
+            prefix = _prefix()
             names = [each for found in names_in_parts(parent) for each in found if each.startswith(prefix)]
             paths = [os.path.join(parent, each) for each in names if each != own]
             self._found = [path for path in paths if _is_ours(path)]
@@ -243,7 +246,7 @@ def _is_file(path: str, size: int) -> bool:
 
 def remove_abandoned(parent: str) -> Iterator[None]:
     """Remove this user's object directories whose owners have ended, some files between two steps. Raises OSError."""
-    prefix = f"{_DIRECTORY_PREFIX}{system.user_id()}-"
+    prefix = _prefix()
     for found in names_in_parts(parent):
         for path in [os.path.join(parent, name) for name in found if name.startswith(prefix)]:
             if not is_lock_abandoned(os.path.join(path, TOKEN_NAME)):
